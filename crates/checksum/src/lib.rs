@@ -1,0 +1,1 @@
+//! Every digest the wires ask for, computed in one pass while bytes stream.

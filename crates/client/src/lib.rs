@@ -1,0 +1,1 @@
+//! The client side: load driver and tools that talk to any endpoint.

@@ -1,0 +1,1 @@
+//! Where the bytes are: blobs, shards, pages, segments, placement.

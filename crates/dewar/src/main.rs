@@ -1,0 +1,2 @@
+//! The one binary: subcommands of the server and client libraries.
+fn main() {}

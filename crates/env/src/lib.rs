@@ -1,0 +1,1 @@
+//! The outside world: clock, randomness and disks, real and simulated.

@@ -1,0 +1,1 @@
+//! The replicated, group-committed log below catalog and blobs.

@@ -1,0 +1,1 @@
+//! What exists: the ordered key-value seam, its engines, and the tree of names.

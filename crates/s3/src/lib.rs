@@ -1,0 +1,1 @@
+//! The S3 door: wire to store verbs, nothing else.

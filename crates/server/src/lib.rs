@@ -1,0 +1,1 @@
+//! Configuration, listeners, wiring, admin socket: one dewar process.

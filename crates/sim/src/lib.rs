@@ -1,0 +1,1 @@
+//! Test-only: models, actors, faults, checkers, seeds.

@@ -1,0 +1,1 @@
+//! The verbs: put, get, head, list, copy, delete, multipart, rename, for every protocol.

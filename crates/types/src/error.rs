@@ -1,0 +1,143 @@
+//! One small closed set of error kinds; each front maps it to its wire in one place.
+
+use core::fmt;
+use core::time::Duration;
+use std::error::Error as StdError;
+
+/// What went wrong, as far as a client can act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bucket does not exist.
+    NoSuchBucket,
+    /// The key, user or other named thing does not exist.
+    NotFound,
+    /// The multipart upload does not exist, or no longer.
+    NoSuchUpload,
+    /// The name is taken.
+    AlreadyExists,
+    /// The bucket exists and the caller owns it.
+    AlreadyOwned,
+    /// A directory where a file was meant.
+    IsADirectory,
+    /// A file where a directory was meant.
+    NotADirectory,
+    /// The bucket or directory still holds something.
+    NotEmpty,
+    /// The caller may not do this.
+    Denied,
+    /// The caller is nobody, or could not prove who they are.
+    Unauthenticated,
+    /// A condition of the request does not hold.
+    Precondition,
+    /// A condition of a read holds: what the client has is current.
+    NotModified,
+    /// The request makes no sense.
+    InvalidArgument,
+    /// No byte of the object lies in the range.
+    InvalidRange,
+    /// A name breaks the rules.
+    InvalidName,
+    /// A part list names a part that is absent or has another ETag.
+    InvalidPart,
+    /// A part list is not in ascending order.
+    InvalidPartOrder,
+    /// A part but the last is smaller than the minimum.
+    PartTooSmall,
+    /// The bytes received do not match the digest that was announced.
+    ChecksumMismatch,
+    /// The body ended early.
+    IncompleteBody,
+    /// A quota is used up.
+    Quota,
+    /// The disks are full.
+    NoSpace,
+    /// Larger than allowed.
+    TooLarge,
+    /// Two changes collided and this one lost; try again.
+    Conflict,
+    /// Overloaded or not ready; try again after the time.
+    Busy(Duration),
+    /// Too many disks are missing to read or write this now.
+    Unavailable,
+    /// A deadline passed.
+    Timeout,
+    /// Dewar cannot do this.
+    Unsupported,
+    /// Stored bytes fail their checksum and could not be repaired.
+    Corrupt,
+    /// A defect of Dewar.
+    Internal,
+}
+
+/// An error with the path or id it is about and where it came from.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// A result with [`enum@Error`].
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`; `message` says what happened, to which path or id.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// The same, with the error that caused it.
+    pub fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: Some(source.into()),
+        }
+    }
+
+    /// Puts what was being done in front of the message.
+    #[must_use]
+    pub fn context(mut self, doing: impl fmt::Display) -> Self {
+        self.message = format!("{doing}: {}", self.message);
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What happened, in words, without the cause.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|s| s as _)
+    }
+}
+
+impl From<crate::NameError> for Error {
+    fn from(error: crate::NameError) -> Self {
+        Self::new(ErrorKind::InvalidName, error.to_string())
+    }
+}

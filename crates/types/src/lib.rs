@@ -1,0 +1,18 @@
+//! The words of Dewar: ids, names, ranges, layouts, error kinds. No I/O, no async.
+//!
+//! Every crate depends on this one and this one depends on none of them, so a type stands
+//! here only when two layers must agree on it.
+
+mod error;
+mod id;
+mod layout;
+mod name;
+mod range;
+mod time;
+
+pub use error::{Error, ErrorKind, Result};
+pub use id::{BlobId, DiskId, EntryId, IdError, UploadId, UserId, VersionId, Zone};
+pub use layout::{Layout, LayoutError, PAGE_BYTES, STRIPE_UNIT_BYTES_DEFAULT};
+pub use name::{BucketName, KEY_BYTES_MAX, NameError, ObjectKey, TenantName};
+pub use range::{ByteRange, RangeSpec};
+pub use time::Timestamp;

@@ -1,0 +1,2 @@
+//! Build, test, lint, bench and docs, each one word.
+fn main() {}
