@@ -1,1 +1,41 @@
-//! The outside world: clock, randomness and disks, real and simulated.
+//! The outside world: clock, randomness and disks, behind traits.
+//!
+//! Production code gets [`Env`] and [`Disk`]s handed in and never asks the operating system
+//! itself, so that a simulation can own time, chance and every fault (DESIGN.md section 10).
+//! Timers (`tokio::time::sleep`, `timeout`) and `tokio::spawn` may be used directly: a
+//! current-thread runtime with a paused clock makes them deterministic.
+
+mod clock;
+pub mod disk;
+mod rng;
+
+use std::sync::Arc;
+
+pub use clock::{Clock, RealClock};
+pub use disk::{
+    Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
+};
+pub use rng::{RealRng, Rng};
+
+/// A boxed future, as the object-safe traits of Dewar return it.
+pub type BoxFuture<'a, T> = core::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Clock and randomness; cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where chance comes from.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Env {
+    /// The operating system's clock and random numbers.
+    #[must_use]
+    pub fn real() -> Self {
+        Self {
+            clock: Arc::new(RealClock::new()),
+            rng: Arc::new(RealRng),
+        }
+    }
+}

@@ -1,1 +1,3 @@
 //! What exists: the ordered key-value seam, its engines, and the tree of names.
+
+pub mod kv;

@@ -1,0 +1,172 @@
+//! A disk: one folder on one device, with operations that may fail, hang or lie.
+//!
+//! Paths are relative to the folder, with `/` between names. Every operation ends: in success, in
+//! an error, or with [`DiskErrorKind::TimedOut`] after the disk's deadline, when the disk counts
+//! as hung. Dropping a future does not undo its operation, which may still happen later.
+
+mod error;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+pub use error::{DiskError, DiskErrorKind};
+
+use crate::BoxFuture;
+
+/// A result of a disk operation.
+pub type Result<T, E = DiskError> = core::result::Result<T, E>;
+
+/// Whether a disk can be used now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskState {
+    /// It answers. `returns` counts how often it came back after having been away in this process,
+    /// so that who keeps state about it notices a return however short the absence.
+    Online {
+        /// Returns so far.
+        returns: u32,
+    },
+    /// The folder is absent, empty or not the one that was opened (device and inode): descriptors
+    /// that are still open do not count (RECORDS.md section 6).
+    Missing,
+    /// An operation passed its deadline and has not ended yet.
+    Hung,
+    /// A sync failed: what was written before it may be lost although reads show it, so nothing
+    /// is written until the process restarts.
+    Poisoned,
+}
+
+impl DiskState {
+    /// Whether reads may be tried.
+    #[must_use]
+    pub const fn readable(self) -> bool {
+        matches!(self, Self::Online { .. } | Self::Poisoned)
+    }
+
+    /// Whether writes may be tried.
+    #[must_use]
+    pub const fn writable(self) -> bool {
+        matches!(self, Self::Online { .. })
+    }
+}
+
+/// How a new file is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CreateOptions {
+    /// Zero-fill to this many bytes and sync, so that later overwrites change no metadata.
+    pub zeroed_bytes: u64,
+    /// Every write bypasses the page cache (O_DIRECT where the file system can): offsets, lengths
+    /// and buffers are then multiples of 4096 at the caller's care for offsets and lengths, and
+    /// the disk's for buffers. Do not mix with cached access to the same file.
+    pub direct: bool,
+}
+
+/// How an existing file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only.
+    Read,
+    /// Reads and cached writes.
+    Write,
+    /// Reads and writes that bypass the page cache; see [`CreateOptions::direct`].
+    Direct,
+}
+
+/// An entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name, without the folder's.
+    pub name: String,
+    /// Whether it is a folder.
+    pub is_dir: bool,
+}
+
+/// Room on the device, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub total: u64,
+    /// What may still be written.
+    pub available: u64,
+}
+
+/// One folder on one device; see the module.
+pub trait Disk: Send + Sync + Debug {
+    /// What messages call it: the folder's path.
+    fn label(&self) -> &str;
+
+    /// Whether it can be used now. Costs an atomic load.
+    fn state(&self) -> DiskState;
+
+    /// Follows the state.
+    fn watch(&self) -> watch::Receiver<DiskState>;
+
+    /// Room on the device.
+    fn space(&self) -> BoxFuture<'_, Result<Space>>;
+
+    /// Makes a file that must not exist, and the folders above it. The name is durable after
+    /// [`Disk::sync_dir`] of its folder.
+    fn create<'a>(
+        &'a self,
+        path: &'a str,
+        options: CreateOptions,
+    ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>>;
+
+    /// Opens a file that must exist.
+    fn open<'a>(
+        &'a self,
+        path: &'a str,
+        access: Access,
+    ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>>;
+
+    /// Removes a file. Durable after [`Disk::sync_dir`].
+    fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// Gives a file another name, replacing what has it. Atomic; durable after
+    /// [`Disk::sync_dir`] of both folders.
+    fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// What is in a folder, sorted by name; an absent folder is empty.
+    fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<DirEntry>>>;
+
+    /// Makes creations, removals and renames in this folder durable, and the folder's own name and
+    /// those of the folders above it.
+    fn sync_dir<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// The whole of a small file (up to 16 MiB).
+    fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>>;
+
+    /// Replaces a small file as a whole and durably: temporary name, sync, rename, folder sync.
+    fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>>;
+}
+
+/// An open file of a [`Disk`]. Closed when the last handle is dropped.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Reads on the calling thread if that cannot block (page cache); `None` where it would, or
+    /// where the disk is not readable. Shorter than `len` only at the end of the file.
+    fn read_now(&self, offset: u64, len: usize) -> Option<Result<Bytes>>;
+
+    /// Reads up to `len` bytes; shorter only at the end of the file.
+    fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes>>;
+
+    /// Reads several `(offset, len)` pieces as one operation.
+    fn read_pieces(&self, pieces: Vec<(u64, usize)>) -> BoxFuture<'_, Result<Vec<Bytes>>>;
+
+    /// Writes the buffers one behind the other from `offset` on; all or an error. Durable after
+    /// [`DiskFile::sync`].
+    fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>>;
+
+    /// Writes several extents as one operation, each a run of buffers at its offset.
+    fn write_pieces(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>>;
+
+    /// Writes and returns when the bytes are on the medium (RWF_DSYNC).
+    fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>>;
+
+    /// Makes all earlier writes of this file durable, and its length. A failure poisons the disk.
+    fn sync(&self) -> BoxFuture<'_, Result<()>>;
+
+    /// The file's length in bytes.
+    fn len(&self) -> BoxFuture<'_, Result<u64>>;
+}

@@ -1,0 +1,92 @@
+//! The seam under the catalog: get, range scan on a snapshot, and one atomic batch
+//! (RECORDS.md section 4). No closures cross it; a failed precondition is retried above.
+//!
+//! Two engines stand behind it: memory (tests) and embedded (journal, overlay, index). Every
+//! catalog test runs on both.
+
+mod batch;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_types::Error;
+use thiserror::Error as ThisError;
+
+pub use batch::{Batch, Carry, Require};
+
+/// The place of a batch in the one order of all batches; 0 is before the first.
+pub type Seq = u64;
+
+/// A value as a snapshot shows it. Hand `seq` back in a [`Require`], so that an engine can check
+/// by sequence alone that nothing changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The value, if the key exists.
+    pub value: Option<Bytes>,
+    /// The last batch that this read takes into account.
+    pub seq: Seq,
+}
+
+/// Which part of a range is wanted.
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    /// First key that may come back.
+    pub from: &'a [u8],
+    /// First key that may not any more; empty for no end.
+    pub to: &'a [u8],
+    /// At most this many pairs.
+    pub limit: usize,
+    /// Whether to begin at the end.
+    pub reverse: bool,
+}
+
+/// What a scan found, in the order asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Key and value pairs.
+    pub pairs: Vec<(Bytes, Bytes)>,
+    /// Whether the limit cut it short.
+    pub more: bool,
+    /// The last batch that this page takes into account.
+    pub seq: Seq,
+}
+
+/// Reads. Counters read as their sum, an `i64` in 8 bytes big-endian; a counter that was never
+/// added to does not exist.
+pub trait KvRead: Send + Sync {
+    /// The value of a key.
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>>;
+
+    /// A part of a range, consistent in itself.
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>>;
+}
+
+/// An engine. Reads on the engine itself show what is durable at the moment of the call.
+pub trait Kv: KvRead {
+    /// A view that stays as it is now, for as long as it is held. Hold it for seconds, not hours:
+    /// the engine keeps old values for it in memory.
+    fn snapshot(&self) -> Arc<dyn KvRead>;
+
+    /// Applies a batch wholly or not at all, and returns when it is durable and visible.
+    ///
+    /// # Errors
+    /// [`CommitError::Conflict`] when a precondition does not hold; nothing was changed.
+    /// Dropping the future leaves it open whether the batch happens.
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>>;
+
+    /// Change-log records after `after`, in commit order, at most `limit` batches.
+    fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>>;
+}
+
+/// Why a batch was not applied.
+#[derive(Debug, ThisError)]
+pub enum CommitError {
+    /// A precondition does not hold (the index in [`Batch::require`]). By the time this is
+    /// returned, what it collided with is visible to reads, so an immediate retry makes sense.
+    #[error("precondition {0} does not hold")]
+    Conflict(usize),
+    /// The engine cannot take it: too large, disks gone, journal failed.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
