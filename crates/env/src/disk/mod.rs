@@ -143,6 +143,7 @@ pub trait Disk: Send + Sync + Debug {
 }
 
 /// An open file of a [`Disk`]. Closed when the last handle is dropped.
+#[allow(clippy::len_without_is_empty, reason = "asking costs a system call")]
 pub trait DiskFile: Send + Sync + Debug {
     /// Reads on the calling thread if that cannot block (page cache); `None` where it would, or
     /// where the disk is not readable. Shorter than `len` only at the end of the file.

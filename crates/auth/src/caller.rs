@@ -1,0 +1,119 @@
+//! Who asks.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dewar_types::{TenantName, UserId};
+
+use crate::{AccessKey, User};
+
+/// Where a request comes from; policy conditions and the audit log look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's address, if it came over a network.
+    pub address: Option<IpAddr>,
+    /// Whether the transport is encrypted.
+    pub secure: bool,
+}
+
+/// The identity behind a request.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Principal {
+    /// Nobody in particular.
+    Anonymous,
+    /// A local user.
+    User(Arc<User>),
+    /// Dewar itself, or its administrator on the admin socket.
+    System,
+}
+
+/// A principal with the origin of its request. Every verb of the store takes one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Caller {
+    principal: Principal,
+    origin: Origin,
+}
+
+impl Caller {
+    /// Nobody.
+    #[must_use]
+    pub fn anonymous(origin: Origin) -> Self {
+        Self {
+            principal: Principal::Anonymous,
+            origin,
+        }
+    }
+
+    /// The user of an access key whose secret the client has proven to hold.
+    #[must_use]
+    pub fn by_access_key(key: &AccessKey, origin: Origin) -> Self {
+        Self {
+            principal: Principal::User(Arc::clone(&key.user)),
+            origin,
+        }
+    }
+
+    /// Dewar itself: background work, and the administrator on the admin socket.
+    #[must_use]
+    pub fn system() -> Self {
+        Self {
+            principal: Principal::System,
+            origin: Origin {
+                address: None,
+                secure: true,
+            },
+        }
+    }
+
+    /// The identity.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Where the request came from.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The local user, if it is one.
+    #[must_use]
+    pub fn user(&self) -> Option<&User> {
+        match &self.principal {
+            Principal::User(user) => Some(user),
+            Principal::Anonymous | Principal::System => None,
+        }
+    }
+
+    /// The local user's id; 0 (never given to a user) for Dewar itself and for nobody.
+    #[must_use]
+    pub fn user_id(&self) -> UserId {
+        self.user().map_or(UserId(0), |user| user.id)
+    }
+
+    /// The tenant in which unqualified bucket names resolve.
+    #[must_use]
+    pub fn tenant(&self) -> TenantName {
+        self.user()
+            .map(|user| user.tenant.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.principal {
+            Principal::Anonymous => f.write_str("anonymous"),
+            Principal::User(user) => f.write_str(&user.name),
+            Principal::System => f.write_str("system"),
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Caller({self})")
+    }
+}

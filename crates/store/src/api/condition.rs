@@ -1,0 +1,32 @@
+//! Conditions on reads and writes (RFC 9110 section 13), as S3 and WebDAV have them.
+
+use dewar_types::Timestamp;
+
+use super::ETag;
+
+/// What must hold for a read to answer with content. Where both an ETag and a date are given, the
+/// ETag decides (RFC 9110 section 13.2.2). Dates compare in whole seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadCondition {
+    /// One of these; empty for no such condition.
+    pub if_match: Vec<ETag>,
+    /// None of these: else "not modified".
+    pub if_none_match: Vec<ETag>,
+    /// Changed after: else "not modified".
+    pub if_modified_since: Option<Timestamp>,
+    /// Not changed after.
+    pub if_unmodified_since: Option<Timestamp>,
+}
+
+/// What must hold for a write or delete to happen, checked in the transaction that does it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteCondition {
+    /// Nothing has the name (`If-None-Match: *`).
+    pub if_absent: bool,
+    /// The current version has this ETag; [`ETag::Any`] means that something has the name.
+    pub if_match: Option<ETag>,
+    /// The current version was last modified at this second.
+    pub if_modified_at: Option<Timestamp>,
+    /// The current version has this many bytes.
+    pub if_size: Option<u64>,
+}

@@ -1,0 +1,159 @@
+//! Uploads in parts.
+
+use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
+use dewar_types::{RangeSpec, Timestamp, UploadId, UserId};
+
+use super::{Attributes, BucketRef, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition};
+
+/// An upload is to begin.
+#[derive(Clone, Debug)]
+pub struct CreateUploadRequest {
+    /// Under which name it will end.
+    pub object: ObjectRef,
+    /// Attributes of the object to be.
+    pub attributes: Attributes,
+    /// The checksum that parts will carry and the object shows.
+    pub checksum: Option<Algorithm>,
+    /// Whether that checksum will be over the parts' checksums instead of over all bytes.
+    pub composite: bool,
+}
+
+/// A part is to be written, from the client or from another object.
+#[derive(Clone, Debug)]
+pub struct UploadPartRequest {
+    /// Of which object.
+    pub object: ObjectRef,
+    /// Of which upload.
+    pub upload: UploadId,
+    /// Its number, 1 to 10,000. A number that is there already is replaced.
+    pub number: u32,
+    /// How many bytes will come, when known.
+    pub size: Option<u64>,
+    /// Digests to compute beside the usual ones; MD5 always is.
+    pub want: AlgorithmSet,
+    /// Which digest to show as the part's checksum.
+    pub checksum: Option<Algorithm>,
+}
+
+/// Where a copied part comes from.
+#[derive(Clone, Debug)]
+pub struct PartSource {
+    /// Which object.
+    pub object: ObjectRef,
+    /// Which bytes of it.
+    pub range: Option<RangeSpec>,
+    /// What must hold there.
+    pub condition: ReadCondition,
+}
+
+/// A part as the completing client lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletePart {
+    /// Its number.
+    pub number: u32,
+    /// Its ETag without quotes.
+    pub etag: String,
+    /// Its checksum, when the client gives it.
+    pub checksum: Option<Digest>,
+}
+
+/// An upload is to become an object.
+#[derive(Clone, Debug)]
+pub struct CompleteRequest {
+    /// Under which name.
+    pub object: ObjectRef,
+    /// Which upload.
+    pub upload: UploadId,
+    /// The parts, in ascending order.
+    pub parts: Vec<CompletePart>,
+    /// The size the client expects.
+    pub size: Option<u64>,
+    /// The checksum of the whole that the client expects.
+    pub checksum: Option<ObjectChecksum>,
+    /// What must hold at the name.
+    pub condition: WriteCondition,
+}
+
+/// The parts of an upload are wanted.
+#[derive(Clone, Debug)]
+pub struct ListPartsRequest {
+    /// Of which object.
+    pub object: ObjectRef,
+    /// Of which upload.
+    pub upload: UploadId,
+    /// Only parts after this number.
+    pub after: u32,
+    /// At most this many, 0 to 1,000.
+    pub max: usize,
+}
+
+/// A part that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPart {
+    /// Its number.
+    pub number: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its ETag without quotes.
+    pub etag: String,
+    /// When it was written.
+    pub modified: Timestamp,
+    /// The checksum shown for it.
+    pub checksum: Option<Digest>,
+}
+
+/// A page of parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartsPage {
+    /// Who began the upload.
+    pub owner: UserId,
+    /// The checksum the upload was begun with, and whether it is composite.
+    pub checksum: Option<(Algorithm, bool)>,
+    /// The parts by number.
+    pub parts: Vec<ListedPart>,
+    /// The number to continue after, when there are more.
+    pub next: Option<u32>,
+}
+
+/// The uploads in progress are wanted.
+#[derive(Clone, Debug)]
+pub struct ListUploadsRequest {
+    /// Of which bucket.
+    pub bucket: BucketRef,
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// As in [`super::ListRequest::delimiter`].
+    pub delimiter: String,
+    /// Only keys after this one, or the same key and uploads after `after_upload`.
+    pub after_key: String,
+    /// See `after_key`.
+    pub after_upload: Option<UploadId>,
+    /// At most this many, 0 to 1,000.
+    pub max: usize,
+}
+
+/// An upload in progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedUpload {
+    /// Its key.
+    pub key: String,
+    /// Its id.
+    pub upload: UploadId,
+    /// When it began.
+    pub initiated: Timestamp,
+    /// Who began it.
+    pub owner: UserId,
+    /// The checksum it was begun with, and whether it is composite.
+    pub checksum: Option<(Algorithm, bool)>,
+}
+
+/// A page of uploads, by key, then by age.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadsPage {
+    /// The uploads.
+    pub uploads: Vec<ListedUpload>,
+    /// Common prefixes, when a delimiter was given.
+    pub prefixes: Vec<String>,
+    /// Where to continue, when there are more.
+    pub next: Option<(String, Option<UploadId>)>,
+}

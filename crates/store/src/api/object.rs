@@ -1,0 +1,176 @@
+//! Objects.
+
+use std::collections::BTreeMap;
+
+use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
+use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId};
+
+use super::{BucketRef, ReadCondition, WriteCondition};
+
+/// An entity tag without its quotes, or the wildcard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ETag {
+    /// `*`
+    Any,
+    /// A value, without quotes.
+    Is(String),
+}
+
+impl ETag {
+    /// Whether `etag` (without quotes) is meant.
+    #[must_use]
+    pub fn matches(&self, etag: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Is(value) => value == etag,
+        }
+    }
+}
+
+/// An object as a request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// The bucket.
+    pub bucket: BucketRef,
+    /// The key in it.
+    pub key: ObjectKey,
+}
+
+/// What a client says about an object's content and gets back with it; at most 8 KiB in all
+/// (S3: 2 KiB of user metadata beside the system headers).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Content-Type.
+    pub content_type: Option<String>,
+    /// Cache-Control.
+    pub cache_control: Option<String>,
+    /// Content-Disposition.
+    pub content_disposition: Option<String>,
+    /// Content-Encoding, `aws-chunked` taken out.
+    pub content_encoding: Option<String>,
+    /// Content-Language.
+    pub content_language: Option<String>,
+    /// Expires, as the client wrote it.
+    pub expires: Option<String>,
+    /// The client's own names, lower case without prefix, and values.
+    pub user: BTreeMap<String, String>,
+}
+
+/// What there is to know about an object without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its ETag without quotes.
+    pub etag: String,
+    /// When this content was written.
+    pub modified: Timestamp,
+    /// The version.
+    pub version: VersionId,
+    /// Who wrote it.
+    pub owner: UserId,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Digests of the whole content, as far as they are known.
+    pub digests: DigestSet,
+    /// The checksum that the writer asked for, to be shown to readers.
+    pub checksum: Option<ObjectChecksum>,
+    /// How many parts it was made of, when by multipart.
+    pub parts: Option<u32>,
+}
+
+/// A checksum of a whole object as S3 shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectChecksum {
+    /// Over all bytes.
+    Full(Digest),
+    /// Over the checksums of the parts; shown with `-parts` behind it.
+    Composite(Digest, u32),
+}
+
+/// A new object is to be written.
+#[derive(Clone, Debug)]
+pub struct PutRequest {
+    /// Under which name.
+    pub object: ObjectRef,
+    /// How many bytes will come, when known: lets the store refuse early and place well.
+    pub size: Option<u64>,
+    /// Attributes to keep with it.
+    pub attributes: Attributes,
+    /// Digests to compute beside Adler-32 and CRC-32C, which always are. With
+    /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, else `<version id>-0`.
+    pub want: AlgorithmSet,
+    /// Which digest to show to readers as the object's checksum.
+    pub checksum: Option<dewar_checksum::Algorithm>,
+    /// Checked first against what is there, and again in the transaction.
+    pub condition: WriteCondition,
+}
+
+/// What the writer says the bytes were; anything that differs fails the commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// Their number.
+    pub size: Option<u64>,
+    /// Digests; each algorithm must have been wanted from the start.
+    pub digests: Vec<Digest>,
+}
+
+/// An object is to be read, or looked at.
+#[derive(Clone, Debug)]
+pub struct GetRequest {
+    /// Which.
+    pub object: ObjectRef,
+    /// Which bytes; all if not given.
+    pub range: Option<RangeSpec>,
+    /// Only this part, from 1, of a multipart object; excludes `range`.
+    pub part: Option<u32>,
+    /// What must hold.
+    pub condition: ReadCondition,
+}
+
+/// An object is to be removed.
+#[derive(Clone, Debug)]
+pub struct DeleteRequest {
+    /// Which.
+    pub object: ObjectRef,
+    /// What must hold.
+    pub condition: WriteCondition,
+}
+
+/// What became of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// Whether there was something.
+    pub existed: bool,
+}
+
+/// An object is to be copied inside Dewar.
+#[derive(Clone, Debug)]
+pub struct CopyRequest {
+    /// From where.
+    pub source: ObjectRef,
+    /// What must hold at the source.
+    pub source_condition: ReadCondition,
+    /// To where.
+    pub target: ObjectRef,
+    /// New attributes, or those of the source.
+    pub attributes: Option<Attributes>,
+    /// Which digest to show as the copy's checksum, when another than the source's.
+    pub checksum: Option<dewar_checksum::Algorithm>,
+    /// What must hold at the target.
+    pub condition: WriteCondition,
+}
+
+/// An object, or a directory (a key that ends in `/`) with everything below, gets another name
+/// in the same bucket.
+#[derive(Clone, Debug)]
+pub struct RenameRequest {
+    /// From where.
+    pub source: ObjectRef,
+    /// What must hold at the source.
+    pub source_condition: WriteCondition,
+    /// To which key of the same bucket.
+    pub target: ObjectKey,
+    /// What must hold at the target.
+    pub condition: WriteCondition,
+}
