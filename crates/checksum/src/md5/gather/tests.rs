@@ -1,0 +1,284 @@
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::AtomicBool;
+use core::task::Context;
+use core::time::Duration;
+use std::task::Wake;
+
+use ::md5::Digest;
+use proptest::prelude::*;
+
+use super::*;
+
+fn reference(data: &[u8]) -> [u8; 16] {
+    ::md5::Md5::digest(data).into()
+}
+
+/// Bytes that differ between streams and places.
+fn body(stream: usize, length: usize) -> Bytes {
+    (0..length)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (stream * 37) as u8)
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+fn all_instructions() -> Vec<Instructions> {
+    let mut all = vec![Instructions::Plain];
+    #[cfg(target_arch = "x86_64")]
+    all.extend([Instructions::Avx2, Instructions::Avx512]);
+    all.retain(|instructions| instructions.available());
+    all
+}
+
+async fn upload(mut stream: Md5Stream, mut rest: Bytes, chunk: usize) -> [u8; 16] {
+    while !rest.is_empty() {
+        let chunk = rest.split_to(chunk.min(rest.len()));
+        stream.update(chunk).await;
+    }
+    stream.finish().await
+}
+
+async fn many_uploads(lanes: &Md5Lanes, count: usize) {
+    let mut tasks = Vec::new();
+    for i in 0..count {
+        let body = body(i, (i * 37_337) % 900_001);
+        let chunk = [100, 4096, 65_536, 70_001, 262_144, 1 << 20][i % 6];
+        let task = tokio::spawn(upload(lanes.stream(), body.clone(), chunk));
+        tasks.push((body, task));
+    }
+    for (body, task) in tasks {
+        let digest = tokio::time::timeout(Duration::from_secs(30), task)
+            .await
+            .expect("not wedged")
+            .expect("no panic");
+        assert_eq!(digest, reference(&body));
+    }
+    assert!(lanes.is_idle());
+}
+
+#[tokio::test]
+async fn many_streams_on_one_thread() {
+    for instructions in all_instructions() {
+        many_uploads(&Md5Lanes::with_instructions(instructions), 50).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_streams_on_many_threads() {
+    for instructions in all_instructions() {
+        many_uploads(&Md5Lanes::with_instructions(instructions), 50).await;
+    }
+}
+
+#[tokio::test]
+async fn equal_streams_fill_the_lanes() {
+    let lanes = Md5Lanes::new();
+    let tasks: Vec<_> = (0..16)
+        .map(|i| tokio::spawn(upload(lanes.stream(), body(i, 1 << 20), 256 << 10)))
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(
+        lanes.lane_use(),
+        LaneUse {
+            batches: 4,
+            jobs: 64
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_lone_stream_asks_nobody() {
+    let lanes = Md5Lanes::new();
+    let body = body(1, 3_000_000);
+    assert_eq!(
+        upload(lanes.stream(), body.clone(), 1 << 20).await,
+        reference(&body)
+    );
+    assert_eq!(lanes.lane_use(), LaneUse::default());
+}
+
+/// Whether a future has been woken since it was polled: the test's executor polls no other.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+type Update = Pin<Box<dyn Future<Output = Md5Stream>>>;
+
+/// An upload of the test's executor.
+struct Actor {
+    body: Bytes,
+    /// What has not been handed to the stream.
+    rest: Bytes,
+    chunks: Vec<usize>,
+    stream: Option<Md5Stream>,
+    update: Option<Update>,
+    woken: Arc<Woken>,
+}
+
+impl Actor {
+    /// Starts the next update if none runs; false at the end of the body.
+    fn start(&mut self) -> bool {
+        if let Some(mut stream) = self.stream.take() {
+            if self.rest.is_empty() {
+                self.stream = Some(stream);
+                return false;
+            }
+            let length = self.chunks.pop().unwrap_or(20_000).min(self.rest.len());
+            let chunk = self.rest.split_to(length);
+            self.woken.0.store(true, Ordering::SeqCst);
+            self.update = Some(Box::pin(async move {
+                stream.update(chunk).await;
+                stream
+            }));
+        }
+        true
+    }
+
+    /// Polls if woken; says whether it did.
+    fn poll(&mut self) -> bool {
+        if !self.start() {
+            return false;
+        }
+        let Some(update) = &mut self.update else {
+            return false;
+        };
+        if !self.woken.0.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        let waker = Arc::clone(&self.woken).into();
+        if let Poll::Ready(stream) = update.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.stream = Some(stream);
+            self.update = None;
+        }
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Poll(prop::sample::Index),
+    /// The upload goes away in the middle.
+    Abort(prop::sample::Index),
+    /// Another thread begins a batch,
+    Take,
+    /// and ends it, or panics over it.
+    Run,
+    Panic,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        20 => any::<prop::sample::Index>().prop_map(Event::Poll),
+        1 => any::<prop::sample::Index>().prop_map(Event::Abort),
+        2 => Just(Event::Take),
+        2 => Just(Event::Run),
+        1 => Just(Event::Panic),
+    ];
+    proptest::collection::vec(event, 0..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Any order of polls, with streams that vanish and batches that run elsewhere or fail: no wake-up is lost, nothing is left
+    /// behind, every digest is right.
+    #[test]
+    fn no_schedule_wedges_or_corrupts(
+        uploads in proptest::collection::vec(
+            (0usize..60_000, proptest::collection::vec(1usize..20_000, 0..6)),
+            1..24,
+        ),
+        events in events(),
+    ) {
+        let lanes = Md5Lanes::new();
+        let mut actors: Vec<Option<Actor>> = uploads
+            .into_iter()
+            .enumerate()
+            .map(|(i, (length, chunks))| {
+                let body = body(i, length);
+                Some(Actor {
+                    rest: body.clone(),
+                    body,
+                    chunks,
+                    stream: Some(lanes.stream()),
+                    update: None,
+                    woken: Arc::new(Woken(AtomicBool::new(true))),
+                })
+            })
+            .collect();
+        let mut elsewhere: VecDeque<Batch<'_>> = VecDeque::new();
+        for event in events {
+            match event {
+                Event::Poll(index) => {
+                    if let Some(actor) = index.get_mut(&mut actors) {
+                        actor.poll();
+                    }
+                }
+                Event::Abort(index) => *index.get_mut(&mut actors) = None,
+                Event::Take => {
+                    let mut queue = lanes.shared.queue();
+                    if !queue.waiting.is_empty() {
+                        elsewhere.push_back(Batch::take(&lanes.shared, &mut queue));
+                    }
+                }
+                Event::Run => {
+                    if let Some(batch) = elsewhere.pop_front() {
+                        batch.run();
+                    }
+                }
+                Event::Panic => drop(elsewhere.pop_front()),
+            }
+        }
+        for batch in elsewhere {
+            batch.run();
+        }
+        while actors.iter_mut().flatten().fold(false, |any, actor| actor.poll() | any) {}
+        for actor in actors.drain(..).flatten() {
+            prop_assert!(actor.update.is_none(), "a stream waits and nobody will wake it");
+            let stream = actor.stream.expect("no update runs");
+            prop_assert_eq!(stream.hasher.clone().finish(), reference(&actor.body));
+        }
+        prop_assert!(lanes.is_idle());
+    }
+
+    /// An update dropped after any number of polls is completed by the next call.
+    #[test]
+    fn a_dropped_update_is_completed_by_the_next(
+        lengths in proptest::collection::vec((0usize..600_000, 0usize..6), 0..8),
+    ) {
+        let lanes = Md5Lanes::new();
+        let _other = lanes.stream();
+        let mut stream = lanes.stream();
+        let mut whole = Vec::new();
+        for (i, (length, polls)) in lengths.into_iter().enumerate() {
+            let chunk = body(i, length);
+            let mut update = Box::pin(stream.update(chunk.clone()));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut taken = false;
+            for _ in 0..polls {
+                taken = true;
+                if update.as_mut().poll(&mut context).is_ready() {
+                    break;
+                }
+            }
+            if taken {
+                whole.extend_from_slice(&chunk);
+            }
+        }
+        let mut finish = Box::pin(stream.finish());
+        let digest = loop {
+            if let Poll::Ready(digest) =
+                finish.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            {
+                break digest;
+            }
+        };
+        prop_assert_eq!(digest, reference(&whole));
+    }
+}

@@ -1,0 +1,194 @@
+//! All digests of a stream in one pass over its bytes.
+
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+
+use crate::crc::{Crc32, Crc32c, Crc64Nvme};
+use crate::{Algorithm, AlgorithmSet, DigestSet, Md5};
+
+/// Bytes that all digests take in before the next are touched: they stay in the nearest cache.
+const PIECE: usize = 16 << 10;
+
+/// Computes a chosen set of digests while bytes stream by; Adler-32 and CRC-32C always. Never waits: MD5, if it is wanted
+/// here, is hashed on the spot, at several times the price of lanes shared with other streams (see
+/// [`StreamDigests`](crate::StreamDigests)).
+pub struct Pipeline {
+    adler32: simd_adler32::Adler32,
+    crc32c: Crc32c,
+    crc32: Option<Crc32>,
+    crc64nvme: Option<Crc64Nvme>,
+    md5: Option<Md5>,
+    sha1: Option<Context>,
+    sha256: Option<Context>,
+    length: u64,
+}
+
+impl core::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// A stream without bytes, of which `want` and [`AlgorithmSet::ALWAYS`] are computed.
+    #[must_use]
+    pub fn new(want: AlgorithmSet) -> Self {
+        let wanted = |algorithm| want.contains(algorithm);
+        Self {
+            adler32: simd_adler32::Adler32::new(),
+            crc32c: Crc32c::new(),
+            crc32: wanted(Algorithm::Crc32).then(Crc32::default),
+            crc64nvme: wanted(Algorithm::Crc64Nvme).then(Crc64Nvme::default),
+            md5: wanted(Algorithm::Md5).then(Md5::new),
+            sha1: wanted(Algorithm::Sha1).then(|| Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
+            sha256: wanted(Algorithm::Sha256).then(|| Context::new(&SHA256)),
+            length: 0,
+        }
+    }
+
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(PIECE) {
+            self.crc32c.update(piece);
+            self.update_others(piece);
+        }
+        self.length += bytes.len() as u64;
+    }
+
+    /// Takes in the next bytes, whose CRC-32C the caller has computed already, or combined from those of its pages
+    /// ([`Crc32c::append`]). A wrong one makes a wrong digest.
+    pub fn update_with_crc32c(&mut self, bytes: &[u8], crc32c_of_bytes: u32) {
+        debug_assert_eq!(crate::crc32c(bytes), crc32c_of_bytes);
+        self.crc32c.append(crc32c_of_bytes, bytes.len() as u64);
+        for piece in bytes.chunks(PIECE) {
+            self.update_others(piece);
+        }
+        self.length += bytes.len() as u64;
+    }
+
+    /// Bytes taken in so far.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The digests of all bytes taken in.
+    #[must_use]
+    pub fn finish(self) -> DigestSet {
+        let mut set = DigestSet::new(self.adler32.finish(), self.crc32c.value());
+        if let Some(crc32) = self.crc32 {
+            set = set.with_crc32(crc32.value());
+        }
+        if let Some(crc64nvme) = self.crc64nvme {
+            set = set.with_crc64nvme(crc64nvme.value());
+        }
+        if let Some(md5) = self.md5 {
+            set = set.with_md5(md5.finish());
+        }
+        if let Some(sha1) = self.sha1 {
+            set = set.with_sha1(fixed(sha1));
+        }
+        if let Some(sha256) = self.sha256 {
+            set = set.with_sha256(fixed(sha256));
+        }
+        set
+    }
+
+    fn update_others(&mut self, piece: &[u8]) {
+        self.adler32.write(piece);
+        if let Some(crc32) = &mut self.crc32 {
+            crc32.update(piece);
+        }
+        if let Some(crc64nvme) = &mut self.crc64nvme {
+            crc64nvme.update(piece);
+        }
+        if let Some(md5) = &mut self.md5 {
+            md5.update(piece);
+        }
+        for sha in [&mut self.sha1, &mut self.sha256].into_iter().flatten() {
+            sha.update(piece);
+        }
+    }
+}
+
+/// The digest of a context whose algorithm has `N` bytes.
+fn fixed<const N: usize>(context: Context) -> [u8; N] {
+    let digest = context.finish();
+    digest
+        .as_ref()
+        .try_into()
+        .expect("the algorithm's digest has this length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{adler32, crc32, crc32c, crc64nvme, md5};
+    use proptest::prelude::*;
+
+    fn everything() -> AlgorithmSet {
+        Algorithm::ALL.into_iter().collect()
+    }
+
+    /// FIPS 180 examples and the catalogue's check values.
+    #[test]
+    fn known_answers() {
+        let mut pipeline = Pipeline::new(everything());
+        pipeline.update(b"a");
+        pipeline.update(b"");
+        pipeline.update(b"bc");
+        assert_eq!(pipeline.length(), 3);
+        let set = pipeline.finish();
+        let hex = |algorithm| set.get(algorithm).unwrap().hex();
+        assert_eq!(hex(Algorithm::Adler32), "024d0127");
+        assert_eq!(hex(Algorithm::Crc32), "352441c2");
+        assert_eq!(hex(Algorithm::Crc32c), "364b3fb7");
+        assert_eq!(hex(Algorithm::Md5), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(
+            hex(Algorithm::Sha1),
+            "a9993e364706816aba3e25717850c26c9cd0d89d"
+        );
+        assert_eq!(
+            hex(Algorithm::Sha256),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn only_what_is_wanted() {
+        let set = Pipeline::new(Algorithm::Sha1.into()).finish();
+        assert_eq!(set.algorithms(), AlgorithmSet::ALWAYS.with(Algorithm::Sha1));
+        assert_eq!((set.adler32, set.crc32c), (1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same(
+            pieces in proptest::collection::vec(
+                (proptest::collection::vec(any::<u8>(), 0..400), 1usize..100, any::<bool>()),
+                0..6,
+            ),
+        ) {
+            let mut pipeline = Pipeline::new(everything());
+            let mut whole = Vec::new();
+            for (bytes, times, with_crc) in pieces {
+                let bytes = bytes.repeat(times);
+                if with_crc {
+                    pipeline.update_with_crc32c(&bytes, crc32c(&bytes));
+                } else {
+                    pipeline.update(&bytes);
+                }
+                whole.extend_from_slice(&bytes);
+            }
+            let sha = |algorithm| aws_lc_rs::digest::digest(algorithm, &whole);
+            let expected = DigestSet::new(adler32(&whole), crc32c(&whole))
+                .with_crc32(crc32(&whole))
+                .with_crc64nvme(crc64nvme(&whole))
+                .with_md5(md5(&whole))
+                .with_sha1(sha(&SHA1_FOR_LEGACY_USE_ONLY).as_ref().try_into().unwrap())
+                .with_sha256(sha(&SHA256).as_ref().try_into().unwrap());
+            prop_assert_eq!(pipeline.finish(), expected);
+        }
+    }
+}

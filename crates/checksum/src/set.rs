@@ -1,0 +1,273 @@
+//! The digests of one version, as the catalog stores them.
+
+use minicbor::bytes::ByteArray;
+use minicbor::{Decode, Encode};
+
+use crate::adler::adler32_combine;
+use crate::crc::{crc32_combine, crc32c_combine, crc64nvme_combine};
+use crate::{Algorithm, AlgorithmSet, Digest};
+
+/// The digests of one sequence of bytes: Adler-32 and CRC-32C always, others where someone asked for them.
+///
+/// # Format
+///
+/// A CBOR array, one place for each digest in the order of the numbers below; places after the last that is filled are left out,
+/// and readers skip places they do not know. Numbers stay what they are for ever (DESIGN.md, promise 7). With MD5 that makes 28
+/// bytes, without 11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct DigestSet {
+    /// Adler-32.
+    #[n(0)]
+    pub adler32: u32,
+    /// CRC-32C.
+    #[n(1)]
+    pub crc32c: u32,
+    #[n(2)]
+    md5: Option<ByteArray<16>>,
+    #[n(3)]
+    crc64nvme: Option<u64>,
+    #[n(4)]
+    crc32: Option<u32>,
+    #[n(5)]
+    sha256: Option<ByteArray<32>>,
+    #[n(6)]
+    sha1: Option<ByteArray<20>>,
+}
+
+impl DigestSet {
+    /// The digests of no bytes at all: what [`DigestSet::concat`] starts from.
+    const EMPTY: Self = Self {
+        adler32: 1,
+        crc32c: 0,
+        md5: None,
+        crc64nvme: Some(0),
+        crc32: Some(0),
+        sha256: None,
+        sha1: None,
+    };
+
+    /// A set of the two that are always there.
+    #[must_use]
+    pub fn new(adler32: u32, crc32c: u32) -> Self {
+        Self {
+            adler32,
+            crc32c,
+            md5: None,
+            crc64nvme: None,
+            crc32: None,
+            sha256: None,
+            sha1: None,
+        }
+    }
+
+    /// MD5, if known.
+    #[must_use]
+    pub fn md5(&self) -> Option<[u8; 16]> {
+        self.md5.map(|bytes| *bytes)
+    }
+
+    /// CRC-32, if known.
+    #[must_use]
+    pub fn crc32(&self) -> Option<u32> {
+        self.crc32
+    }
+
+    /// CRC-64/NVME, if known.
+    #[must_use]
+    pub fn crc64nvme(&self) -> Option<u64> {
+        self.crc64nvme
+    }
+
+    /// SHA-1, if known.
+    #[must_use]
+    pub fn sha1(&self) -> Option<[u8; 20]> {
+        self.sha1.map(|bytes| *bytes)
+    }
+
+    /// SHA-256, if known.
+    #[must_use]
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        self.sha256.map(|bytes| *bytes)
+    }
+
+    /// The set with this MD5.
+    #[must_use]
+    pub fn with_md5(mut self, md5: [u8; 16]) -> Self {
+        self.md5 = Some(md5.into());
+        self
+    }
+
+    /// The set with this CRC-32.
+    #[must_use]
+    pub fn with_crc32(mut self, crc32: u32) -> Self {
+        self.crc32 = Some(crc32);
+        self
+    }
+
+    /// The set with this CRC-64/NVME.
+    #[must_use]
+    pub fn with_crc64nvme(mut self, crc64nvme: u64) -> Self {
+        self.crc64nvme = Some(crc64nvme);
+        self
+    }
+
+    /// The set with this SHA-1.
+    #[must_use]
+    pub fn with_sha1(mut self, sha1: [u8; 20]) -> Self {
+        self.sha1 = Some(sha1.into());
+        self
+    }
+
+    /// The set with this SHA-256.
+    #[must_use]
+    pub fn with_sha256(mut self, sha256: [u8; 32]) -> Self {
+        self.sha256 = Some(sha256.into());
+        self
+    }
+
+    /// The digest of an algorithm, if known.
+    #[must_use]
+    pub fn get(&self, algorithm: Algorithm) -> Option<Digest> {
+        let digest = |bytes: &[u8]| Digest::of(algorithm, bytes);
+        match algorithm {
+            Algorithm::Adler32 => Some(digest(&self.adler32.to_be_bytes())),
+            Algorithm::Crc32c => Some(digest(&self.crc32c.to_be_bytes())),
+            Algorithm::Crc32 => self.crc32.map(|crc| digest(&crc.to_be_bytes())),
+            Algorithm::Crc64Nvme => self.crc64nvme.map(|crc| digest(&crc.to_be_bytes())),
+            Algorithm::Md5 => self.md5.map(|bytes| digest(&*bytes)),
+            Algorithm::Sha1 => self.sha1.map(|bytes| digest(&*bytes)),
+            Algorithm::Sha256 => self.sha256.map(|bytes| digest(&*bytes)),
+        }
+    }
+
+    /// The algorithms whose digests are known.
+    #[must_use]
+    pub fn algorithms(&self) -> AlgorithmSet {
+        Algorithm::ALL
+            .into_iter()
+            .filter(|&algorithm| self.get(algorithm).is_some())
+            .collect()
+    }
+
+    /// All digests that are known.
+    pub fn iter(&self) -> impl Iterator<Item = Digest> {
+        Algorithm::ALL
+            .into_iter()
+            .filter_map(|algorithm| self.get(algorithm))
+    }
+
+    /// Whether `expected` is what was computed; None if its algorithm was not.
+    #[must_use]
+    pub fn verify(&self, expected: &Digest) -> Option<bool> {
+        self.get(expected.algorithm())
+            .map(|found| found == *expected)
+    }
+
+    /// The digests of a concatenation from those of its parts and their lengths in bytes. The CRCs and Adler-32 combine, where
+    /// all parts have them; MD5 and SHA do not.
+    pub fn concat<'a>(parts: impl IntoIterator<Item = (&'a Self, u64)>) -> Self {
+        parts
+            .into_iter()
+            .fold(Self::EMPTY, |whole, (part, length)| Self {
+                adler32: adler32_combine(whole.adler32, part.adler32, length),
+                crc32c: crc32c_combine(whole.crc32c, part.crc32c, length),
+                crc32: (whole.crc32.zip(part.crc32)).map(|(a, b)| crc32_combine(a, b, length)),
+                crc64nvme: (whole.crc64nvme.zip(part.crc64nvme))
+                    .map(|(a, b)| crc64nvme_combine(a, b, length)),
+                ..Self::EMPTY
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{adler32, crc32, crc32c, crc64nvme};
+    use proptest::prelude::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        crate::digest::hex(bytes)
+    }
+
+    fn full() -> DigestSet {
+        DigestSet::new(0x0a1b_2c3d, 0xe306_9283)
+            .with_md5([0x11; 16])
+            .with_crc64nvme(0xae8b_1486_0a79_9888)
+            .with_crc32(0xcbf4_3926)
+            .with_sha256([0x22; 32])
+            .with_sha1([0x33; 20])
+    }
+
+    /// The stored form: these bytes must be read for ever.
+    #[test]
+    fn stored_bytes() {
+        let least = DigestSet::new(0x0a1b_2c3d, 0xe306_9283);
+        let ll = "1a0a1b2c3d1ae3069283";
+        let md5 = format!("50{}", "11".repeat(16));
+        let rest = format!(
+            "1bae8b14860a7998881acbf439265820{}54{}",
+            "22".repeat(32),
+            "33".repeat(20)
+        );
+        for (set, expected) in [
+            (least, format!("82{ll}")),
+            (least.with_md5([0x11; 16]), format!("83{ll}{md5}")),
+            (least.with_crc32(7), format!("85{ll}f6f607")),
+            (full(), format!("87{ll}{md5}{rest}")),
+        ] {
+            let stored = minicbor::to_vec(set).unwrap();
+            assert_eq!(hex(&stored), expected);
+            assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), set);
+        }
+    }
+
+    /// A later version of Dewar may add places; an absent or short one is refused.
+    #[test]
+    fn later_places_are_skipped() {
+        let mut stored = minicbor::to_vec(full()).unwrap();
+        stored[0] = 0x89;
+        stored.extend_from_slice(&[0x43, 1, 2, 3, 0x18, 99]);
+        assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), full());
+        assert!(minicbor::decode::<DigestSet>(&[0x81, 1]).is_err());
+        assert!(minicbor::decode::<DigestSet>(&[0x83, 1, 2, 0x41, 3]).is_err());
+    }
+
+    #[test]
+    fn getters_agree() {
+        assert_eq!(full().algorithms(), Algorithm::ALL.into_iter().collect());
+        assert_eq!(full().iter().count(), Algorithm::ALL.len());
+        for digest in full().iter() {
+            assert_eq!(full().get(digest.algorithm()), Some(digest));
+            assert_eq!(full().verify(&digest), Some(true));
+        }
+        let other = Digest::of(Algorithm::Sha1, &[0x34; 20]);
+        assert_eq!(full().verify(&other), Some(false));
+        assert_eq!(DigestSet::new(1, 0).verify(&other), None);
+        assert_eq!(DigestSet::new(1, 0).algorithms(), AlgorithmSet::ALWAYS);
+    }
+
+    proptest! {
+        #[test]
+        fn concatenation(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..500), 0..6),
+            without in any::<Option<prop::sample::Index>>(),
+        ) {
+            let of = |data: &[u8]| {
+                DigestSet::new(adler32(data), crc32c(data))
+                    .with_crc32(crc32(data))
+                    .with_crc64nvme(crc64nvme(data))
+            };
+            let mut sets: Vec<(DigestSet, u64)> =
+                parts.iter().map(|part| (of(part), part.len() as u64)).collect();
+            let mut expected = of(&parts.concat());
+            if let Some(index) = without
+                && !sets.is_empty()
+            {
+                index.get_mut(&mut sets).0.crc32 = None;
+                expected.crc32 = None;
+            }
+            let whole = DigestSet::concat(sets.iter().map(|(set, length)| (set, *length)));
+            prop_assert_eq!(whole, expected);
+        }
+    }
+}
