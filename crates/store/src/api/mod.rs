@@ -14,6 +14,6 @@ pub use multipart::{
     ListedPart, ListedUpload, PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 pub use object::{
-    Attributes, CopyRequest, DeleteRequest, Deleted, ETag, Expect, GetRequest, ObjectChecksum, ObjectInfo,
-    ObjectRef, PutRequest, RenameRequest,
+    Attributes, CopyRequest, DeleteRequest, Deleted, ETag, Expect, GetRequest, ObjectChecksum,
+    ObjectInfo, ObjectRef, PutRequest, RenameRequest,
 };

@@ -1,0 +1,79 @@
+"""Fixtures. A test fails on any WARN or ERROR in the server's log that it did not announce."""
+
+import hashlib
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from server import Server  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_configure(config):
+    if "DEWAR_BIN" not in os.environ:
+        raise pytest.UsageError("run tests/e2e/run, which builds and installs what is needed")
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """One server for the tests that only talk to it."""
+    server = Server(tmp_path_factory.mktemp("shared")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(shared, request):
+    before = len(shared.unexpected())
+    allowed = list(shared.allowed)
+    yield shared
+    new = shared.unexpected()[before:]
+    shared.allowed = allowed
+    assert not new, "the server complained:\n" + "\n".join(new)
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server of the test's own, which it may hurt."""
+    server = Server(tmp_path / "own").start()
+    yield server
+    server.kill()
+    new = server.unexpected()
+    assert not new, "the server complained:\n" + "\n".join(new)
+
+
+@pytest.fixture
+def bucket(server, request):
+    """A bucket of the test's own, emptied afterwards."""
+    name = "t-" + hashlib.sha1(request.node.nodeid.encode()).hexdigest()[:16]
+    s3 = server.boto()
+    s3.create_bucket(Bucket=name)
+    yield name
+    for upload in s3.list_multipart_uploads(Bucket=name).get("Uploads", []):
+        s3.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
+        for entry in page.get("Contents", []):
+            s3.delete_object(Bucket=name, Key=entry["Key"])
+    s3.delete_bucket(Bucket=name)
+
+
+@pytest.fixture(scope="session")
+def samples():
+    found = sorted((ROOT / ".cache" / "samples").glob("*.root"))
+    assert len(found) > 20, "tests/e2e/run unpacks the samples"
+    return found
+
+
+@pytest.fixture(scope="session")
+def tools():
+    return ROOT / ".tools" / "usr" / "bin"
+
+
+def content(seed, size):
+    """Bytes that repeat from their seed."""
+    return random.Random(seed).randbytes(size)

@@ -1,0 +1,115 @@
+"""Disks that fill up and disks that return I/O errors, made with real file systems.
+
+Needs root for mounts: as an ordinary user the tests run inside a user namespace, where tmpfs can be
+mounted; a failing block device cannot be made there, and that test says so."""
+
+import os
+import subprocess
+
+import botocore.exceptions
+import pytest
+from conftest import content
+from server import Server
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def sh(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def mounts():
+    done = []
+    yield done.append
+    for undo in reversed(done):
+        subprocess.run(undo, check=False, capture_output=True)
+
+
+@root_only
+def test_disk_full(tmp_path, mounts):
+    server = Server(tmp_path / "full")
+    for number in range(1, 7):
+        server.disk(number).mkdir(parents=True)
+        sh("mount", "-t", "tmpfs", "-o", "size=512m", "tmpfs", str(server.disk(number)))
+        mounts(["umount", "-l", str(server.disk(number))])
+    server.allow(r"full|room|space|NoSpace|shard")
+    server.start()
+    try:
+        s3, written = server.boto(), []
+        with pytest.raises(botocore.exceptions.ClientError) as error:
+            for number in range(1000):
+                key = f"f{number:04}"
+                s3.put_object(Bucket="demo", Key=key, Body=content(number, 20_000_000))
+                written.append(number)
+        response = error.value.response
+        assert response["ResponseMetadata"]["HTTPStatusCode"] in (503, 507), response
+        assert len(written) > 10
+        # Full, but reads and deletes go on, nothing acknowledged is damaged, and room comes back.
+        for number in written[:3] + written[-3:]:
+            assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)
+        for number in written[: len(written) // 2]:
+            s3.delete_object(Bucket="demo", Key=f"f{number:04}")
+        server.restart()
+        s3 = server.boto(retries={"max_attempts": 10})
+        s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
+        for number in written[len(written) // 2:]:
+            assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)
+    finally:
+        server.kill()
+
+
+@root_only
+def test_a_disk_that_returns_errors(tmp_path, mounts):
+    """The file behind a loop device is cut: whatever lay behind the cut gives EIO."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as f:
+        f.truncate(1 << 30)
+    device = sh("losetup", "--find", "--show", str(image))
+    mounts(["losetup", "--detach", device])
+    sh("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+    server = Server(tmp_path / "eio")
+    server.disk(3).mkdir(parents=True)
+    sh("mount", "-o", "noatime", device, str(server.disk(3)))
+    mounts(["umount", "-l", str(server.disk(3))])
+    server.allow(r".")
+    server.start()
+    try:
+        s3 = server.boto(retries={"max_attempts": 6}, read_timeout=120)
+        for number in range(20):
+            s3.put_object(Bucket="demo", Key=f"k{number}", Body=content(number, 2_000_000))
+            s3.put_object(Bucket="demo", Key=f"s{number}", Body=content(number, 2_000))
+        os.truncate(image, 8 << 20)
+        with open("/proc/sys/vm/drop_caches", "w") as f:
+            f.write("3")
+        for number in range(20):
+            assert s3.get_object(Bucket="demo", Key=f"k{number}")["Body"].read() == content(number, 2_000_000)
+            assert s3.get_object(Bucket="demo", Key=f"s{number}")["Body"].read() == content(number, 2_000)
+            s3.put_object(Bucket="demo", Key=f"n{number}", Body=content(-number, 2_000_000))
+            s3.put_object(Bucket="demo", Key=f"t{number}", Body=content(-number, 2_000))
+        server.kill()
+        server.start()
+        s3 = server.boto()
+        for number in range(20):
+            assert s3.get_object(Bucket="demo", Key=f"k{number}")["Body"].read() == content(number, 2_000_000)
+            assert s3.get_object(Bucket="demo", Key=f"n{number}")["Body"].read() == content(-number, 2_000_000)
+            assert s3.get_object(Bucket="demo", Key=f"t{number}")["Body"].read() == content(-number, 2_000)
+    finally:
+        server.kill()
+
+
+def test_rot_is_repaired_on_read(own_server):
+    """A flipped byte in a shard file is noticed, decoded around, and put right."""
+    server = own_server
+    server.allow(r"decoded around|does not verify|healed")
+    s3, body = server.boto(), content("rot", 3_000_000)
+    s3.put_object(Bucket="demo", Key="rot", Body=body)
+    shards = [p for n in (1, 2) for p in server.disk(n).glob("blobs/*/*") if p.stat().st_size > 100_000]
+    assert shards
+    for shard in shards:
+        with shard.open("r+b") as f:
+            f.seek(8192 + 100)
+            byte = f.read(1)[0]
+            f.seek(8192 + 100)
+            f.write(bytes([byte ^ 0xFF]))
+    assert s3.get_object(Bucket="demo", Key="rot")["Body"].read() == body
