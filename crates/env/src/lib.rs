@@ -8,6 +8,8 @@
 mod clock;
 pub mod disk;
 mod rng;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 use std::sync::Arc;
 

@@ -24,6 +24,9 @@ pub enum DiskErrorKind {
     Io,
     /// More operations are waiting than the disk's queue holds.
     Busy,
+    /// The caller asks what no disk does: a path out of the folder, an unaligned direct write, a
+    /// file too large for [`crate::Disk::read_file`].
+    Invalid,
 }
 
 /// A failed operation: which, on which disk and file, and why.
@@ -96,6 +99,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::Poisoned => "an earlier sync of the disk failed",
             DiskErrorKind::Io => "input/output error",
             DiskErrorKind::Busy => "too many operations are waiting",
+            DiskErrorKind::Invalid => "no disk can do that",
         };
         write!(f, "{} {}/{}: {why}", self.operation, self.disk, self.path)?;
         match &self.source {
@@ -121,7 +125,10 @@ impl From<DiskError> for dewar_types::Error {
                 K::Unavailable
             }
             DiskErrorKind::Busy => K::Busy(std::time::Duration::from_secs(1)),
-            DiskErrorKind::NotFound | DiskErrorKind::Exists | DiskErrorKind::Io => K::Internal,
+            DiskErrorKind::NotFound
+            | DiskErrorKind::Exists
+            | DiskErrorKind::Io
+            | DiskErrorKind::Invalid => K::Internal,
         };
         Self::with_source(kind, error.to_string(), error)
     }

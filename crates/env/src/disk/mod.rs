@@ -5,6 +5,9 @@
 //! as hung. Dropping a future does not undo its operation, which may still happen later.
 
 mod error;
+mod path;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,6 +18,12 @@ use tokio::sync::watch;
 pub use error::{DiskError, DiskErrorKind};
 
 use crate::BoxFuture;
+
+/// The largest file that [`Disk::read_file`] reads, in bytes.
+pub const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Offsets and lengths of direct access are multiples of this many bytes.
+pub const DIRECT_BYTES: u64 = 4096;
 
 /// A result of a disk operation.
 pub type Result<T, E = DiskError> = core::result::Result<T, E>;
@@ -31,9 +40,10 @@ pub enum DiskState {
     /// The folder is absent, empty or not the one that was opened (device and inode): descriptors
     /// that are still open do not count (RECORDS.md section 6).
     Missing,
-    /// An operation passed its deadline and has not ended yet.
+    /// An operation passed its deadline and has not ended yet. New ones fail at once; what was
+    /// under way may still happen.
     Hung,
-    /// A sync failed: what was written before it may be lost although reads show it, so nothing
+    /// A sync or durable write failed: what was written before it may be lost although reads show it, so nothing
     /// is written until the process restarts.
     Poisoned,
 }
@@ -124,8 +134,8 @@ pub trait Disk: Send + Sync + Debug {
     /// Removes a file. Durable after [`Disk::sync_dir`].
     fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Gives a file another name, replacing what has it. Atomic; durable after
-    /// [`Disk::sync_dir`] of both folders.
+    /// Gives a file another name, replacing what has it, and makes the folders above the new name.
+    /// Atomic; durable after [`Disk::sync_dir`] of both folders.
     fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// What is in a folder, sorted by name; an absent folder is empty.
@@ -138,10 +148,15 @@ pub trait Disk: Send + Sync + Debug {
     /// The whole of a small file (up to 16 MiB).
     fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>>;
 
-    /// Replaces a small file as a whole and durably: temporary name, sync, rename, folder sync.
+    /// Replaces a small file as a whole and durably: temporary name (`<path>.tmp`, which a crash may
+    /// leave behind and the next replacement reuses), sync, rename, folder sync.
     fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>>;
 }
 
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "it would be a second question to the disk"
+)]
 /// An open file of a [`Disk`]. Closed when the last handle is dropped.
 #[allow(clippy::len_without_is_empty, reason = "asking costs a system call")]
 pub trait DiskFile: Send + Sync + Debug {

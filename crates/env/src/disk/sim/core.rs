@@ -1,0 +1,403 @@
+//! The life of one operation of a simulated disk: admitted, delayed, perhaps stuck, applied.
+//!
+//! An operation takes effect at one moment, when its delay is over. A future dropped before that
+//! leaves it to chance whether the effect happens; one that is stuck in a hung disk happens when
+//! the disk goes on, long after its caller was told [`DiskErrorKind::TimedOut`].
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use super::fault::{SimCounters, SimFaults, SimLatency, SimOp, Stage};
+use super::inode::{Inode, Room};
+use super::names::Names;
+use crate::sim::SimRng;
+use crate::{DiskError, DiskErrorKind, DiskState};
+
+/// What the disks of one world share.
+pub(super) struct Shared {
+    pub(super) rng: SimRng,
+    /// Operations so far that change a medium.
+    pub(super) ops: AtomicU64,
+    /// The operation at which the power fails.
+    pub(super) fail_at: AtomicU64,
+    /// Whether there is power.
+    pub(super) power: watch::Sender<bool>,
+    pub(super) cores: Mutex<Vec<Weak<Core>>>,
+}
+
+impl Shared {
+    pub(super) fn powered(&self) -> bool {
+        *self.power.borrow()
+    }
+
+    /// From now on nothing happens any more.
+    pub(super) fn power_off(&self) {
+        self.power.send_replace(false);
+        let cores = self.cores.lock().clone();
+        for core in cores.iter().filter_map(Weak::upgrade) {
+            core.control(|_| ());
+        }
+    }
+}
+
+type Deferred = Box<dyn FnOnce(&Core) + Send>;
+
+pub(super) struct Core {
+    pub(super) label: String,
+    pub(super) shared: Arc<Shared>,
+    pub(super) media: Mutex<Media>,
+    pub(super) control: Mutex<Control>,
+    state: watch::Sender<DiskState>,
+    /// One replacement at a time: they share the temporary name.
+    pub(super) replacing: tokio::sync::Mutex<()>,
+}
+
+/// What survives a restart.
+pub(super) struct Media {
+    pub(super) names: Names,
+    pub(super) room: Arc<Room>,
+}
+
+pub(super) struct Control {
+    pub(super) deadline: Duration,
+    pub(super) latency: SimLatency,
+    pub(super) faults: SimFaults,
+    /// Millionths of immediate reads that the page cache answers.
+    pub(super) cached: u32,
+    pub(super) vanished: bool,
+    pub(super) displaced: bool,
+    pub(super) hanging: bool,
+    pub(super) read_only: bool,
+    pub(super) poisoned: bool,
+    pub(super) fail_next: Vec<(SimOp, DiskErrorKind)>,
+    pub(super) fail_always: Vec<(SimOp, DiskErrorKind)>,
+    pub(super) next_write: Option<Stage>,
+    pub(super) counters: SimCounters,
+    /// Operations past their deadline that have not ended.
+    overdue: u32,
+    returns: u32,
+    deferred: Vec<Deferred>,
+}
+
+impl Control {
+    pub(super) fn new(deadline: Duration) -> Self {
+        Self {
+            deadline,
+            latency: SimLatency::default(),
+            faults: SimFaults::default(),
+            cached: 750_000,
+            vanished: false,
+            displaced: false,
+            hanging: false,
+            read_only: false,
+            poisoned: false,
+            fail_next: Vec::new(),
+            fail_always: Vec::new(),
+            next_write: None,
+            counters: SimCounters::default(),
+            overdue: 0,
+            returns: 0,
+            deferred: Vec::new(),
+        }
+    }
+
+    fn state(&self, powered: bool) -> DiskState {
+        if !powered || self.vanished || self.displaced {
+            DiskState::Missing
+        } else if self.overdue > 0 {
+            DiskState::Hung
+        } else if self.poisoned {
+            DiskState::Poisoned
+        } else {
+            DiskState::Online {
+                returns: self.returns,
+            }
+        }
+    }
+
+    /// An error that a test asked for.
+    fn injected(&mut self, op: SimOp) -> Option<DiskErrorKind> {
+        if let Some(n) = self.fail_next.iter().position(|(o, _)| *o == op) {
+            return Some(self.fail_next.remove(n).1);
+        }
+        let always = self.fail_always.iter().find(|(o, _)| *o == op);
+        always.map(|(_, kind)| *kind)
+    }
+}
+
+/// An operation: what it is called, what kind it is, and on which path.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) name: &'static str,
+    pub(super) op: SimOp,
+    pub(super) path: String,
+}
+
+impl Core {
+    pub(super) fn new(label: String, shared: Arc<Shared>, media: Media, control: Control) -> Self {
+        let state = watch::Sender::new(control.state(shared.powered()));
+        Self {
+            label,
+            shared,
+            media: Mutex::new(media),
+            control: Mutex::new(control),
+            state,
+            replacing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(super) fn state(&self) -> DiskState {
+        *self.state.borrow()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<DiskState> {
+        self.state.subscribe()
+    }
+
+    /// Changes what the disk does, and its state if that follows. Coming back counts.
+    pub(super) fn control<T>(&self, f: impl FnOnce(&mut Control) -> T) -> T {
+        let powered = self.shared.powered();
+        let mut control = self.control.lock();
+        let before = control.state(powered);
+        let out = f(&mut control);
+        let away = |s| matches!(s, DiskState::Missing | DiskState::Hung);
+        if away(before) && !away(control.state(powered)) {
+            control.returns += 1;
+        }
+        let after = control.state(powered);
+        // Under the lock, so that states are published in the order in which they came.
+        self.state.send_if_modified(|state| {
+            let changed = *state != after;
+            *state = after;
+            changed
+        });
+        out
+    }
+
+    pub(super) fn error(&self, kind: DiskErrorKind, call: &Call) -> DiskError {
+        DiskError::new(kind, call.name, self.label.as_str(), call.path.as_str())
+    }
+
+    /// Carries out an operation.
+    pub(super) async fn perform<T, F>(self: &Arc<Self>, call: Call, effect: F) -> super::Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    {
+        self.admit(call.op)
+            .map_err(|kind| self.error(kind, &call))?;
+        let (latency, deadline) = {
+            let control = self.control.lock();
+            let latency = control.latency.of(call.op, &self.shared.rng);
+            (latency, control.deadline)
+        };
+        let op = call.op;
+        let mut flight = Flight {
+            core: self,
+            op,
+            effect: Some(effect),
+        };
+        // Two operations under way may end in either order.
+        for _ in 0..self.shared.rng.below(3) {
+            tokio::task::yield_now().await;
+        }
+        let slow = latency > deadline;
+        if !slow && !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        let hanging = self.control.lock().hanging;
+        let effect = flight.effect.take().expect("taken once, here");
+        let result = if hanging {
+            self.hang(op, effect, deadline).await
+        } else if slow {
+            self.crawl(op, effect, deadline, latency).await
+        } else {
+            self.apply(op, effect)
+        };
+        result.map_err(|kind| self.error(kind, &call))
+    }
+
+    fn admit(&self, op: SimOp) -> Result<(), DiskErrorKind> {
+        let control = self.control.lock();
+        match control.state(self.shared.powered()) {
+            DiskState::Missing => Err(DiskErrorKind::Missing),
+            DiskState::Hung => Err(DiskErrorKind::TimedOut),
+            DiskState::Poisoned if op.mutates() => Err(DiskErrorKind::Poisoned),
+            _ if control.read_only && op.mutates() => Err(DiskErrorKind::Refused),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the disk goes on, or for the deadline.
+    async fn hang<T, F>(
+        self: &Arc<Self>,
+        op: SimOp,
+        effect: F,
+        deadline: Duration,
+    ) -> Result<T, DiskErrorKind>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    {
+        let (done, result) = oneshot::channel();
+        self.control.lock().deferred.push(Box::new(move |core| {
+            // Nobody waits any more where the deadline has passed: the effect counts.
+            let _ = done.send(core.apply(op, effect));
+        }));
+        match tokio::time::timeout(deadline, result).await {
+            Ok(result) => result.unwrap_or(Err(DiskErrorKind::Missing)),
+            Err(_) => {
+                self.control(|c| c.overdue += u32::from(c.hanging));
+                Err(DiskErrorKind::TimedOut)
+            }
+        }
+    }
+
+    /// Takes longer than the deadline.
+    async fn crawl<T, F>(
+        self: &Arc<Self>,
+        op: SimOp,
+        effect: F,
+        deadline: Duration,
+        latency: Duration,
+    ) -> Result<T, DiskErrorKind>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    {
+        let overdue = Arc::new(AtomicBool::new(false));
+        let (core, late) = (Arc::clone(self), Arc::clone(&overdue));
+        tokio::spawn(async move {
+            tokio::time::sleep(latency).await;
+            // The result has no one left to go to; only the effect counts.
+            let _ = core.apply(op, effect);
+            if late.load(Ordering::Relaxed) {
+                core.control(|c| c.overdue = c.overdue.saturating_sub(1));
+            }
+        });
+        tokio::time::sleep(deadline).await;
+        overdue.store(true, Ordering::Relaxed);
+        self.control(|c| c.overdue += 1);
+        Err(DiskErrorKind::TimedOut)
+    }
+
+    /// Ends a hang: what was stuck happens now, in order.
+    pub(super) fn resume(&self) {
+        let deferred = self.control(|c| {
+            c.hanging = false;
+            std::mem::take(&mut c.deferred)
+        });
+        for operation in deferred {
+            operation(self);
+        }
+        self.control(|c| c.overdue = 0);
+    }
+
+    /// The effect, or what a fault makes of it.
+    fn apply<T, F>(&self, op: SimOp, effect: F) -> Result<T, DiskErrorKind>
+    where
+        F: FnOnce(&Self, Stage) -> Result<T, DiskErrorKind>,
+    {
+        let rng = &self.shared.rng;
+        let (missing, injected, faults, next_write) = {
+            let mut control = self.control.lock();
+            let state = control.state(self.shared.powered());
+            let missing = state == DiskState::Missing;
+            let writes = matches!(op, SimOp::Write | SimOp::WriteDurable);
+            let next_write = if writes && !missing {
+                control.next_write.take()
+            } else {
+                None
+            };
+            if !missing {
+                control.counters.count(op);
+            }
+            let injected = if missing { None } else { control.injected(op) };
+            (missing, injected, control.faults, next_write)
+        };
+        if missing {
+            return Err(DiskErrorKind::Missing);
+        }
+        if op.mutates() {
+            let n = self.shared.ops.fetch_add(1, Ordering::Relaxed) + 1;
+            if n == self.shared.fail_at.load(Ordering::Relaxed) {
+                if rng.coin() {
+                    // It fails anyway: only what it left behind counts.
+                    let _ = effect(self, Stage::Cut);
+                }
+                self.shared.power_off();
+                return Err(DiskErrorKind::Missing);
+            }
+        }
+        let struck = match (injected, next_write) {
+            (Some(kind), _) => Err(kind),
+            (None, Some(stage)) => Ok(stage),
+            (None, None) => faults.strike(op, rng),
+        };
+        match struck {
+            Ok(stage) => effect(self, stage),
+            Err(kind) => {
+                if matches!(op, SimOp::Write | SimOp::WriteDurable) && rng.coin() {
+                    let _ = effect(self, Stage::Cut);
+                }
+                if op == SimOp::Sync || op.syncs() && kind == DiskErrorKind::Io {
+                    self.control(|c| c.poisoned = true);
+                }
+                Err(kind)
+            }
+        }
+    }
+
+    /// Puts data where it does not belong: elsewhere in the file, or in another one.
+    pub(super) fn misdirect(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) {
+        let rng = &self.shared.rng;
+        let mut target = Arc::clone(inode);
+        if rng.coin() {
+            let media = self.media.lock();
+            let others: Vec<_> = media.names.files().map(|(_, i)| i).collect();
+            let n = rng.below(others.len() as u64);
+            if let Some(other) = usize::try_from(n).ok().and_then(|n| others.get(n)) {
+                target = Arc::clone(other);
+            }
+        }
+        target.with(|content| {
+            let pages = content.len() / super::content::PAGE;
+            let at = rng.below(pages) * super::content::PAGE + offset % super::content::PAGE;
+            let room = usize::try_from(content.len().saturating_sub(at)).unwrap_or(usize::MAX);
+            let same = Arc::ptr_eq(&target, inode) && at == offset;
+            if !same {
+                content.write(at, &data[..data.len().min(room)]);
+                content.settle_range(at, data.len().min(room) as u64);
+            }
+        });
+    }
+}
+
+/// An operation that was begun; dropped before its end, chance decides whether it happens.
+struct Flight<'a, F, T>
+where
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind>,
+{
+    core: &'a Arc<Core>,
+    op: SimOp,
+    effect: Option<F>,
+}
+
+impl<F, T> Drop for Flight<'_, F, T>
+where
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind>,
+{
+    fn drop(&mut self) {
+        if let Some(effect) = self.effect.take()
+            && self.core.shared.powered()
+            && self.core.shared.rng.coin()
+        {
+            // Its caller has gone.
+            let _ = self.core.apply(self.op, effect);
+        }
+    }
+}

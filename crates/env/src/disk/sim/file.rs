@@ -1,0 +1,218 @@
+//! An open file of a simulated disk.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::Result;
+use super::core::{Call, Core};
+use super::fault::{SimOp, Stage};
+use super::inode::Inode;
+use crate::disk::DIRECT_BYTES;
+use crate::{Access, BoxFuture, DiskErrorKind, DiskFile};
+
+pub(super) struct SimFile {
+    pub(super) core: Arc<Core>,
+    pub(super) inode: Arc<Inode>,
+    pub(super) access: Access,
+    pub(super) path: String,
+}
+
+/// How lasting a write is when it returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Write {
+    Cached,
+    Durable,
+}
+
+impl SimFile {
+    pub(super) async fn read_all(&self, len_max: u64) -> Result<Bytes> {
+        let len = self.inode.with(|content| content.len());
+        let call = self.call("read", SimOp::Read);
+        match usize::try_from(len) {
+            Ok(bytes) if len <= len_max => {
+                let mut read = self.read(vec![(0, bytes)]).await?;
+                Ok(read.pop().unwrap_or_default())
+            }
+            _ => Err(self.core.error(DiskErrorKind::Invalid, &call)),
+        }
+    }
+
+    pub(super) async fn write(&self, pieces: Vec<(u64, Vec<Bytes>)>, how: Write) -> Result<()> {
+        let op = match how {
+            Write::Cached => SimOp::Write,
+            Write::Durable => SimOp::WriteDurable,
+        };
+        let call = self.call("write", op);
+        let pieces: Vec<_> = pieces
+            .into_iter()
+            .map(|(offset, buffers)| (offset, joined(&buffers)))
+            .collect();
+        let sizes = pieces.iter().map(|(offset, data)| (*offset, data.len()));
+        if self.access == Access::Read || !self.fits(sizes) {
+            return Err(self.core.error(DiskErrorKind::Invalid, &call));
+        }
+        let inode = Arc::clone(&self.inode);
+        let effect = move |core: &Core, stage| carry_out(core, &inode, &pieces, how, stage);
+        self.core.perform(call, effect).await
+    }
+
+    async fn read(&self, pieces: Vec<(u64, usize)>) -> Result<Vec<Bytes>> {
+        let call = self.call("read", SimOp::Read);
+        if !self.fits(pieces.iter().copied()) {
+            return Err(self.core.error(DiskErrorKind::Invalid, &call));
+        }
+        let inode = Arc::clone(&self.inode);
+        let effect = move |core: &Core, stage: Stage| {
+            let mut read = Vec::with_capacity(pieces.len());
+            for (offset, len) in pieces {
+                let bytes = inode.with(|content| content.read(offset, len));
+                read.push(bytes.ok_or(DiskErrorKind::Io)?);
+            }
+            let bytes = read.iter().map(|b| b.len() as u64).sum::<u64>();
+            core.control.lock().counters.bytes_read += bytes;
+            if stage == Stage::Flipped
+                && let Some(first) = read.first_mut()
+            {
+                let mut wrong = BytesMut::from(&first[..]);
+                flip_any(&mut wrong, core);
+                *first = wrong.freeze();
+            }
+            Ok(read)
+        };
+        self.core.perform(call, effect).await
+    }
+
+    /// Direct access comes in whole blocks. Reads may ask for more than there is.
+    fn fits(&self, pieces: impl IntoIterator<Item = (u64, usize)>) -> bool {
+        let direct = self.access == Access::Direct;
+        pieces.into_iter().all(|(offset, len)| {
+            let aligned =
+                offset.is_multiple_of(DIRECT_BYTES) && (len as u64).is_multiple_of(DIRECT_BYTES);
+            (aligned || !direct) && offset.checked_add(len as u64).is_some()
+        })
+    }
+
+    fn call(&self, name: &'static str, op: SimOp) -> Call {
+        Call {
+            name,
+            op,
+            path: self.path.clone(),
+        }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn read_now(&self, offset: u64, len: usize) -> Option<Result<Bytes>> {
+        if self.access == Access::Direct || !self.core.state().readable() {
+            return None;
+        }
+        {
+            let control = self.core.control.lock();
+            if control.hanging || !self.core.shared.rng.chance(control.cached) {
+                return None;
+            }
+        }
+        let bytes = self.inode.with(|content| content.read(offset, len))?;
+        let mut control = self.core.control.lock();
+        control.counters.reads_now += 1;
+        control.counters.bytes_read += bytes.len() as u64;
+        Some(Ok(bytes))
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes>> {
+        Box::pin(async move {
+            let mut read = self.read(vec![(offset, len)]).await?;
+            Ok(read.pop().unwrap_or_default())
+        })
+    }
+
+    fn read_pieces(&self, pieces: Vec<(u64, usize)>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
+        Box::pin(self.read(pieces))
+    }
+
+    fn write_at(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write(vec![(offset, buffers)], Write::Cached))
+    }
+
+    fn write_pieces(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write(pieces, Write::Cached))
+    }
+
+    fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write(vec![(offset, buffers)], Write::Durable))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<()>> {
+        let inode = Arc::clone(&self.inode);
+        let effect = move |_: &Core, stage| {
+            if stage != Stage::Cut {
+                inode.with(super::content::Content::settle);
+            }
+            Ok(())
+        };
+        Box::pin(self.core.perform(self.call("sync", SimOp::Sync), effect))
+    }
+
+    fn len(&self) -> BoxFuture<'_, Result<u64>> {
+        let inode = Arc::clone(&self.inode);
+        let effect = move |_: &Core, _| Ok(inode.with(|content| content.len()));
+        let call = self.call("ask the length of", SimOp::Read);
+        Box::pin(self.core.perform(call, effect))
+    }
+}
+
+impl fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimFile({}/{})", self.core.label, self.path)
+    }
+}
+
+fn carry_out(
+    core: &Core,
+    inode: &Arc<Inode>,
+    pieces: &[(u64, Bytes)],
+    how: Write,
+    stage: Stage,
+) -> Result<(), DiskErrorKind> {
+    for (offset, data) in pieces {
+        match stage {
+            Stage::Lost => continue,
+            Stage::Misdirected => {
+                core.misdirect(inode, *offset, data);
+                continue;
+            }
+            Stage::Flipped => {
+                let mut wrong = BytesMut::from(&data[..]);
+                flip_any(&mut wrong, core);
+                inode.write(*offset, &wrong)?;
+            }
+            Stage::Whole | Stage::Cut => inode.write(*offset, data)?,
+        }
+        if how == Write::Durable && stage != Stage::Cut {
+            inode.with(|content| content.settle_range(*offset, data.len() as u64));
+        }
+    }
+    let bytes = pieces
+        .iter()
+        .map(|(_, data)| data.len() as u64)
+        .sum::<u64>();
+    core.control.lock().counters.bytes_written += bytes;
+    Ok(())
+}
+
+fn flip_any(bytes: &mut BytesMut, core: &Core) {
+    let rng = &core.shared.rng;
+    let n = usize::try_from(rng.below(bytes.len() as u64)).unwrap_or(0);
+    if let Some(byte) = bytes.get_mut(n) {
+        *byte ^= 1 << rng.below(8);
+    }
+}
+
+fn joined(buffers: &[Bytes]) -> Bytes {
+    match buffers {
+        [one] => one.clone(),
+        many => many.concat().into(),
+    }
+}

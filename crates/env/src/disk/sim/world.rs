@@ -1,0 +1,232 @@
+//! One simulated machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::core::{Control, Core, Media, Shared};
+use super::disk::SimDisk;
+use super::inode::{Inode, Room};
+use super::names::Names;
+use crate::sim::{SimClock, SimRng};
+use crate::{Disk, Env};
+
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(5);
+const CAPACITY_DEFAULT: u64 = 1 << 40;
+
+/// A machine with disks; see the module. Clones are the same machine.
+#[derive(Clone)]
+pub struct SimWorld {
+    shared: Arc<Shared>,
+    disks: Arc<Mutex<Vec<SimDisk>>>,
+    clock: Arc<SimClock>,
+    rng: Arc<SimRng>,
+}
+
+impl SimWorld {
+    /// A machine without disks, whose chance comes from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let rng = SimRng::new(seed);
+        let shared = Shared {
+            rng: rng.fork(),
+            ops: AtomicU64::new(0),
+            fail_at: AtomicU64::new(u64::MAX),
+            power: watch::Sender::new(true),
+            cores: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            disks: Arc::default(),
+            clock: Arc::default(),
+            rng: Arc::new(rng),
+        }
+    }
+
+    /// A machine with `count` empty disks, labelled `disk0`, `disk1` and so on.
+    #[must_use]
+    pub fn with_disks(seed: u64, count: usize) -> Self {
+        let world = Self::new(seed);
+        for n in 0..count {
+            world.add_disk(&format!("disk{n}"));
+        }
+        world
+    }
+
+    /// Adds an empty disk of 1 TiB with a deadline of 5 s.
+    pub fn add_disk(&self, label: &str) -> SimDisk {
+        let room = Room {
+            capacity: AtomicU64::new(CAPACITY_DEFAULT),
+            used: AtomicU64::new(0),
+        };
+        let media = Media {
+            names: Names::default(),
+            room: Arc::new(room),
+        };
+        self.attach(label, media, Control::new(DEADLINE_DEFAULT))
+    }
+
+    /// The disk that was added as number `n`, from 0.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[must_use]
+    pub fn disk(&self, n: usize) -> SimDisk {
+        self.disks.lock()[n].clone()
+    }
+
+    /// All disks in the order in which they were added.
+    #[must_use]
+    pub fn disks(&self) -> Vec<SimDisk> {
+        self.disks.lock().clone()
+    }
+
+    /// The same behind the trait.
+    #[must_use]
+    pub fn dyn_disks(&self) -> Vec<Arc<dyn Disk>> {
+        let disks = self.disks.lock();
+        disks
+            .iter()
+            .map(|d| Arc::new(d.clone()) as Arc<dyn Disk>)
+            .collect()
+    }
+
+    /// The machine's clock and random numbers.
+    #[must_use]
+    pub fn env(&self) -> Env {
+        Env {
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+        }
+    }
+
+    /// The clock, to set it.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<SimClock> {
+        &self.clock
+    }
+
+    /// How many operations that change a disk there were so far.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.shared.ops.load(Ordering::Relaxed)
+    }
+
+    /// Lets the power fail at the `ops`-th operation from now that changes a disk: it may or may
+    /// not leave traces, fails with `Missing`, and so does everything after it.
+    pub fn crash_after(&self, ops: u64) {
+        let at = self.ops().saturating_add(ops);
+        self.shared.fail_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Whether the power has failed.
+    #[must_use]
+    pub fn power_failed(&self) -> bool {
+        !self.shared.powered()
+    }
+
+    /// Returns when the power fails. What is under test may wait for its disks for ever then, so
+    /// tests race it against this.
+    pub async fn wait_for_power_failure(&self) {
+        let mut power = self.shared.power.subscribe();
+        // The sender lives as long as `self`.
+        let _ = power.wait_for(|on| !on).await;
+    }
+
+    /// Cuts the power and returns the machine after it is back, its chance coming from `seed`.
+    /// Disks that had vanished are still away; hangs, poison and faults are gone; capacity and
+    /// deadline stay.
+    #[must_use]
+    pub fn crash(&self, seed: u64) -> Self {
+        self.shared.power_off();
+        self.restarted(seed, |media, rng| {
+            let names = media.names.after_power_failure(rng);
+            copied(&names, &media.room, |inode, room| {
+                let content = inode.with(|content| content.after_power_failure(rng));
+                Inode::new(content, room)
+            })
+        })
+    }
+
+    /// Kills the process and returns the machine as the next one finds it: nothing that was
+    /// written is lost, nothing is more durable than before. What was still under way is gone.
+    #[must_use]
+    pub fn kill(&self, seed: u64) -> Self {
+        self.shared.power_off();
+        self.restarted(seed, |media, _| {
+            copied(&media.names, &media.room, |inode, room| inode.copy(room))
+        })
+    }
+
+    /// Exchanges the media of two disks. If one of them was used since the start, both are missing
+    /// until they are exchanged again or the machine restarts.
+    ///
+    /// # Panics
+    /// If there are not that many disks.
+    pub fn swap(&self, a: usize, b: usize) {
+        if a == b {
+            return;
+        }
+        let (a, b) = (self.disk(a), self.disk(b));
+        let used = |disk: &SimDisk| disk.core.control.lock().counters != Default::default();
+        let displaced = used(&a) || used(&b);
+        {
+            let mut of_a = a.core.media.lock();
+            let mut of_b = b.core.media.lock();
+            std::mem::swap(&mut *of_a, &mut *of_b);
+        }
+        for disk in [&a, &b] {
+            disk.core.control(|c| c.displaced ^= displaced);
+        }
+    }
+
+    fn restarted(&self, seed: u64, survive: impl Fn(&Media, &SimRng) -> Media) -> Self {
+        let next = Self {
+            clock: Arc::clone(&self.clock),
+            ..Self::new(seed)
+        };
+        for disk in self.disks() {
+            let media = survive(&disk.core.media.lock(), &next.shared.rng);
+            let (deadline, vanished) = {
+                let control = disk.core.control.lock();
+                (control.deadline, control.vanished)
+            };
+            let mut control = Control::new(deadline);
+            control.vanished = vanished;
+            next.attach(&disk.core.label, media, control);
+        }
+        next
+    }
+
+    fn attach(&self, label: &str, media: Media, control: Control) -> SimDisk {
+        let core = Core::new(label.to_owned(), Arc::clone(&self.shared), media, control);
+        let core = Arc::new(core);
+        self.shared.cores.lock().push(Arc::downgrade(&core));
+        let disk = SimDisk { core };
+        self.disks.lock().push(disk.clone());
+        disk
+    }
+}
+
+/// A medium with every file replaced by a copy, each once however many names it has.
+pub(super) fn copied(
+    names: &Names,
+    room: &Room,
+    copy: impl Fn(&Inode, &Arc<Room>) -> Arc<Inode>,
+) -> Media {
+    let room = Arc::new(Room {
+        capacity: AtomicU64::new(room.capacity.load(Ordering::Relaxed)),
+        used: AtomicU64::new(0),
+    });
+    let mut done: BTreeMap<usize, Arc<Inode>> = BTreeMap::new();
+    let names = names.map(|inode| {
+        let key = Arc::as_ptr(inode).addr();
+        let new = done.entry(key).or_insert_with(|| copy(inode, &room));
+        Arc::clone(new)
+    });
+    Media { names, room }
+}

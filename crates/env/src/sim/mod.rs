@@ -1,0 +1,7 @@
+//! Time and chance that a simulation owns; the simulated disks are in [`crate::disk::sim`].
+
+mod clock;
+mod rng;
+
+pub use clock::SimClock;
+pub use rng::SimRng;
