@@ -14,6 +14,7 @@ pub mod sim;
 use std::sync::Arc;
 
 pub use clock::{Clock, RealClock};
+pub use disk::real::{RealDisk, RealDiskConfig};
 pub use disk::{
     Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
 };

@@ -4,8 +4,11 @@
 //! an error, or with [`DiskErrorKind::TimedOut`] after the disk's deadline, when the disk counts
 //! as hung. Dropping a future does not undo its operation, which may still happen later.
 
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 mod path;
+pub mod real;
 #[cfg(feature = "sim")]
 pub mod sim;
 

@@ -15,7 +15,7 @@ use super::fault::{SimCounters, SimFaults, SimLatency, SimOp, Stage};
 use super::file::{SimFile, Write};
 use super::inode::Inode;
 use super::world::copied;
-use crate::disk::{SMALL_FILE_BYTES_MAX, path as paths};
+use crate::disk::{DIRECT_BYTES, SMALL_FILE_BYTES_MAX, path as paths};
 use crate::{
     Access, BoxFuture, CreateOptions, DirEntry, Disk, DiskErrorKind, DiskFile, DiskState, Space,
 };
@@ -262,6 +262,9 @@ impl SimDisk {
     async fn make(&self, path: &str, options: CreateOptions) -> Result<Arc<SimFile>> {
         let inode = self.named("create", SimOp::Create, path, move |core, path, _| {
             paths::check_file(path)?;
+            if options.direct && !options.zeroed_bytes.is_multiple_of(DIRECT_BYTES) {
+                return Err(DiskErrorKind::Invalid);
+            }
             let mut media = core.media.lock();
             if media.names.file(path).is_some() || media.names.is_dir(path) {
                 return Err(DiskErrorKind::Exists);

@@ -360,3 +360,11 @@ async fn a_dropped_write_may_happen() {
     }
     assert_eq!(outcomes.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn keeps_the_contract() {
+    for seed in 0..10 {
+        let world = SimWorld::with_disks(seed, 1);
+        crate::disk::contract::check(&world.dyn_disks()[0]).await;
+    }
+}

@@ -1,0 +1,287 @@
+//! What is done with names in the folder. Every function here blocks.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::buffer::Aligned;
+use super::file::{Opened, write_all};
+use crate::disk::{SMALL_FILE_BYTES_MAX, path as paths};
+use crate::{Access, DirEntry, Space};
+
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
+
+pub(super) struct Folder {
+    path: PathBuf,
+    identity: Option<String>,
+    /// Whether the identity file was there; from then on it has to be.
+    identified: AtomicBool,
+    /// Device and inode.
+    place: (u64, u64),
+    root: RwLock<Arc<OwnedFd>>,
+    /// Folders whose own names, and those above, are durable.
+    anchored: Mutex<BTreeSet<String>>,
+    /// One replacement at a time: they share the temporary name.
+    replacing: Mutex<()>,
+}
+
+impl Folder {
+    pub(super) fn open(path: PathBuf, identity: Option<String>) -> io::Result<Self> {
+        let root = open_root(&path)?;
+        let stat = fs::fstat(&root)?;
+        let folder = Self {
+            path,
+            identity,
+            identified: AtomicBool::new(false),
+            place: (stat.st_dev, stat.st_ino),
+            root: RwLock::new(Arc::new(root)),
+            anchored: Mutex::default(),
+            replacing: Mutex::default(),
+        };
+        folder.has_identity()?;
+        Ok(folder)
+    }
+
+    /// Whether the path leads to the folder that was opened.
+    pub(super) fn is_in_place(&self) -> bool {
+        fs::stat(&self.path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.place)
+    }
+
+    /// The same, and its identity file is in it.
+    pub(super) fn is_itself(&self) -> bool {
+        self.is_in_place() && self.has_identity().unwrap_or(false)
+    }
+
+    /// After an absence: the folder's descriptor may be of a device that is gone.
+    pub(super) fn reopen(&self) -> io::Result<()> {
+        let root = open_root(&self.path)?;
+        let stat = fs::fstat(&root)?;
+        if (stat.st_dev, stat.st_ino) != self.place {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.anchored.lock().clear();
+        *self.root.write() = Arc::new(root);
+        Ok(())
+    }
+
+    /// Reads from the device, past the page cache. Whether that was possible.
+    pub(super) fn probe(&self) -> bool {
+        let Some(identity) = &self.identity else {
+            return false;
+        };
+        let Ok(file) = self.open_file(identity, Access::Direct) else {
+            return false;
+        };
+        if !file.direct {
+            return false;
+        }
+        let mut buffer = Aligned::with_capacity(1);
+        buffer
+            .fill(|spare| Ok(rustix::io::pread(&file.fd, spare, 0)?.0.len()))
+            .is_ok()
+    }
+
+    pub(super) fn space(&self) -> io::Result<Space> {
+        let stat = fs::fstatvfs(&*self.root())?;
+        Ok(Space {
+            total: stat.f_blocks.saturating_mul(stat.f_frsize),
+            available: stat.f_bavail.saturating_mul(stat.f_frsize),
+        })
+    }
+
+    pub(super) fn create(&self, path: &str, direct: bool) -> io::Result<Opened> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        match self.open_at(path, flags, direct) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_dirs(parent(path))?;
+                self.open_at(path, flags, direct)
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn open_file(&self, path: &str, access: Access) -> io::Result<Opened> {
+        let flags = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write | Access::Direct => OFlags::RDWR,
+        };
+        let mut opened = self.open_at(path, flags, access == Access::Direct)?;
+        opened.writable = access != Access::Read;
+        let kind = FileType::from_raw_mode(fs::fstat(&opened.fd)?.st_mode);
+        match kind {
+            FileType::RegularFile => Ok(opened),
+            FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+            _ => Err(io::Error::other("not a regular file")),
+        }
+    }
+
+    pub(super) fn remove(&self, path: &str) -> io::Result<()> {
+        Ok(fs::unlinkat(&*self.root(), path, AtFlags::empty())?)
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let root = self.root();
+        let found =
+            FileType::from_raw_mode(fs::statat(&*root, from, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
+        if found == FileType::Directory {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        match fs::renameat(&*root, from, &*root, to) {
+            Err(Errno::NOENT) => {
+                self.make_dirs(parent(to))?;
+                Ok(fs::renameat(&*root, from, &*root, to)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    pub(super) fn list(&self, dir: &str) -> io::Result<Vec<DirEntry>> {
+        let fd = match self.open_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut entries = Vec::new();
+        for entry in fs::Dir::read_from(&fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                // Dewar makes no such name.
+                continue;
+            };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let stat = fs::statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            entries.push(DirEntry {
+                name: name.to_owned(),
+                is_dir: kind == FileType::Directory,
+            });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    pub(super) fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        fs::fsync(self.open_dir(dir)?)?;
+        if dir.is_empty() || self.anchored.lock().contains(dir) {
+            return Ok(());
+        }
+        let mut above = dir;
+        while !above.is_empty() {
+            above = parent(above);
+            fs::fsync(self.open_dir(above)?)?;
+        }
+        self.anchored.lock().insert(dir.to_owned());
+        Ok(())
+    }
+
+    /// `None` if it is too large.
+    pub(super) fn read_file(&self, path: &str) -> io::Result<Option<Bytes>> {
+        let file = self.open_file(path, Access::Read)?;
+        let len = file.len()?;
+        if len > SMALL_FILE_BYTES_MAX {
+            return Ok(None);
+        }
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        Ok(Some(file.read(0, len)?))
+    }
+
+    pub(super) fn replace_file(&self, path: &str, content: &Bytes) -> io::Result<()> {
+        let _alone = self.replacing.lock();
+        let temporary = paths::temporary(path);
+        match self.remove(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = self.create(&temporary, false)?;
+        let written = write_all(&file.fd, 0, std::slice::from_ref(content), false);
+        let renamed = written.and_then(|()| {
+            fs::fsync(&file.fd)?;
+            self.rename(&temporary, path)
+        });
+        if renamed.is_err() {
+            // The name that counts is as it was; the next replacement clears this one anyway.
+            let _ = self.remove(&temporary);
+        }
+        renamed?;
+        self.sync_dir(parent(path))
+    }
+
+    fn has_identity(&self) -> io::Result<bool> {
+        let Some(identity) = &self.identity else {
+            return Ok(true);
+        };
+        match fs::statat(&*self.root(), identity, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => {
+                self.identified.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(Errno::NOENT) => Ok(!self.identified.load(Ordering::Relaxed)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn root(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.root.read())
+    }
+
+    fn open_at(&self, path: &str, flags: OFlags, direct: bool) -> io::Result<Opened> {
+        let root = self.root();
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if direct {
+            match fs::openat(&*root, path, flags | OFlags::DIRECT, FILE_MODE) {
+                // The file system has no O_DIRECT. A file that this call made stays.
+                Err(Errno::INVAL) => {
+                    let fd = fs::openat(&*root, path, flags - OFlags::EXCL, FILE_MODE)?;
+                    return Ok(Opened {
+                        direct: false,
+                        ..Opened::new(fd, true)
+                    });
+                }
+                other => return Ok(Opened::new(other?, true)),
+            }
+        }
+        let fd = fs::openat(&*root, path, flags, FILE_MODE)?;
+        Ok(Opened::new(fd, false))
+    }
+
+    fn open_dir(&self, dir: &str) -> io::Result<OwnedFd> {
+        let dir = if dir.is_empty() { "." } else { dir };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(fs::openat(self.root().as_fd(), dir, flags, Mode::empty())?)
+    }
+
+    fn make_dirs(&self, dir: &str) -> io::Result<()> {
+        let root = self.root();
+        let mut ends: Vec<_> = dir.match_indices('/').map(|(at, _)| at).collect();
+        ends.push(dir.len());
+        for end in ends {
+            match fs::mkdirat(&*root, &dir[..end], DIR_MODE) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_root(path: &PathBuf) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(fs::open(path, flags, Mode::empty())?)
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}

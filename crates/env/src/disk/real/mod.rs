@@ -1,0 +1,473 @@
+//! A folder of a file system as a [`Disk`].
+//!
+//! Every disk has its own threads and bounded queues (lanes), so that one that hangs takes nothing
+//! else with it, and a long sync no read. An operation that is not done within the deadline fails
+//! with [`DiskErrorKind::TimedOut`]; if a thread is stuck in it the disk is
+//! [`DiskState::Hung`], and fails everything at once, until the thread comes back (or, for a
+//! stuck read, until the device proves that it reads).
+//!
+//! All names are looked up from the folder's descriptor. Once a second, and before anything is
+//! reported as durable, its path must still lead to the same folder (device and inode) with the
+//! identity file in it; else the disk is [`DiskState::Missing`] for descriptors that are open, too.
+//! The folder itself is never made. When it is there again the disk returns; files that were open
+//! may then fail with `Io` if the device was gone in between, so open them again after a return.
+//!
+//! A failed sync poisons the disk: Linux reports the loss once and then shows pages as clean that
+//! never reached the medium.
+//!
+//! Cancellation: a dropped future leaves its operation queued or running; it may still happen.
+//! Needs a tokio runtime with timers, whose clock is not paused.
+
+mod buffer;
+mod file;
+mod folder;
+mod health;
+mod lane;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use self::file::RealFile;
+use self::folder::Folder;
+use self::health::Health;
+use self::lane::{Lane, NoResult};
+use super::{DIRECT_BYTES, Result, path as paths};
+use crate::{
+    Access, BoxFuture, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile,
+    DiskState, Space,
+};
+
+/// How a folder is used.
+#[derive(Clone, Debug)]
+pub struct RealDiskConfig {
+    /// How long an operation may wait and run.
+    pub deadline: Duration,
+    /// Threads of each of the four lanes at most: reads, writes and names, durable writes, syncs.
+    /// They start when they are needed.
+    pub threads: usize,
+    /// Operations that may wait in each lane; more fail with `Busy`.
+    pub queue_len: usize,
+    /// How often the folder is looked at.
+    pub check_every: Duration,
+    /// The name of the identity file. Once it was seen, a folder without it is missing.
+    pub identity: Option<String>,
+}
+
+impl Default for RealDiskConfig {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(10),
+            threads: 4,
+            queue_len: 1024,
+            check_every: Duration::from_secs(1),
+            identity: None,
+        }
+    }
+}
+
+/// A folder on a device of this machine; see the module. Clones are the same disk.
+#[derive(Clone)]
+pub struct RealDisk {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    label: String,
+    deadline: Duration,
+    folder: Folder,
+    health: Arc<Health>,
+    lanes: Lanes,
+}
+
+struct Lanes {
+    reads: Arc<Lane>,
+    writes: Arc<Lane>,
+    durable: Arc<Lane>,
+    syncs: Arc<Lane>,
+    /// Whether the folder is still there: one thread that may get stuck on its own.
+    checks: Arc<Lane>,
+}
+
+impl Lanes {
+    fn all(&self) -> [&Arc<Lane>; 5] {
+        [
+            &self.reads,
+            &self.writes,
+            &self.durable,
+            &self.syncs,
+            &self.checks,
+        ]
+    }
+}
+
+/// An operation: its name for messages and the path it is about.
+#[derive(Clone, Debug)]
+struct Call {
+    name: &'static str,
+    path: String,
+}
+
+/// What becomes of the disk when an operation fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Duty {
+    /// Works on a poisoned disk.
+    Read,
+    /// A change that is durable later.
+    Write,
+    /// A promise of durability: its failure poisons, and it counts only if the folder is still in
+    /// its place.
+    Durable,
+}
+
+impl RealDisk {
+    /// Opens a folder that must exist.
+    ///
+    /// # Errors
+    /// `Missing` without the folder, `Refused` without the right to it, `TimedOut` if the device
+    /// does not answer.
+    pub async fn open(path: impl Into<PathBuf>, config: RealDiskConfig) -> Result<Self> {
+        let path: PathBuf = path.into();
+        let label = path.display().to_string();
+        let call = Call {
+            name: "open",
+            path: String::new(),
+        };
+        if let Some(identity) = &config.identity {
+            paths::check_file(identity)
+                .map_err(|kind| DiskError::new(kind, call.name, label.as_str(), identity))?;
+        }
+        let health = Arc::new(Health::default());
+        let lane = |name: &str, threads| {
+            let name = format!("{name} {}", short(&path));
+            Lane::new(name, threads, config.queue_len.max(1), Arc::clone(&health))
+        };
+        let threads = config.threads.max(1);
+        let lanes = Lanes {
+            reads: lane("rd", threads),
+            writes: lane("wr", threads),
+            durable: lane("jr", threads),
+            syncs: lane("sy", threads),
+            checks: lane("ck", 1),
+        };
+        let identity = config.identity.clone();
+        let opening = lanes.checks.run(config.deadline, {
+            let path = path.clone();
+            move || Folder::open(path, identity)
+        });
+        let folder = match opening.await {
+            Ok(Ok(folder)) => folder,
+            Ok(Err(error)) => return Err(opening_error(error, &label)),
+            Err(why) => return Err(DiskError::new(why.kind(), call.name, label, "")),
+        };
+        let inner = Arc::new(Inner {
+            label,
+            deadline: config.deadline,
+            folder,
+            health,
+            lanes,
+        });
+        watcher::start(&inner, config.check_every);
+        Ok(Self { inner })
+    }
+}
+
+impl Inner {
+    /// Runs a blocking operation on a thread of `lane`.
+    async fn run<T, F>(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        duty: Duty,
+        call: Call,
+        operation: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    {
+        self.admit(duty, &call)?;
+        let inner = Arc::clone(self);
+        let done = lane.run(self.deadline, move || inner.carry_out(duty, operation));
+        match done.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(Failure::Kind(kind))) => Err(self.error(kind, &call)),
+            Ok(Err(Failure::Os(error))) => Err(DiskError::from_io(
+                error,
+                call.name,
+                &*self.label,
+                call.path,
+            )),
+            Err(why) => Err(self.error(why.kind(), &call)),
+        }
+    }
+
+    /// On a thread of a lane.
+    fn carry_out<T, F>(&self, duty: Duty, operation: F) -> Result<T, Failure>
+    where
+        F: FnOnce(&Self) -> io::Result<T>,
+    {
+        // It may have waited long.
+        if self.health.state() == DiskState::Missing {
+            return Err(Failure::Kind(DiskErrorKind::Missing));
+        }
+        let result = operation(self);
+        match (&result, duty) {
+            (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
+            (Ok(_), Duty::Durable) if !self.folder.is_in_place() => {
+                self.health.set_missing(true);
+                return Err(Failure::Kind(DiskErrorKind::Missing));
+            }
+            _ => {}
+        }
+        result.map_err(Failure::Os)
+    }
+
+    fn admit(&self, duty: Duty, call: &Call) -> Result<()> {
+        match self.health.state() {
+            DiskState::Missing => Err(self.error(DiskErrorKind::Missing, call)),
+            DiskState::Hung => Err(self.error(DiskErrorKind::TimedOut, call)),
+            DiskState::Poisoned if duty != Duty::Read => {
+                Err(self.error(DiskErrorKind::Poisoned, call))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn error(&self, kind: DiskErrorKind, call: &Call) -> DiskError {
+        DiskError::new(kind, call.name, self.label.as_str(), call.path.as_str())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for lane in self.lanes.all() {
+            lane.stop();
+        }
+    }
+}
+
+enum Failure {
+    Os(io::Error),
+    Kind(DiskErrorKind),
+}
+
+impl RealDisk {
+    /// Looks at the path, then runs.
+    async fn named<T, F>(&self, lane: &Arc<Lane>, duty: Duty, call: Call, operation: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Inner, &str) -> io::Result<T> + Send + 'static,
+    {
+        paths::check_file(&call.path).map_err(|kind| self.inner.error(kind, &call))?;
+        let path = call.path.clone();
+        self.inner
+            .run(lane, duty, call, move |inner| operation(inner, &path))
+            .await
+    }
+
+    async fn in_dir<T, F>(
+        &self,
+        lane: &Arc<Lane>,
+        duty: Duty,
+        call: Call,
+        operation: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Inner, &str) -> io::Result<T> + Send + 'static,
+    {
+        paths::check_dir(&call.path).map_err(|kind| self.inner.error(kind, &call))?;
+        let path = call.path.clone();
+        self.inner
+            .run(lane, duty, call, move |inner| operation(inner, &path))
+            .await
+    }
+
+    async fn make(&self, path: &str, options: CreateOptions) -> Result<Arc<dyn DiskFile>> {
+        let lanes = &self.inner.lanes;
+        let call = call("create", path);
+        if options.direct && !options.zeroed_bytes.is_multiple_of(DIRECT_BYTES) {
+            return Err(self.inner.error(DiskErrorKind::Invalid, &call));
+        }
+        let opened = self.named(&lanes.writes, Duty::Write, call, move |inner, path| {
+            inner.folder.create(path, options.direct)
+        });
+        let file = RealFile::new(&self.inner, opened.await?, path);
+        if options.zeroed_bytes > 0
+            && let Err(error) = file.zero_fill(options.zeroed_bytes).await
+        {
+            // Half a file helps nobody; the first error tells more than a second.
+            let _ = self.remove(path).await;
+            return Err(error);
+        }
+        Ok(Arc::new(file))
+    }
+}
+
+impl Disk for RealDisk {
+    fn label(&self) -> &str {
+        &self.inner.label
+    }
+
+    fn state(&self) -> DiskState {
+        self.inner.health.state()
+    }
+
+    fn watch(&self) -> watch::Receiver<DiskState> {
+        self.inner.health.watch()
+    }
+
+    fn space(&self) -> BoxFuture<'_, Result<Space>> {
+        let lane = &self.inner.lanes.reads;
+        let call = call("ask the space of", "");
+        Box::pin(self.in_dir(lane, Duty::Read, call, |inner, _| inner.folder.space()))
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a str,
+        options: CreateOptions,
+    ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>> {
+        Box::pin(self.make(path, options))
+    }
+
+    fn open<'a>(
+        &'a self,
+        path: &'a str,
+        access: Access,
+    ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>> {
+        Box::pin(async move {
+            // What opens for writing may be told so by a poisoned disk when it writes.
+            let lane = &self.inner.lanes.reads;
+            let call = call("open", path);
+            let opened = self.named(lane, Duty::Read, call, move |inner, path| {
+                inner.folder.open_file(path, access)
+            });
+            let file = RealFile::new(&self.inner, opened.await?, path);
+            Ok(Arc::new(file) as Arc<dyn DiskFile>)
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<()>> {
+        let lane = &self.inner.lanes.writes;
+        let call = call("remove", path);
+        Box::pin(self.named(lane, Duty::Write, call, |inner, path| {
+            inner.folder.remove(path)
+        }))
+    }
+
+    fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let lane = &self.inner.lanes.writes;
+            paths::check_file(to).map_err(|kind| self.inner.error(kind, &call("rename", to)))?;
+            let to = to.to_owned();
+            self.named(
+                lane,
+                Duty::Write,
+                call("rename", from),
+                move |inner, from| inner.folder.rename(from, &to),
+            )
+            .await
+        })
+    }
+
+    fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<DirEntry>>> {
+        let lane = &self.inner.lanes.reads;
+        let call = call("list", dir);
+        Box::pin(self.in_dir(lane, Duty::Read, call, |inner, dir| inner.folder.list(dir)))
+    }
+
+    fn sync_dir<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<()>> {
+        let lane = &self.inner.lanes.syncs;
+        let call = call("sync", dir);
+        Box::pin(self.in_dir(lane, Duty::Durable, call, |inner, dir| {
+            inner.folder.sync_dir(dir)
+        }))
+    }
+
+    fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>> {
+        Box::pin(async move {
+            let lane = &self.inner.lanes.reads;
+            let read = self.named(lane, Duty::Read, call("read", path), |inner, path| {
+                inner.folder.read_file(path)
+            });
+            let content = read.await?;
+            content.ok_or_else(|| {
+                self.inner
+                    .error(DiskErrorKind::Invalid, &call("read", path))
+            })
+        })
+    }
+
+    fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>> {
+        let lane = &self.inner.lanes.syncs;
+        let call = call("replace", path);
+        Box::pin(self.named(lane, Duty::Durable, call, move |inner, path| {
+            inner.folder.replace_file(path, &content)
+        }))
+    }
+}
+
+impl fmt::Debug for RealDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RealDisk({}, {:?})", self.inner.label, self.state())
+    }
+}
+
+impl NoResult {
+    fn kind(self) -> DiskErrorKind {
+        match self {
+            Self::Busy => DiskErrorKind::Busy,
+            Self::TimedOut => DiskErrorKind::TimedOut,
+            Self::NoThread => DiskErrorKind::Io,
+        }
+    }
+}
+
+fn call(name: &'static str, path: &str) -> Call {
+    Call {
+        name,
+        path: path.to_owned(),
+    }
+}
+
+/// Errors of a promise of durability after which nothing on the disk can be trusted; the others
+/// say that nothing was begun.
+fn is_device_failure(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    !matches!(
+        error.kind(),
+        K::NotFound
+            | K::StorageFull
+            | K::QuotaExceeded
+            | K::PermissionDenied
+            | K::ReadOnlyFilesystem
+            | K::InvalidInput
+            | K::NotADirectory
+            | K::IsADirectory
+            | K::FileTooLarge
+    )
+}
+
+fn opening_error(error: io::Error, label: &str) -> DiskError {
+    use io::ErrorKind as K;
+    if matches!(error.kind(), K::NotFound | K::NotADirectory) {
+        return DiskError::new(DiskErrorKind::Missing, "open", label, "");
+    }
+    DiskError::from_io(error, "open", label, "")
+}
+
+/// The last characters of a path, for names of threads (15 bytes in Linux).
+fn short(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let skip = name.chars().count().saturating_sub(12);
+    name.chars().skip(skip).collect()
+}
