@@ -156,10 +156,6 @@ pub trait Disk: Send + Sync + Debug {
     fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>>;
 }
 
-#[allow(
-    clippy::len_without_is_empty,
-    reason = "it would be a second question to the disk"
-)]
 /// An open file of a [`Disk`]. Closed when the last handle is dropped.
 #[allow(clippy::len_without_is_empty, reason = "asking costs a system call")]
 pub trait DiskFile: Send + Sync + Debug {

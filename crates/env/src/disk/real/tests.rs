@@ -255,6 +255,14 @@ async fn a_full_file_system_is_full_and_not_poisoned() {
     disk.remove("a").await.unwrap();
     drop(file);
     assert_eq!(disk.state(), DiskState::Online { returns: 0 });
+    // The last handle is closed in the background.
+    let room = async {
+        while disk.space().await.unwrap().available == 0 {
+            tokio::time::sleep(MOMENT / 50).await;
+        }
+    };
+    let room = tokio::time::timeout(100 * MOMENT, room);
+    assert!(room.await.is_ok());
     disk.replace_file("c", "room".into()).await.unwrap();
 }
 
