@@ -46,8 +46,8 @@ pub enum DiskState {
     /// An operation passed its deadline and has not ended yet. New ones fail at once; what was
     /// under way may still happen.
     Hung,
-    /// A sync or durable write failed: what was written before it may be lost although reads show it, so nothing
-    /// is written until the process restarts.
+    /// A sync or durable write failed: what was written before it may be lost although reads show
+    /// it, so nothing is written until the process restarts.
     Poisoned,
 }
 
@@ -151,8 +151,8 @@ pub trait Disk: Send + Sync + Debug {
     /// The whole of a small file (up to 16 MiB).
     fn read_file<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Bytes>>;
 
-    /// Replaces a small file as a whole and durably: temporary name (`<path>.tmp`, which a crash may
-    /// leave behind and the next replacement reuses), sync, rename, folder sync.
+    /// Replaces a small file as a whole and durably: temporary name (`<path>.tmp`, which a crash
+    /// may leave behind and the next replacement reuses), sync, rename, folder sync.
     fn replace_file<'a>(&'a self, path: &'a str, content: Bytes) -> BoxFuture<'a, Result<()>>;
 }
 
