@@ -1,1 +1,3 @@
 //! Configuration, listeners, wiring, admin socket: one dewar process.
+
+pub mod config;
