@@ -1,3 +1,9 @@
 //! Configuration, listeners, wiring, admin socket: one dewar process.
 
 pub mod config;
+pub mod listener;
+pub mod log;
+pub mod master_key;
+pub mod metrics;
+pub mod ready;
+pub mod tls;
