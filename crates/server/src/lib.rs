@@ -1,7 +1,9 @@
 //! Configuration, listeners, wiring, admin socket: one dewar process.
 
+pub mod admin;
 pub mod config;
 pub mod listener;
+pub mod lock;
 pub mod log;
 pub mod master_key;
 pub mod metrics;
