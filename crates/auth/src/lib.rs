@@ -7,9 +7,13 @@
 mod authorize;
 mod caller;
 mod credentials;
+mod master_key;
 mod secret;
+mod wrap;
 
 pub use authorize::{Action, Denied, Resource, authorize};
 pub use caller::{Caller, Origin, Principal};
 pub use credentials::{AccessKey, Credentials, User};
+pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys};
 pub use secret::Secret;
+pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

@@ -1,0 +1,315 @@
+//! Requests and replies of the admin API, and the trait that answers them.
+
+use async_trait::async_trait;
+use dewar_auth::Secret;
+use dewar_types::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error as ThisError;
+
+use super::secret_text;
+
+/// Whether a user or a key may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It may.
+    Enabled,
+    /// It keeps what it owns and may do nothing.
+    Disabled,
+}
+
+/// A local user of the default tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserInfo {
+    /// Unique within the tenant.
+    pub name: String,
+    /// Its number, in 16 hexadecimal digits; never given twice.
+    pub id: String,
+    /// Whether it may do anything.
+    pub state: State,
+    /// When it was added, RFC 3339 in UTC.
+    pub created: String,
+}
+
+/// What `key add` asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyAdd {
+    /// Whose key it shall be.
+    pub user: String,
+    /// The public half; one is made up if it is absent. Both halves are given, or none.
+    pub access_key: Option<String>,
+    /// The secret half.
+    #[serde(default, with = "secret_text::option")]
+    pub secret_key: Option<Secret>,
+}
+
+/// A key that was just made: the only time its secret is shown.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NewKey {
+    /// Whose key it is.
+    pub user: String,
+    /// The public half.
+    pub access_key: String,
+    /// The secret half.
+    #[serde(with = "secret_text")]
+    pub secret_key: Secret,
+}
+
+/// An access key without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyInfo {
+    /// The public half.
+    pub access_key: String,
+    /// Whose key it is.
+    pub user: String,
+    /// Whether it may be used.
+    pub state: State,
+    /// When it was added, RFC 3339 in UTC.
+    pub created: String,
+}
+
+/// A part of a list in the order of names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// The items, at most some thousand.
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one: the `after` to ask for.
+    pub next: Option<String>,
+}
+
+/// How a server fares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it began to serve.
+    pub uptime_seconds: u64,
+    /// Its zone.
+    pub zone: u16,
+    /// Its pool.
+    pub pool: PoolStatus,
+    /// Its doors.
+    pub doors: Vec<DoorStatus>,
+}
+
+/// How a pool fares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Layout of new objects while every disk is there.
+    pub layout: String,
+    /// Disks that may still be lost without losing data.
+    pub margin: u32,
+    /// Whether writes are accepted.
+    pub writable: bool,
+    /// Its disks in the order of the configuration.
+    pub disks: Vec<DiskStatus>,
+    /// What an administrator should know, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// How a disk fares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// Its folder.
+    pub path: String,
+    /// `ok`, `missing`, `hung`, `failed` …
+    pub state: String,
+}
+
+/// Where a door is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoorStatus {
+    /// `s3`, `metrics` …
+    pub name: String,
+    /// Its URL, without a slash at the end.
+    pub endpoint: String,
+    /// Connections that are open now.
+    pub connections: u64,
+}
+
+/// What an administrator can ask for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How does the server fare?
+    Status {},
+    /// Add a user.
+    UserAdd {
+        /// Its name.
+        name: String,
+    },
+    /// List users by name.
+    UserList {
+        /// Only those after this name.
+        after: Option<String>,
+    },
+    /// Remove a user who owns no bucket, with all keys.
+    UserRemove {
+        /// Its name.
+        name: String,
+    },
+    /// Disable or enable a user.
+    UserSet {
+        /// Its name.
+        name: String,
+        /// What it shall be.
+        state: State,
+    },
+    /// Add an access key.
+    KeyAdd(KeyAdd),
+    /// List access keys.
+    KeyList {
+        /// Only those of this user.
+        user: Option<String>,
+        /// Only those after this one.
+        after: Option<String>,
+    },
+    /// Remove an access key.
+    KeyRemove {
+        /// Its public half.
+        access_key: String,
+    },
+    /// Disable or enable an access key.
+    KeySet {
+        /// Its public half.
+        access_key: String,
+        /// What it shall be.
+        state: State,
+    },
+}
+
+/// What an administrator hears.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It was done.
+    Done,
+    /// How the server fares.
+    Status(Status),
+    /// A user, as it is now.
+    User(UserInfo),
+    /// A page of users.
+    Users(Page<UserInfo>),
+    /// A key that was just made.
+    NewKey(NewKey),
+    /// A key, as it is now.
+    Key(KeyInfo),
+    /// A page of keys.
+    Keys(Page<KeyInfo>),
+}
+
+/// A kind of failure that a script can tell from others, as the last part of the command's exit
+/// code and as text in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// There is no such user or key.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// It is still in use.
+    InUse,
+    /// The request makes no sense.
+    Invalid,
+    /// Not now: too many disks are missing, or the server is overloaded or stopping.
+    Unavailable,
+    /// Something broke.
+    Internal,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct AdminError {
+    /// The kind of failure.
+    pub kind: Failure,
+    /// What happened, to whom, and what to do.
+    pub message: String,
+}
+
+impl AdminError {
+    /// An error of `kind`.
+    pub fn new(kind: Failure, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<Error> for AdminError {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NoSuchBucket => Failure::NotFound,
+            ErrorKind::AlreadyExists | ErrorKind::AlreadyOwned => Failure::Exists,
+            ErrorKind::NotEmpty => Failure::InUse,
+            ErrorKind::InvalidArgument | ErrorKind::InvalidName | ErrorKind::TooLarge => {
+                Failure::Invalid
+            }
+            ErrorKind::Unavailable
+            | ErrorKind::Busy(_)
+            | ErrorKind::Timeout
+            | ErrorKind::Conflict
+            | ErrorKind::NoSpace => Failure::Unavailable,
+            _ => Failure::Internal,
+        };
+        Self::new(kind, error.message())
+    }
+}
+
+/// What every implementation answers with.
+pub(super) type Result<T> = std::result::Result<T, AdminError>;
+
+/// Carries admin requests out. Names are checked by the implementation.
+#[async_trait]
+pub trait AdminApi: Send + Sync {
+    /// How the server fares.
+    async fn status(&self) -> Result<Status>;
+    /// Adds a user.
+    async fn user_add(&self, name: &str) -> Result<UserInfo>;
+    /// Users after a name.
+    async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>>;
+    /// Removes a user who owns no bucket, with all keys.
+    async fn user_remove(&self, name: &str) -> Result<()>;
+    /// Disables or enables a user.
+    async fn user_set(&self, name: &str, state: State) -> Result<UserInfo>;
+    /// Adds an access key; durable when this returns.
+    async fn key_add(&self, request: KeyAdd) -> Result<NewKey>;
+    /// Keys, of one user or all, after one.
+    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<Page<KeyInfo>>;
+    /// Removes an access key.
+    async fn key_remove(&self, access_key: &str) -> Result<()>;
+    /// Disables or enables an access key.
+    async fn key_set(&self, access_key: &str, state: State) -> Result<KeyInfo>;
+}
+
+/// Hands a request to the method it is for.
+///
+/// # Errors
+/// As the method.
+pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
+    Ok(match request {
+        Request::Status {} => Reply::Status(api.status().await?),
+        Request::UserAdd { name } => Reply::User(api.user_add(&name).await?),
+        Request::UserList { after } => Reply::Users(api.user_list(after.as_deref()).await?),
+        Request::UserRemove { name } => {
+            api.user_remove(&name).await?;
+            Reply::Done
+        }
+        Request::UserSet { name, state } => Reply::User(api.user_set(&name, state).await?),
+        Request::KeyAdd(request) => Reply::NewKey(api.key_add(request).await?),
+        Request::KeyList { user, after } => {
+            Reply::Keys(api.key_list(user.as_deref(), after.as_deref()).await?)
+        }
+        Request::KeyRemove { access_key } => {
+            api.key_remove(&access_key).await?;
+            Reply::Done
+        }
+        Request::KeySet { access_key, state } => Reply::Key(api.key_set(&access_key, state).await?),
+    })
+}

@@ -1,0 +1,137 @@
+//! The asking side of the admin socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request as HttpRequest, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::api::{AdminError, Reply, Request};
+use super::server::PATH;
+use super::socket;
+
+/// A reply longer than this is none of ours.
+const REPLY_BYTES_MAX: usize = 16 << 20;
+
+/// For one request with its reply.
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+
+/// Why a running server could not be asked, or what it said against it.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The server said no.
+    #[error(transparent)]
+    Refused(#[from] AdminError),
+    /// The socket is there and cannot be used.
+    #[error("cannot connect to {}: {source}{}", path.display(), hint(source))]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The server went away, or takes too long, or speaks otherwise.
+    #[error("the server behind {} {reason}", path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What it did.
+        reason: String,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; run this as root or as the user who runs the server",
+        _ => "",
+    }
+}
+
+/// A connection to a running server.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Client {
+    /// Connects to the server behind the socket `path`; `None` when none runs.
+    ///
+    /// # Errors
+    /// The socket is there and cannot be used.
+    pub async fn connect(path: &Path) -> Result<Option<Self>, ClientError> {
+        let connected = socket::connect(path).await;
+        let stream = match connected {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return Ok(None),
+            Err(source) => {
+                return Err(ClientError::Connect {
+                    path: path.to_path_buf(),
+                    source,
+                });
+            }
+        };
+        let (sender, connection) =
+            handshake(TokioIo::new(stream))
+                .await
+                .map_err(|error| ClientError::Broken {
+                    path: path.to_path_buf(),
+                    reason: error.to_string(),
+                })?;
+        tokio::spawn(async move {
+            // What fails here fails the request too, which says so.
+            let _ = connection.await;
+        });
+        Ok(Some(Self {
+            path: path.to_path_buf(),
+            sender,
+        }))
+    }
+
+    /// Asks, and waits for the reply.
+    ///
+    /// # Errors
+    /// The server refuses, goes away, or takes longer than a minute.
+    pub async fn ask(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        let asked = tokio::time::timeout(REQUEST_TIME, self.exchange(request)).await;
+        asked.unwrap_or_else(|_| Err(self.broken("takes longer than a minute")))
+    }
+
+    fn broken(&self, reason: impl ToString) -> ClientError {
+        ClientError::Broken {
+            path: self.path.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
+    async fn exchange(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        let body = serde_json::to_vec(request).expect("requests hold nothing JSON cannot say");
+        let request = HttpRequest::builder()
+            .method(Method::POST)
+            .uri(PATH)
+            .header(header::HOST, "dewar")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .expect("the parts are constant");
+        let sent = self.sender.send_request(request).await;
+        let response = sent.map_err(|error| self.broken(format!("went away: {error}")))?;
+        let good = response.status().is_success();
+        let body = Limited::new(response.into_body(), REPLY_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| self.broken(format!("went away: {error}")))?;
+        let body = Zeroizing::new(body.to_bytes().to_vec());
+        let strange = |_| self.broken("gives no known reply; is it of another version?");
+        if good {
+            return serde_json::from_slice(&body).map_err(strange);
+        }
+        let error: AdminError = serde_json::from_slice(&body).map_err(strange)?;
+        Err(error.into())
+    }
+}

@@ -1,0 +1,25 @@
+//! The admin API: what an administrator does, as typed requests that reach the same
+//! implementation over two ways.
+//!
+//! - **A server runs:** HTTP/1.1 with JSON over a unix socket of mode 0600, whose peer must be root
+//!   or the user who runs the server ([`server`], [`client`]).
+//! - **None runs:** the command opens the store itself and calls [`AdminApi`] directly.
+//!
+//! The lock in the state folder ([`crate::lock`]) makes sure that only one of the two happens.
+
+mod api;
+mod client;
+mod secret_text;
+mod server;
+mod socket;
+
+pub use api::{
+    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
+    PoolStatus, Reply, Request, State, Status, UserInfo, dispatch,
+};
+pub use client::{Client, ClientError};
+pub use server::serve;
+pub use socket::{AdminSocket, SocketError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! A secret as JSON text, for the two places where one has to travel: to the server with
+//! `key add --secret-key-file`, and back once when a key was made.
+
+use dewar_auth::Secret;
+use serde::{Deserialize, Deserializer, Serializer};
+
+pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(secret.reveal())
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+    String::deserialize(from).map(Secret::new)
+}
+
+/// The same for a secret that may be absent.
+pub(super) mod option {
+    use super::{Deserialize, Deserializer, Secret, Serializer};
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        secret: &Option<Secret>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match secret {
+            Some(secret) => to.serialize_some(secret.reveal()),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Secret>, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.map(Secret::new))
+    }
+}

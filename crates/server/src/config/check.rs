@@ -1,0 +1,251 @@
+//! What is wrong or unwise about a configuration as a whole: keys that contradict each other,
+//! disks that are not what they should be, doors that stand open.
+//!
+//! Errors stop the start. Warnings are logged there and printed by `dewar config check`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::keys::Config;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The server would not start.
+    Error,
+    /// It would, and something is lost by it.
+    Warning,
+}
+
+/// One thing that is wrong or unwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The key it is about.
+    pub key: &'static str,
+    /// What it is and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        write!(f, "{severity}: {}: {}", self.key, self.message)
+    }
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn error(&mut self, key: &'static str, message: impl Into<String>) {
+        self.add(Severity::Error, key, message.into());
+    }
+
+    fn warning(&mut self, key: &'static str, message: impl Into<String>) {
+        self.add(Severity::Warning, key, message.into());
+    }
+
+    fn add(&mut self, severity: Severity, key: &'static str, message: String) {
+        self.0.push(Finding {
+            severity,
+            key,
+            message,
+        });
+    }
+}
+
+/// Everything that is wrong or unwise about `config` on this machine, errors first. Looks at the
+/// folders and files it names and changes nothing.
+#[must_use]
+pub fn findings(config: &Config) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    layout(config, &mut findings);
+    disks(config, &mut findings);
+    outside_disks(config, &mut findings);
+    doors(config, &mut findings);
+    findings.0.sort_by_key(|finding| finding.severity);
+    findings.0
+}
+
+fn layout(config: &Config, findings: &mut Findings) {
+    let disks = config.pool.disks.len();
+    let layout = config.layout();
+    let losses = usize::from(layout.m);
+    if disks == 0 {
+        findings.error(
+            "pool.disks",
+            "no disks: name the folders to store objects in, or try `dewar demo`",
+        );
+        return;
+    }
+    if layout.shards() > disks {
+        let shards = layout.shards();
+        findings.error(
+            "pool.layout",
+            format!("{layout} needs {shards} disks and pool.disks names {disks}"),
+        );
+        return;
+    }
+    if losses == 0 {
+        findings.warning(
+            "pool.layout",
+            format!("{layout}: the loss of one disk loses data; two disks or more allow parity"),
+        );
+    } else if disks < 2 * losses + 1 {
+        // RECORDS.md section 5: opening and journal need m+1 members of the newest epoch.
+        let members = 2 * losses + 1;
+        let before = disks - losses;
+        findings.warning(
+            "pool.disks",
+            format!(
+                "{disks} disks are fewer than 2m+1 = {members} for {layout}: writes stop with \
+                 {before} missing, although data survives the loss of {losses}"
+            ),
+        );
+    }
+}
+
+fn disks(config: &Config, findings: &mut Findings) {
+    let disks = &config.pool.disks;
+    for (i, disk) in disks.iter().enumerate() {
+        for other in &disks[..i] {
+            if is_within(disk, other) || is_within(other, disk) {
+                let message = format!(
+                    "{} and {} are the same folder or one is inside the other",
+                    other.display(),
+                    disk.display()
+                );
+                findings.error("pool.disks", message);
+            }
+        }
+    }
+    let mut devices: BTreeMap<u64, Vec<&Path>> = BTreeMap::new();
+    for disk in disks {
+        match std::fs::metadata(disk) {
+            Ok(found) if !found.is_dir() => {
+                findings.error("pool.disks", format!("{} is no folder", disk.display()));
+            }
+            Ok(found) => devices.entry(found.dev()).or_default().push(disk),
+            Err(error) => findings.warning(
+                "pool.disks",
+                format!("{} counts as missing: {error}", disk.display()),
+            ),
+        }
+    }
+    for shared in devices.values().filter(|shared| shared.len() > 1) {
+        let names: Vec<String> = shared
+            .iter()
+            .map(|disk| disk.display().to_string())
+            .collect();
+        findings.warning(
+            "pool.disks",
+            format!(
+                "{} share one device: what breaks it takes all of them",
+                names.join(", ")
+            ),
+        );
+    }
+}
+
+fn outside_disks(config: &Config, findings: &mut Findings) {
+    let key = config.master_key_file();
+    let state = &config.server.state_dir;
+    for disk in &config.pool.disks {
+        if is_within(&key, disk) {
+            let message = format!(
+                "{} is inside the disk {}: a disk that is given away would carry the key to \
+                 its secrets",
+                key.display(),
+                disk.display()
+            );
+            findings.error("security.master_key_file", message);
+        }
+        if is_within(state, disk) {
+            let message = format!("{} is inside the disk {}", state.display(), disk.display());
+            findings.error("server.state_dir", message);
+        }
+    }
+}
+
+fn doors(config: &Config, findings: &mut Findings) {
+    let s3 = &config.s3;
+    if s3.listen.is_empty() {
+        findings.warning("s3.listen", "empty: nobody can reach an object");
+    }
+    let tls = match (&s3.tls_certificate_file, &s3.tls_key_file) {
+        (Some(_), Some(_)) => true,
+        (None, None) => false,
+        (Some(_), None) => {
+            findings.error(
+                "s3.tls_key_file",
+                "missing, while s3.tls_certificate_file is set",
+            );
+            true
+        }
+        (None, Some(_)) => {
+            findings.error(
+                "s3.tls_certificate_file",
+                "missing, while s3.tls_key_file is set",
+            );
+            true
+        }
+    };
+    for address in s3
+        .listen
+        .iter()
+        .filter(|address| !address.ip().is_loopback())
+    {
+        if !tls {
+            findings.warning(
+                "s3.listen",
+                format!(
+                    "{address} can be reached from other machines without TLS: data and session \
+                     tokens can be read on the way"
+                ),
+            );
+        }
+    }
+    for address in &config.metrics.listen {
+        if !address.ip().is_loopback() {
+            findings.warning(
+                "metrics.listen",
+                format!("{address} can be reached from other machines, without a login"),
+            );
+        }
+    }
+    for address in &config.metrics.listen {
+        if address.port() != 0 && s3.listen.contains(address) {
+            findings.error("metrics.listen", format!("{address} is also in s3.listen"));
+        }
+    }
+}
+
+/// Whether `path` is `folder` or lies in it, with symbolic links followed as far as they exist.
+#[must_use]
+pub fn is_within(path: &Path, folder: &Path) -> bool {
+    resolved(path).starts_with(resolved(folder))
+}
+
+/// `path` with its existing part made absolute and free of symbolic links.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for ancestor in absolute.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            let rest = absolute.strip_prefix(ancestor).unwrap_or(Path::new(""));
+            // Joining an empty path would add a slash at the end.
+            return if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            };
+        }
+    }
+    absolute
+}

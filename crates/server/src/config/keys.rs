@@ -1,0 +1,191 @@
+//! Every key there is. A doc line here is the doc line of `dewar config explain`, of
+//! `dewar config default` and of the reference; a default here is the default.
+//!
+//! Add a key only with a reason that somebody measured or an administrator asked for.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::load::Values;
+use super::table::{Key, Range, Reload, Section, read, sections};
+use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel};
+
+fn is_pool_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=32).contains(&text.len()) && text.bytes().all(plain)
+}
+
+fn is_region(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=64).contains(&text.len()) && text.bytes().all(plain)
+}
+
+fn is_domain(text: &str) -> bool {
+    let label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+sections! {
+    /// The process itself.
+    [server] Server {
+        /// Number of this deployment within its realm. It is a part of every id that is given
+        /// out, so it must never be changed once data has been written, and two zones that
+        /// exchange data must not share it.
+        zone: u16 = "1" { range: Range::Between("1", "65535") };
+        /// Folder for what belongs to this server and is no data: the lock that keeps two
+        /// processes apart, and by default the admin socket and the master key. It is created
+        /// with mode 0700 if it does not exist, and must not be inside a disk of the pool.
+        state_dir: PathBuf = "/var/lib/dewar";
+        /// Unix socket for `dewar user`, `dewar key` and `dewar status`, mode 0600; only root
+        /// and the user who runs the server are answered. Empty: `admin.sock` in the state_dir.
+        admin_socket: Option<PathBuf> = "";
+        /// How long running requests may go on after the server was asked to stop. What still
+        /// runs then is cut; a write that was cut has not happened.
+        graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
+    }
+
+    /// What is said about the work. Logs go to standard error and never hold a secret.
+    [log] Log {
+        /// How lines look: readable text, or one JSON object per line.
+        format: LogFormat = "human" { range: Range::OneOf(&["human", "json"]) };
+        /// The least important kind of event that is still logged.
+        level: LogLevel = "info" {
+            range: Range::OneOf(&["error", "warn", "info", "debug", "trace"]),
+            reload: Reload::Live,
+        };
+    }
+
+    /// The disks, and how objects are spread over them.
+    [pool] Pool {
+        /// Name of the pool in logs, metrics and status.
+        name: String = "main" {
+            range: Range::Rule("1 to 32 lower-case letters, digits or dashes", is_pool_name),
+        };
+        /// The folders that are its disks, each on a device of its own. A folder that is absent
+        /// or not the one that was formatted counts as a missing disk; it is never created or
+        /// formatted in passing.
+        disks: Vec<PathBuf> = "";
+        /// Erasure layout of new objects: k data and m parity shards, so that any m disks may be
+        /// lost. `auto` takes what suits the number of disks: 4+2 from six, 8+3 from eleven,
+        /// 1+0 for one.
+        layout: LayoutChoice = "auto" { range: Range::Rule("auto, or 1+0 to 16+4", |_| true) };
+        /// Bytes that lie together on one disk before the next disk follows. Smaller units make
+        /// more disks work on a middling object, larger ones let a read touch fewer.
+        stripe_unit: ByteSize = "64KiB" { range: Range::Pages("4KiB", "4MiB") };
+        /// Objects up to this size ride in the journal and share its sync instead of becoming
+        /// one file per shard.
+        small_object_threshold: ByteSize = "128KiB" { range: Range::Between("0B", "1MiB") };
+        /// A disk that does not answer an operation within this time is treated as missing.
+        disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
+    }
+
+    /// Where secrets are kept safe.
+    [security] Security {
+        /// The key that wraps every stored secret: a file of mode 0600, outside every disk of
+        /// the pool. It is made when a pool is formatted and never again, so keep a copy in
+        /// another place: without it no stored credential can be read. Empty: `master.key` in
+        /// the state_dir.
+        master_key_file: Option<PathBuf> = "";
+    }
+
+    /// The S3 door.
+    [s3] S3 {
+        /// Addresses to listen on. The default is reachable from this machine alone; give the
+        /// other addresses a certificate.
+        listen: Vec<SocketAddr> = "127.0.0.1:9000";
+        /// Domains whose subdomains are buckets (virtual-host style): with `s3.example.org`
+        /// the host `data.s3.example.org` means the bucket `data`. Path style always works.
+        domains: Vec<String> = "" {
+            range: Range::Rule("a domain name in lower case", is_domain),
+        };
+        /// The region that clients sign for.
+        region: String = "us-east-1" {
+            range: Range::Rule("1 to 64 letters, digits, dashes or underscores", is_region),
+        };
+        /// Certificate chain in PEM, the server's own first. A new file is taken up within
+        /// seconds, or at once on SIGHUP; one that does not fit its key is refused and the old
+        /// one kept. Empty: no TLS.
+        tls_certificate_file: Option<PathBuf> = "";
+        /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
+        tls_key_file: Option<PathBuf> = "";
+        /// Connections that may be open at once; further ones are answered 503 and closed.
+        connections_max: u32 = "4096" {
+            range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
+        };
+        /// From the first byte of a request, or of a TLS handshake, to the end of its headers.
+        header_timeout: Duration = "15s" {
+            range: Range::Between("1s", "10m"), reload: Reload::Live,
+        };
+        /// How long a connection may stay open without a request.
+        idle_timeout: Duration = "5m" {
+            range: Range::Between("1s", "1d"), reload: Reload::Live,
+        };
+        /// How long a client may send nothing of a body that is awaited, or take nothing of an
+        /// answer, before the connection is closed.
+        body_timeout: Duration = "1m" {
+            range: Range::Between("1s", "1h"), reload: Reload::Live,
+        };
+        /// Bytes that the names and values of a request's headers may have together; more is
+        /// answered 431.
+        header_bytes_max: ByteSize = "32KiB" {
+            range: Range::Between("4KiB", "256KiB"), reload: Reload::Live,
+        };
+    }
+
+    /// Prometheus metrics at `/metrics`, liveness at `/live` and readiness at `/ready`.
+    [metrics] Metrics {
+        /// Addresses to listen on. There is no login: stay on loopback, or behind something that
+        /// asks for one. An empty list switches it off.
+        listen: Vec<SocketAddr> = "127.0.0.1:9001";
+    }
+}
+
+impl Config {
+    /// The admin socket: as configured, else `admin.sock` in the state folder.
+    #[must_use]
+    pub fn admin_socket(&self) -> PathBuf {
+        self.beside_state(self.server.admin_socket.as_deref(), "admin.sock")
+    }
+
+    /// The master key file: as configured, else `master.key` in the state folder.
+    #[must_use]
+    pub fn master_key_file(&self) -> PathBuf {
+        self.beside_state(self.security.master_key_file.as_deref(), "master.key")
+    }
+
+    fn beside_state(&self, given: Option<&Path>, name: &str) -> PathBuf {
+        given.map_or_else(|| self.server.state_dir.join(name), Path::to_path_buf)
+    }
+
+    /// The layout that new objects get while every disk is there, with the stripe unit.
+    #[must_use]
+    pub fn layout(&self) -> dewar_types::Layout {
+        let layout = match self.pool.layout {
+            LayoutChoice::Auto => dewar_types::Layout::default_for(self.pool.disks.len()),
+            LayoutChoice::Fixed(layout) => layout,
+        };
+        // The key's range ends at 4 MiB.
+        let unit = u32::try_from(self.pool.stripe_unit.0).unwrap_or(layout.unit);
+        dewar_types::Layout { unit, ..layout }
+    }
+}
+
+/// The key called `section.name`.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Key> {
+    let (section, name) = path.split_once('.')?;
+    let section = SECTIONS.iter().find(|s| s.name == section)?;
+    section.keys.iter().find(|key| key.name == name)
+}
+
+/// Every key of every section.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().flat_map(|section| section.keys)
+}

@@ -1,0 +1,41 @@
+//! Configuration: one TOML file whose keys are declared once, in [`keys`].
+//!
+//! The table there gives each key its doc line, type, default, range and whether it changes on
+//! SIGHUP. From it come the [`Config`] structs, `dewar config default|explain|check`, the page of
+//! the book and the names of the environment variables. What a table cannot say (two keys that
+//! contradict, disks that share a device) is in [`check`].
+
+pub mod check;
+pub mod explain;
+mod keys;
+mod load;
+mod nearest;
+mod table;
+mod value;
+
+pub use keys::{Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, all, find};
+pub use load::{ConfigError, Origin, Problem};
+pub use table::{Key, Range, Reload, Section};
+pub use value::{ByteSize, Field, LayoutChoice, LogFormat, LogLevel, Raw};
+
+impl Config {
+    /// The keys whose values differ from those of `newer`.
+    #[must_use]
+    pub fn changed(&self, newer: &Self) -> Vec<&'static Key> {
+        self.rendered()
+            .into_iter()
+            .zip(newer.rendered())
+            .filter(|((_, old), (_, new))| old != new)
+            .map(|((key, _), _)| key)
+            .collect()
+    }
+}
+
+/// The known key nearest to `name`, for messages.
+#[must_use]
+pub fn nearest_key(name: &str) -> String {
+    nearest::nearest(name, all().map(Key::path)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! Accepting connections, once for every HTTP front.
+//!
+//! A [`Listener`] is bound first, so that a taken port is an error of the start, and given its
+//! service later. Each connection is a task: TLS if configured, then hyper's HTTP/1.1 with one
+//! timer ([`watch`]) for handshake, head, idling and stalled bodies.
+//!
+//! **Limits.** At `connections_max` a further connection is answered 503 (without TLS) and closed
+//! at once. An idle connection holds its socket, one task and hyper's first read buffer of 8 KiB;
+//! larger buffers exist only while a body streams. Heads are bounded by `header_bytes_max`.
+//!
+//! **Stopping** ([`Stop::drain`]): the sockets close, idle connections end, running requests
+//! finish and their connections end with them; at the deadline what is left is cut by dropping it.
+//!
+//! **Cancellation.** When a client goes away, hyper drops the future of the service: a front that
+//! must not stop in the middle runs its work in a task of its own.
+//!
+//! **Early answers.** An answer that was sent before the whole body was read would be destroyed in
+//! the client's hands by the reset that closing a socket with unread bytes causes. Such a
+//! connection is half-closed and drained for a moment before it is closed.
+
+mod connection;
+mod metrics;
+mod stop;
+mod watch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use dewar_env::Rng;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::service::Service;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::tls::Tls;
+
+pub use metrics::ListenerMetrics;
+pub use stop::Stop;
+pub use watch::RequestBody;
+
+/// What a connection may take, and how long. May be exchanged while connections are open: timers
+/// see it the next time they look, the size of heads with the next connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once on all addresses of this door.
+    pub connections_max: usize,
+    /// For a TLS handshake, and from the first byte of a request to the end of its headers.
+    pub header_timeout: Duration,
+    /// For a connection without a request.
+    pub idle_timeout: Duration,
+    /// For the next bytes of an awaited body, and for room to send the next bytes of an answer.
+    pub body_timeout: Duration,
+    /// Bytes of a request line with its headers.
+    pub header_bytes_max: usize,
+}
+
+impl Limits {
+    fn shortest(&self) -> Duration {
+        self.header_timeout
+            .min(self.idle_timeout)
+            .min(self.body_timeout)
+    }
+}
+
+/// A request's number in logs and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016X}", self.0)
+    }
+}
+
+/// Gives request ids: a random start and a count, so that two runs do not give the same.
+#[derive(Debug)]
+pub struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    /// Starts at random.
+    #[must_use]
+    pub fn new(rng: &dyn Rng) -> Self {
+        Self(AtomicU64::new(rng.u64()))
+    }
+
+    fn next(&self) -> RequestId {
+        // An odd factor permutes the numbers, so that neighbours are told apart at a glance.
+        RequestId(
+            self.0
+                .fetch_add(1, Relaxed)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        )
+    }
+}
+
+/// How a request came: an extension of every request that reaches a front.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its id: the front tells it to the client.
+    pub id: RequestId,
+    /// The client's end of the connection.
+    pub peer: SocketAddr,
+    /// Whether it came over TLS.
+    pub secure: bool,
+}
+
+/// What a front is: a cheaply cloned function from requests to answers. Every hyper service of
+/// the right types is one.
+pub trait Front: Clone + Send + Sync + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
+    /// Closes the connection without an answer: a front turns its own errors into answers.
+    type Error: Into<BoxError>;
+    /// An answer to come.
+    type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+
+    /// Answers one request; its extensions hold an [`Arrival`].
+    fn call(&self, request: Request<RequestBody>) -> Self::Future;
+}
+
+impl<S, B> Front for S
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Body = B;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<RequestBody>) -> S::Future {
+        Service::call(self, request)
+    }
+}
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An address cannot be listened on.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address}: {source}{hint}")]
+pub struct ListenError {
+    address: SocketAddr,
+    source: io::Error,
+    hint: &'static str,
+}
+
+/// What all listeners of one door share.
+pub struct Door {
+    /// Its name in logs and metrics, like `s3`.
+    pub name: &'static str,
+    /// May be exchanged at any time.
+    pub limits: ArcSwap<Limits>,
+    /// Certificates, if the door speaks TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// Where request ids come from.
+    pub ids: Arc<RequestIds>,
+    /// What is counted.
+    pub metrics: ListenerMetrics,
+    /// The largest read from a socket while a body streams. Large bodies cost half at 1 MiB
+    /// of what they cost at 64 KiB; small answers never let the buffer grow.
+    pub read_bytes_max: usize,
+    /// Connections that are open now.
+    pub open: AtomicUsize,
+}
+
+/// A bound socket whose connections wait in the kernel until [`Listener::serve`].
+pub struct Listener {
+    tcp: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds `address`; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// The address is taken, not ours, or not allowed.
+    pub async fn bind(address: SocketAddr) -> Result<Self, ListenError> {
+        let failed = |source: io::Error| ListenError {
+            address,
+            hint: match source.kind() {
+                io::ErrorKind::AddrInUse => "; is another server running? choose another port",
+                io::ErrorKind::PermissionDenied => "; ports below 1024 need a capability",
+                _ => "",
+            },
+            source,
+        };
+        let tcp = TcpListener::bind(address).await.map_err(failed)?;
+        let address = tcp.local_addr().map_err(failed)?;
+        Ok(Self { tcp, address })
+    }
+
+    /// The address with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts connections for `front` until `stop`, in a task of its own.
+    pub fn serve<F: Front>(self, door: Arc<Door>, front: F, stop: &Stop) {
+        let tracked = stop.clone();
+        stop.spawn(async move { accept(self.tcp, door, front, tracked).await });
+    }
+}
+
+/// Pause after an accept that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+async fn accept<F: Front>(tcp: TcpListener, door: Arc<Door>, front: F, stop: Stop) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.draining() => return,
+            accepted = tcp.accept() => accepted,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) => {
+                door.metrics.accept_errors.inc();
+                tracing::warn!(door = door.name, %error, "cannot accept connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = Place::take(&door) else {
+            door.metrics.refused.inc();
+            refuse(&socket, door.tls.is_some());
+            continue;
+        };
+        let (front, running) = (front.clone(), stop.clone());
+        stop.spawn(async move {
+            connection::run(socket, peer, &place.0, front, running).await;
+        });
+    }
+}
+
+/// Errors that belong to the connection which was about to be accepted, not to the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// One of the connections that a door may have open.
+struct Place(Arc<Door>);
+
+impl Place {
+    fn take(door: &Arc<Door>) -> Option<Self> {
+        let limit = door.limits.load().connections_max;
+        let taken = door
+            .open
+            .fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1));
+        taken.ok()?;
+        door.metrics.accepted.inc();
+        door.metrics.open.inc();
+        Some(Self(Arc::clone(door)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+        self.0.metrics.open.dec();
+    }
+}
+
+/// Says that there is no room, if that can be said at once: a fresh socket has room for it.
+fn refuse(socket: &TcpStream, tls: bool) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+        connection: close\r\ncontent-length: 0\r\n\r\n";
+    if !tls {
+        let _ = socket.try_write(ANSWER);
+    }
+}
+
+#[cfg(test)]
+mod tests;

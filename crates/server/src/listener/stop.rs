@@ -1,0 +1,65 @@
+//! Stopping a group of tasks: first politely, then at once.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// After the cut, tasks only have to be dropped; more time than this means a defect.
+const CUT_TIME: Duration = Duration::from_secs(5);
+
+/// Tasks that stop together. Clones are the same group.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    tasks: TaskTracker,
+    drain: CancellationToken,
+    cut: CancellationToken,
+}
+
+impl Stop {
+    /// An empty group.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs a task that [`Stop::drain`] waits for and, at its deadline, drops.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let cut = self.cut.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cut.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Returns when the group shall finish what runs and begin nothing new.
+    pub async fn draining(&self) {
+        self.drain.cancelled().await;
+    }
+
+    /// Whether it shall.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
+    /// Asks every task to finish, waits for at most `deadline`, then drops what still runs.
+    /// Returns how many tasks had to be dropped.
+    pub async fn drain(&self, deadline: Duration) -> usize {
+        self.drain.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(deadline, self.tasks.wait())
+            .await
+            .is_ok()
+        {
+            return 0;
+        }
+        let left = self.tasks.len();
+        self.cut.cancel();
+        let _ = tokio::time::timeout(CUT_TIME, self.tasks.wait()).await;
+        left
+    }
+}

@@ -1,0 +1,399 @@
+use std::convert::Infallible;
+
+use dewar_env::RealRng;
+use http_body_util::{BodyExt as _, Full};
+use hyper::service::service_fn;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    connections_max: 100,
+    header_timeout: Duration::from_millis(200),
+    idle_timeout: Duration::from_millis(500),
+    body_timeout: Duration::from_millis(300),
+    header_bytes_max: 8 * 1024,
+};
+
+/// Ends what should have ended long ago.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Running {
+    address: SocketAddr,
+    door: Arc<Door>,
+    stop: Stop,
+}
+
+/// What the test service answers: `/slow` after 400 ms, `/early` without reading, `/large` with
+/// 64 MiB, anything else with what was sent and how it came.
+async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let arrival = *request.extensions().get::<Arrival>().expect("arrival");
+    let body = match request.uri().path() {
+        "/slow" => {
+            sleep(Duration::from_millis(400)).await;
+            Bytes::from_static(b"slow")
+        }
+        "/early" => Bytes::from_static(b"early"),
+        "/large" => Bytes::from(vec![0; 64 << 20]),
+        _ => match request.into_body().collect().await {
+            Ok(body) => {
+                let body = body.to_bytes();
+                let sum: u64 = body.iter().map(|&byte| u64::from(byte)).sum();
+                Bytes::from(format!("{} {sum} {}", body.len(), arrival.secure))
+            }
+            Err(error) => Bytes::from(format!("broken: {error}")),
+        },
+    };
+    let mut response = Response::new(Full::new(body));
+    let id = arrival.id.to_string().parse().expect("header");
+    response.headers_mut().insert("x-request-id", id);
+    Ok(response)
+}
+
+async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
+    let door = Arc::new(Door {
+        name: "test",
+        limits: ArcSwap::from_pointee(limits),
+        tls,
+        ids: Arc::new(RequestIds::new(&RealRng)),
+        metrics: ListenerMetrics::default(),
+        read_bytes_max: 1 << 20,
+        open: AtomicUsize::new(0),
+    });
+    let stop = Stop::new();
+    let address = "127.0.0.1:0".parse().expect("address");
+    let listener = Listener::bind(address).await.expect("binds");
+    let address = listener.address();
+    listener.serve(Arc::clone(&door), service_fn(answer), &stop);
+    Running {
+        address,
+        door,
+        stop,
+    }
+}
+
+impl Running {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("connects")
+    }
+}
+
+async fn send(socket: &mut TcpStream, text: &str) {
+    socket.write_all(text.as_bytes()).await.expect("sends");
+}
+
+/// Everything until the server closes, and how long that took.
+async fn to_end(socket: &mut TcpStream) -> (String, Duration) {
+    let start = Instant::now();
+    let mut all = Vec::new();
+    let read = timeout(PATIENCE, socket.read_to_end(&mut all)).await;
+    // A reset is an end too.
+    let _ = read.expect("the server closes");
+    (String::from_utf8_lossy(&all).into_owned(), start.elapsed())
+}
+
+/// One answer with a short body that came with its head.
+async fn one_answer(socket: &mut TcpStream) -> String {
+    let mut all = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let read = timeout(PATIENCE, socket.read(&mut buffer)).await;
+        let read = read.expect("an answer").expect("no error");
+        assert_ne!(read, 0, "closed after {:?}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&all);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.expect("length").parse().expect("number");
+            if body.len() >= length {
+                return text.into_owned();
+            }
+        }
+    }
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+#[tokio::test]
+async fn answers_many_requests_of_one_connection_each_with_its_id() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    let mut ids = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        send(&mut socket, GET).await;
+        let answer = one_answer(&mut socket).await;
+        assert!(answer.ends_with("0 0 false"), "{answer}");
+        let id = answer.lines().find(|line| line.starts_with("x-request-id"));
+        ids.insert(id.expect("id").to_owned());
+    }
+    assert_eq!(ids.len(), 5);
+    assert_eq!(running.door.metrics.accepted.get(), 1);
+    drop(socket);
+    assert_eq!(running.stop.drain(PATIENCE).await, 0);
+    assert_eq!(running.door.metrics.open.get(), 0);
+}
+
+#[tokio::test]
+async fn refuses_beyond_the_limit_and_serves_again_when_there_is_room() {
+    let limits = Limits {
+        connections_max: 2,
+        ..LIMITS
+    };
+    let running = start(limits, None).await;
+    let mut first = running.connect().await;
+    let mut second = running.connect().await;
+    for socket in [&mut first, &mut second] {
+        send(socket, GET).await;
+        one_answer(socket).await;
+    }
+    let (answer, _) = to_end(&mut running.connect().await).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(running.door.metrics.refused.get(), 1);
+    drop(first);
+    while running.door.metrics.open.get() == 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut third = running.connect().await;
+    send(&mut third, GET).await;
+    one_answer(&mut third).await;
+
+    running.door.limits.store(Arc::new(LIMITS));
+    let mut fourth = running.connect().await;
+    send(&mut fourth, GET).await;
+    one_answer(&mut fourth).await;
+}
+
+#[tokio::test]
+async fn a_head_in_drops_is_cut_at_its_deadline() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    send(&mut socket, GET).await;
+    one_answer(&mut socket).await;
+    // Idle for a while first: the deadline counts from the first byte.
+    sleep(Duration::from_millis(250)).await;
+    let (mut reader, mut writer) = socket.split();
+    let start = Instant::now();
+    let drops = async {
+        for byte in GET.as_bytes().iter().cycle() {
+            if writer.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_millis(40)).await;
+            // The request must not become complete.
+            if start.elapsed() > Duration::from_millis(900) {
+                break;
+            }
+        }
+    };
+    let mut all = Vec::new();
+    let read = async {
+        let _ = reader.read_to_end(&mut all).await;
+        start.elapsed()
+    };
+    let ((), ended) = tokio::join!(drops, read);
+    assert!(ended >= LIMITS.header_timeout, "{ended:?}");
+    assert!(ended < LIMITS.header_timeout * 3, "{ended:?}");
+    assert_eq!(running.door.metrics.timed_out.get(), 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_without_being_counted_as_stuck() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    send(&mut socket, GET).await;
+    one_answer(&mut socket).await;
+    let (rest, after) = to_end(&mut socket).await;
+    assert_eq!(rest, "");
+    assert!(
+        after >= LIMITS.idle_timeout - Duration::from_millis(20),
+        "{after:?}"
+    );
+    assert!(after < LIMITS.idle_timeout * 2, "{after:?}");
+    assert_eq!(running.door.metrics.timed_out.get(), 0);
+}
+
+#[tokio::test]
+async fn a_stalled_body_is_cut_and_a_slow_one_is_not() {
+    let running = start(LIMITS, None).await;
+    let mut stalled = running.connect().await;
+    send(
+        &mut stalled,
+        "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n12345",
+    )
+    .await;
+    let (answer, after) = to_end(&mut stalled).await;
+    assert_eq!(answer, "", "nothing was committed or acknowledged");
+    assert!(
+        after >= LIMITS.body_timeout - Duration::from_millis(20),
+        "{after:?}"
+    );
+    assert!(after < LIMITS.body_timeout * 3, "{after:?}");
+    assert_eq!(running.door.metrics.timed_out.get(), 1);
+
+    let mut slow = running.connect().await;
+    send(
+        &mut slow,
+        "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\n",
+    )
+    .await;
+    for _ in 0..8 {
+        sleep(Duration::from_millis(100)).await;
+        send(&mut slow, "\x01").await;
+    }
+    assert!(one_answer(&mut slow).await.ends_with("8 8 false"));
+}
+
+#[tokio::test]
+async fn work_of_the_server_is_not_the_clients_delay() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    // 400 ms of work is longer than every timeout but the idle one.
+    send(&mut socket, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(one_answer(&mut socket).await.ends_with("slow"));
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    send(&mut socket, "GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let start = Instant::now();
+    while running.door.metrics.open.get() > 0 || start.elapsed().as_millis() < 100 {
+        assert!(start.elapsed() < PATIENCE, "still open");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() >= LIMITS.body_timeout);
+    assert_eq!(running.door.metrics.timed_out.get(), 1);
+}
+
+#[tokio::test]
+async fn an_early_answer_arrives_although_the_client_is_still_sending() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    let length = 3 << 20;
+    let head = format!("PUT /early HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    send(&mut socket, &head).await;
+    // As clients do: send everything, look at the answer only then.
+    for _ in 0..length / 65_536 {
+        socket.write_all(&[0; 65_536]).await.expect("no reset");
+    }
+    let (answer, _) = to_end(&mut socket).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with("early"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_huge_head_is_answered_431_and_garbage_400() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    let head = format!(
+        "GET / HTTP/1.1\r\nhost: x\r\nx-y: {}\r\n\r\n",
+        "z".repeat(20_000)
+    );
+    send(&mut socket, &head).await;
+    let (answer, _) = to_end(&mut socket).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+
+    let mut socket = running.connect().await;
+    send(&mut socket, "\x16\x03\x01 garbage\r\n\r\n").await;
+    let (answer, _) = to_end(&mut socket).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_stop_finishes_what_runs_and_refuses_what_is_new() {
+    let running = start(LIMITS, None).await;
+    let mut idle = running.connect().await;
+    send(&mut idle, GET).await;
+    one_answer(&mut idle).await;
+    let mut busy = running.connect().await;
+    send(&mut busy, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    sleep(Duration::from_millis(50)).await;
+
+    let stop = running.stop.clone();
+    let drained = tokio::spawn(async move { stop.drain(PATIENCE).await });
+    let (rest, after) = to_end(&mut idle).await;
+    assert_eq!(rest, "");
+    assert!(
+        after < Duration::from_millis(200),
+        "an idle connection ends at once: {after:?}"
+    );
+    assert!(
+        TcpStream::connect(running.address).await.is_err(),
+        "nobody listens"
+    );
+    let (answer, _) = to_end(&mut busy).await;
+    assert!(answer.ends_with("slow"), "{answer}");
+    assert_eq!(drained.await.expect("joins"), 0);
+}
+
+#[tokio::test]
+async fn a_stop_cuts_at_its_deadline() {
+    let running = start(LIMITS, None).await;
+    let mut busy = running.connect().await;
+    send(&mut busy, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    assert_eq!(running.stop.drain(Duration::from_millis(100)).await, 1);
+    assert!(start.elapsed() < Duration::from_millis(300));
+    let (answer, _) = to_end(&mut busy).await;
+    assert_eq!(answer, "");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let running = start(LIMITS, None).await;
+    let error = Listener::bind(running.address).await.err().expect("taken");
+    let said = error.to_string();
+    assert!(said.contains(&running.address.to_string()), "{said}");
+    assert!(said.contains("another port"), "{said}");
+}
+
+#[tokio::test]
+async fn speaks_tls_and_survives_clients_that_do_not() {
+    let dir = tempfile::tempdir().expect("folder");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("certificate");
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).expect("write");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("write");
+    let tls = Arc::new(Tls::open(&cert, &key).expect("opens"));
+    let running = start(LIMITS, Some(tls)).await;
+
+    let mut plain = running.connect().await;
+    send(&mut plain, GET).await;
+    to_end(&mut plain).await;
+    let mut silent = running.connect().await;
+    let (_, after) = to_end(&mut silent).await;
+    assert!(
+        after >= LIMITS.header_timeout - Duration::from_millis(20),
+        "{after:?}"
+    );
+    assert_eq!(running.door.metrics.handshakes_failed.get(), 2);
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let name = rustls_pki_types::ServerName::try_from("localhost").expect("name");
+    let mut stream = connector
+        .connect(name, running.connect().await)
+        .await
+        .expect("handshake");
+    let request =
+        "PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\n\x01\x02\x03";
+    stream.write_all(request.as_bytes()).await.expect("sends");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .await
+        .expect("a clean end");
+    assert!(answer.ends_with("3 6 true"), "{answer}");
+}

@@ -1,0 +1,326 @@
+//! What a connection is waiting for, and since when.
+//!
+//! One timer per connection looks at this record; nothing on the way of a request sets a timer.
+//! The record is kept by three wrappers: the socket (below TLS, so that progress means bytes on
+//! the wire), the request's body and the answer's body.
+//!
+//! ```text
+//! handshake --done--> idle --first byte--> head --headers complete--> busy --answer sent--> idle
+//! ```
+//!
+//! Handshake and head have an absolute deadline, so that a client which sends a byte now and then
+//! gains nothing. Busy has none of its own, since the store may be at work: there only waiting for
+//! the client counts, for bytes of the body that somebody asked for or for room to send.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::Limits;
+
+/// Why a connection was closed by its timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    Handshake,
+    Head,
+    Idle,
+    Body,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    Handshake,
+    Idle,
+    Head,
+    Busy,
+}
+
+impl Phase {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Self::Handshake,
+            1 => Self::Idle,
+            2 => Self::Head,
+            _ => Self::Busy,
+        }
+    }
+}
+
+/// Times are milliseconds since the connection was accepted, plus one; zero is "not waiting".
+/// Relaxed order is enough: a timer that reads a value late looks again.
+pub(super) struct Watch {
+    start: Instant,
+    phase: AtomicU8,
+    phase_since: AtomicU64,
+    body_wait: AtomicU64,
+    write_wait: AtomicU64,
+    body_left: AtomicBool,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            phase: AtomicU8::new(Phase::Handshake as u8),
+            phase_since: AtomicU64::new(1),
+            body_wait: AtomicU64::new(0),
+            write_wait: AtomicU64::new(0),
+            body_left: AtomicBool::new(false),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        1 + u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::from_u8(self.phase.load(Relaxed))
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase_since.store(self.now(), Relaxed);
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    pub(super) fn handshake_done(&self) {
+        self.enter(Phase::Idle);
+    }
+
+    pub(super) fn request_began(&self) {
+        self.body_left.store(false, Relaxed);
+        // The time does not matter while busy, so the clock is not asked.
+        self.phase.store(Phase::Busy as u8, Relaxed);
+    }
+
+    fn request_ended(&self) {
+        self.body_wait.store(0, Relaxed);
+        self.enter(Phase::Idle);
+    }
+
+    /// Whether part of a head has come and the rest is awaited: its deadline is near.
+    pub(super) fn in_head(&self) -> bool {
+        self.phase() == Phase::Head
+    }
+
+    /// Whether a request's body was not read to its end: what the client still sends would make
+    /// the kernel reset the connection and destroy an answer that is under way.
+    pub(super) fn body_left(&self) -> bool {
+        self.body_left.load(Relaxed)
+    }
+
+    /// What is overdue, or the time to look again.
+    pub(super) fn check(&self, limits: &Limits) -> Result<Instant, Overdue> {
+        let now = self.now();
+        let mut next = now.saturating_add(millis(limits.shortest()));
+        let mut until = |since: u64, limit: Duration, overdue: Overdue| {
+            let deadline = since.saturating_add(millis(limit));
+            next = next.min(deadline);
+            if deadline <= now {
+                Err(overdue)
+            } else {
+                Ok(())
+            }
+        };
+        let since = self.phase_since.load(Relaxed);
+        match self.phase() {
+            Phase::Handshake => until(since, limits.header_timeout, Overdue::Handshake)?,
+            Phase::Idle => until(since, limits.idle_timeout, Overdue::Idle)?,
+            Phase::Head => until(since, limits.header_timeout, Overdue::Head)?,
+            Phase::Busy => {
+                let since = self.body_wait.load(Relaxed);
+                if since != 0 {
+                    until(since, limits.body_timeout, Overdue::Body)?;
+                }
+            }
+        }
+        let since = self.write_wait.load(Relaxed);
+        if since != 0 {
+            until(since, limits.body_timeout, Overdue::Write)?;
+        }
+        Ok(self.start + Duration::from_millis(next.saturating_sub(1)))
+    }
+
+    fn read_some(&self) {
+        if self.phase() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+    }
+
+    fn waits(&self, what: &AtomicU64) {
+        if what.load(Relaxed) == 0 {
+            what.store(self.now(), Relaxed);
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A socket that notes when bytes move.
+pub(super) struct WatchedSocket<T> {
+    pub(super) inner: T,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl<T> WatchedSocket<T> {
+    fn note_write<R>(&self, result: Poll<R>) -> Poll<R> {
+        if result.is_pending() {
+            self.watch.waits(&self.watch.write_wait);
+        } else {
+            self.watch.write_wait.store(0, Relaxed);
+        }
+        result
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for WatchedSocket<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.watch.read_some();
+        }
+        result
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.note_write(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.note_write(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// A request's body. It ends with an error when the connection breaks, or when the client sends
+/// nothing for longer than the listener's `body_timeout` while it is awaited.
+pub struct RequestBody {
+    inner: Incoming,
+    watch: Arc<Watch>,
+    ended: bool,
+}
+
+impl RequestBody {
+    pub(super) fn new(inner: Incoming, watch: Arc<Watch>) -> Self {
+        let ended = inner.is_end_stream();
+        Self {
+            inner,
+            watch,
+            ended,
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let result = Pin::new(&mut self.inner).poll_frame(cx);
+        if result.is_pending() {
+            self.watch.waits(&self.watch.body_wait);
+        } else {
+            self.watch.body_wait.store(0, Relaxed);
+        }
+        if matches!(result, Poll::Ready(None)) {
+            self.ended = true;
+        }
+        result
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.watch.body_wait.store(0, Relaxed);
+        if !self.ended && !self.inner.is_end_stream() {
+            self.watch.body_left.store(true, Relaxed);
+        }
+    }
+}
+
+/// Ends the busy phase when dropped: with the answer's body, or with its future.
+pub(super) struct InFlight(pub(super) Arc<Watch>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.request_ended();
+    }
+}
+
+/// An answer's body, which holds the connection busy until the last byte was taken from it.
+pub(super) struct ResponseBody<B> {
+    pub(super) inner: B,
+    /// Kept for its drop.
+    pub(super) _in_flight: InFlight,
+}
+
+impl<B: Body + Unpin> Body for ResponseBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,125 @@
+//! One process per state folder.
+//!
+//! A server holds the lock while it runs, an admin command while it has the store open itself.
+//! The kernel takes it away from a killed process, so nothing has to be cleaned up.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+
+/// Name of the lock in the state folder.
+const NAME: &str = "lock";
+
+/// Why the lock is not ours.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error("{} is in use by {holder}", folder.display())]
+    Held {
+        /// The state folder.
+        folder: PathBuf,
+        /// The process, as far as it can be told.
+        holder: String,
+    },
+    /// The folder or the lock cannot be made.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What it was about.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// The lock of a state folder, for as long as this lives.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the lock; the folder is made, with mode 0700, if it does not exist.
+    ///
+    /// # Errors
+    /// Another process holds it, or the folder cannot be written to.
+    pub fn take(folder: &Path) -> Result<Self, LockError> {
+        let failed = |path: &Path, doing| {
+            let path = path.to_path_buf();
+            move |source| LockError::Io {
+                path,
+                doing,
+                source,
+            }
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(failed(folder, "create"))?;
+        let path = folder.join(NAME);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed(&path, "open"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(LockError::Held {
+                    folder: folder.to_path_buf(),
+                    holder: holder(&mut file),
+                });
+            }
+            Err(error) => return Err(failed(&path, "lock")(error.into())),
+        }
+        // Only for messages: nothing depends on it.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Self { _file: file })
+    }
+}
+
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let _ = file.take(32).read_to_string(&mut text);
+    match text.trim().parse::<u32>() {
+        Ok(pid) => format!("process {pid}"),
+        Err(_) => "another process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_one_has_it_and_the_other_is_told_who() {
+        let dir = tempfile::tempdir().expect("folder");
+        let state = dir.path().join("a/b");
+        let lock = StateLock::take(&state).expect("takes");
+        assert_eq!(
+            std::fs::metadata(&state).expect("made").mode() & 0o777,
+            0o700
+        );
+        let error = StateLock::take(&state).expect_err("held").to_string();
+        assert!(
+            error.contains(&format!("process {}", std::process::id())),
+            "{error}"
+        );
+        drop(lock);
+        StateLock::take(&state).expect("free again");
+    }
+}

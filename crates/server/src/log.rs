@@ -1,0 +1,146 @@
+//! Logs: readable lines or JSON objects on standard error, with a level that changes while the
+//! server runs.
+//!
+//! What libraries log is capped at warnings whatever the level, because some print requests with
+//! their credentials when asked for more. Dewar's own events never hold a secret, and the types
+//! that hold one do not print it.
+
+use std::io::IsTerminal as _;
+
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{Layer as _, Registry, fmt, reload};
+
+use crate::config::{Log, LogFormat, LogLevel};
+
+/// Targets of Dewar's own crates begin with this.
+const OWN: &str = "dewar";
+
+/// Changes the level of the logs that were installed.
+#[derive(Clone, Debug)]
+pub struct Logging {
+    filter: reload::Handle<Targets, Registry>,
+}
+
+impl Logging {
+    /// Logs events of `level` or more from now on.
+    pub fn set_level(&self, level: LogLevel) {
+        // Fails only when the subscriber is gone, and then nobody logs.
+        let _ = self.filter.reload(targets(level));
+    }
+}
+
+fn targets(level: LogLevel) -> Targets {
+    let own = LevelFilter::from_level(level.0);
+    Targets::new()
+        .with_default(own.min(LevelFilter::WARN))
+        .with_target(OWN, own)
+}
+
+/// Makes standard error the log of this process. Only the first call of a process has an effect;
+/// later ones (tests that run several servers) return a handle that changes nothing.
+#[must_use]
+pub fn install(config: &Log) -> Logging {
+    let colours = std::io::stderr().is_terminal();
+    let (subscriber, logging) = subscriber(config, std::io::stderr, colours);
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    logging
+}
+
+fn subscriber<W>(
+    config: &Log,
+    writer: W,
+    colours: bool,
+) -> (Box<dyn Subscriber + Send + Sync>, Logging)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(targets(config.level));
+    let layer = fmt::layer().with_writer(writer);
+    let lines = match config.format {
+        LogFormat::Human => layer.with_ansi(colours).boxed(),
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_span_list(false)
+            .boxed(),
+    };
+    let subscriber = Registry::default().with(lines.with_filter(filter));
+    (Box::new(subscriber), Logging { filter: handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("lock").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, work: impl FnOnce(&Logging)) -> String {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let config = Log {
+            format,
+            level: LogLevel(tracing::Level::INFO),
+        };
+        let (subscriber, logging) = subscriber(&config, move || writer.clone(), false);
+        tracing::subscriber::with_default(subscriber, || work(&logging));
+        let bytes = captured.0.lock().expect("lock").clone();
+        String::from_utf8(bytes).expect("UTF-8")
+    }
+
+    #[test]
+    fn json_lines_hold_the_request_id() {
+        let text = logged(LogFormat::Json, |_| {
+            let span = tracing::info_span!(target: "dewar_server", "request", request_id = "00AB");
+            span.in_scope(|| tracing::info!(target: "dewar_server", key = "a/b", "put"));
+        });
+        let line: serde_json::Value = serde_json::from_str(text.trim()).expect("one JSON object");
+        assert_eq!(line["span"]["request_id"], "00AB");
+        assert_eq!(line["message"], "put");
+        assert_eq!(line["key"], "a/b");
+        assert_eq!(line["level"], "INFO");
+        let text = logged(LogFormat::Human, |_| {
+            let span = tracing::info_span!(target: "dewar_server", "request", request_id = "00AB");
+            span.in_scope(|| tracing::warn!(target: "dewar_server", "slow"));
+        });
+        assert!(text.contains("00AB") && text.contains("slow"), "{text}");
+    }
+
+    #[test]
+    fn the_level_changes_and_libraries_stay_quiet() {
+        let text = logged(LogFormat::Human, |logging| {
+            tracing::debug!(target: "dewar_store", "one");
+            logging.set_level(LogLevel(tracing::Level::TRACE));
+            tracing::trace!(target: "dewar_store", "two");
+            tracing::info!(target: "s3s", "Authorization: three");
+            tracing::warn!(target: "s3s", "four");
+            logging.set_level(LogLevel(tracing::Level::ERROR));
+            tracing::warn!(target: "dewar_store", "five");
+            tracing::warn!(target: "s3s", "six");
+        });
+        let seen = |word: &str| text.contains(word);
+        assert!(seen("two") && seen("four"), "{text}");
+        assert!(
+            !["one", "three", "five", "six"].into_iter().any(seen),
+            "{text}"
+        );
+    }
+}

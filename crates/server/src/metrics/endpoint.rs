@@ -1,0 +1,138 @@
+//! `/metrics`, `/live` and `/ready` over HTTP. No login: the configuration keeps it on loopback.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::service::Service;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use crate::listener::RequestBody;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Whether requests should be sent here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They should.
+    Ready,
+    /// They should not, and why.
+    NotReady(String),
+}
+
+/// Answers questions about the server.
+#[derive(Clone)]
+pub struct Endpoint {
+    registry: Arc<Registry>,
+    readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
+}
+
+impl Endpoint {
+    /// Shows `registry`; `readiness` is asked for every `/ready` and must not block.
+    pub fn new(
+        registry: Registry,
+        readiness: impl Fn() -> Readiness + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            registry: Arc::new(registry),
+            readiness: Arc::new(readiness),
+        }
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> (StatusCode, &'static str, String) {
+        if method != Method::GET && method != Method::HEAD {
+            let only = "only GET and HEAD\n".to_owned();
+            return (StatusCode::METHOD_NOT_ALLOWED, TEXT, only);
+        }
+        match path {
+            "/metrics" => {
+                let mut text = String::new();
+                match encode(&mut text, &self.registry) {
+                    Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
+                    Err(error) => {
+                        tracing::error!(%error, "cannot show the metrics");
+                        (StatusCode::INTERNAL_SERVER_ERROR, TEXT, String::new())
+                    }
+                }
+            }
+            "/live" => (StatusCode::OK, TEXT, "live\n".to_owned()),
+            "/ready" => match (self.readiness)() {
+                Readiness::Ready => (StatusCode::OK, TEXT, "ready\n".to_owned()),
+                Readiness::NotReady(why) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n"))
+                }
+            },
+            _ => {
+                let known = "there is /metrics, /live and /ready\n".to_owned();
+                (StatusCode::NOT_FOUND, TEXT, known)
+            }
+        }
+    }
+}
+
+impl Service<Request<RequestBody>> for Endpoint {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<RequestBody>) -> Self::Future {
+        let (status, kind, text) = self.answer(request.method(), request.uri().path());
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Box::pin(std::future::ready(Ok(response)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::*;
+    use crate::listener::ListenerMetrics;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn shows_metrics_liveness_and_readiness() {
+        let mut metrics = Metrics::new();
+        let counters = ListenerMetrics::register(metrics.dewar(), "s3");
+        counters.accepted.inc_by(3);
+        let ready = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&ready);
+        let endpoint = Endpoint::new(metrics.into_registry(), move || {
+            if asked.load(Relaxed) {
+                Readiness::Ready
+            } else {
+                Readiness::NotReady("recovering".to_owned())
+            }
+        });
+        let (status, kind, text) = endpoint.answer(&Method::GET, "/metrics");
+        assert_eq!((status, kind), (StatusCode::OK, OPEN_METRICS));
+        for expected in [
+            "dewar_connections_accepted_total{door=\"s3\"} 3\n",
+            "dewar_build_info{version=",
+            "process_resident_memory_bytes ",
+            "process_cpu_seconds_total ",
+            "process_open_fds ",
+            "# EOF",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert_eq!(endpoint.answer(&Method::GET, "/live").0, StatusCode::OK);
+        let (status, _, text) = endpoint.answer(&Method::GET, "/ready");
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text, "recovering\n");
+        ready.store(true, Relaxed);
+        assert_eq!(endpoint.answer(&Method::GET, "/ready").0, StatusCode::OK);
+        assert_eq!(endpoint.answer(&Method::GET, "/").0, StatusCode::NOT_FOUND);
+        let refused = endpoint.answer(&Method::POST, "/metrics").0;
+        assert_eq!(refused, StatusCode::METHOD_NOT_ALLOWED);
+    }
+}

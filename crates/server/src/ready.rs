@@ -1,0 +1,237 @@
+//! The ready file: says that every listener accepts, where they are, and which process it is.
+//!
+//! It may hold a demo's credentials, so its mode is 0600 from its first byte on. It appears whole
+//! (temporary file, sync, rename, sync of the folder) and only when everything in it is true; a
+//! stale one of an earlier process is taken away before anything starts.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What a ready file says. Only what exists has a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// The one process that serves.
+    pub pid: u32,
+    /// The S3 door.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s3: Option<ReadyS3>,
+    /// The metrics endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<ReadyEndpoint>,
+}
+
+/// Where the S3 door is, and for a demo with what to enter.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyS3 {
+    /// `http://127.0.0.1:PORT`, without a slash at the end.
+    pub endpoint: String,
+    /// The region that clients sign for.
+    pub region: String,
+    /// The demo's access key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_key: Option<String>,
+    /// Its secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_key: Option<String>,
+    /// A bucket that exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
+}
+
+impl std::fmt::Debug for ReadyS3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadyS3")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where an endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyEndpoint {
+    /// Its URL, without a slash at the end.
+    pub endpoint: String,
+}
+
+/// The ready file cannot be written.
+#[derive(Debug, Error)]
+#[error("cannot write {}: {source}", path.display())]
+pub struct FileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// A ready file that was written; it is removed when this is dropped at a clean stop.
+#[derive(Debug)]
+pub struct ReadyFile {
+    path: PathBuf,
+}
+
+impl ReadyFile {
+    /// Takes a stale file of an earlier process away, so that nobody believes it.
+    ///
+    /// # Errors
+    /// It is there and cannot be removed.
+    pub fn clear(path: &Path) -> Result<(), FileError> {
+        match fs::remove_file(path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(FileError {
+                path: path.to_path_buf(),
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// The folder is absent or cannot be written to.
+    pub fn write(path: &Path, ready: &Ready) -> Result<Self, FileError> {
+        let mut text = serde_json::to_vec_pretty(ready).expect("strings and numbers are JSON");
+        text.push(b'\n');
+        replace_private_file(path, &text)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+        })
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        if let Err(error) = Self::clear(&self.path) {
+            tracing::warn!(%error, "the ready file stays behind");
+        }
+    }
+}
+
+/// Writes a file of mode 0600 so that it appears whole or not at all, also after a power cut.
+///
+/// # Errors
+/// The folder is absent or cannot be written to; an older file is then unchanged.
+pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let work = || {
+        let folder = folder_of(path);
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut temporary = name.to_os_string();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let temporary = folder.join(temporary);
+        // A leftover of a killed process with our number.
+        let _ = fs::remove_file(&temporary);
+        let result = create_private_file(&temporary, bytes)
+            .and_then(|()| fs::rename(&temporary, path))
+            .and_then(|()| File::open(folder)?.sync_all());
+        if result.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        result
+    };
+    work().map_err(|source| FileError {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// Creates a file of mode 0600 that must not exist yet, and syncs it.
+pub(crate) fn create_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    // A strange umask could have taken bits away from us.
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// The folder a file is in; `.` for a bare name.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    fn ready(pid: u32) -> Ready {
+        Ready {
+            pid,
+            s3: Some(ReadyS3 {
+                endpoint: "http://127.0.0.1:9000".to_owned(),
+                region: "us-east-1".to_owned(),
+                access_key: Some("A".to_owned()),
+                secret_key: Some("S3CRET".to_owned()),
+                bucket: Some("demo".to_owned()),
+            }),
+            metrics: None,
+        }
+    }
+
+    #[test]
+    fn is_private_complete_and_gone_after_a_clean_stop() {
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("ready.json");
+        let file = ReadyFile::write(&path, &ready(7)).expect("writes");
+        let found = fs::metadata(&path).expect("there");
+        assert_eq!(found.mode() & 0o7777, 0o600);
+        let text = fs::read_to_string(&path).expect("reads");
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(json["pid"], 7);
+        assert_eq!(json["s3"]["endpoint"], "http://127.0.0.1:9000");
+        assert_eq!(json["s3"]["secret_key"], "S3CRET");
+        assert!(
+            json.get("metrics").is_none(),
+            "only what exists has a member"
+        );
+        assert!(!format!("{:?}", ready(7)).contains("S3CRET"));
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    /// Whoever looks sees nothing, the old file or the new one, never a part.
+    #[test]
+    fn is_replaced_at_once() {
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("ready.json");
+        let writer = path.clone();
+        let writing = std::thread::spawn(move || {
+            let files: Vec<ReadyFile> = (1..100)
+                .map(|pid| ReadyFile::write(&writer, &ready(pid)).expect("writes"))
+                .collect();
+            files.into_iter().for_each(std::mem::forget);
+        });
+        let mut seen = 0;
+        while !writing.is_finished() {
+            if let Ok(text) = fs::read_to_string(&path) {
+                let read: Ready = serde_json::from_str(&text).expect("whole");
+                assert!(read.pid >= seen, "never goes back");
+                seen = read.pid;
+            }
+        }
+        writing.join().expect("joins");
+    }
+
+    #[test]
+    fn a_stale_file_is_cleared_and_trouble_is_named() {
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("ready.json");
+        ReadyFile::clear(&path).expect("nothing to do");
+        fs::write(&path, "{}").expect("write");
+        ReadyFile::clear(&path).expect("clears");
+        assert!(!path.exists());
+        let absent = dir.path().join("no/ready.json");
+        let error = ReadyFile::write(&absent, &ready(1)).expect_err("no folder");
+        assert!(error.to_string().contains("no/ready.json"));
+    }
+}

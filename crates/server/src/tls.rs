@@ -1,0 +1,355 @@
+//! TLS 1.2 and 1.3 with certificates that are exchanged while the server runs.
+//!
+//! The files are looked at every few seconds and on SIGHUP; connections that are open keep what
+//! they began with. A certificate that cannot be read, or does not belong to its key, is logged
+//! and the old one kept: half of a renewal that is under way looks exactly like that, and is
+//! taken up when the other half has come.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use zeroize::Zeroizing;
+
+/// How often the files are looked at.
+pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A PEM file larger than this is none.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a certificate cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file holds nothing usable.
+    #[error("{}: {reason}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or wrong; never a part of a key.
+        reason: String,
+    },
+    /// Both can be read and do not belong together.
+    #[error("the key {} does not belong to the certificate {}", key.display(), certificate.display())]
+    Mismatch {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// The key file.
+        key: PathBuf,
+    },
+}
+
+/// What tells that a file was exchanged, without reading it.
+type Stamp = Vec<Option<(u64, u64, i64, i64)>>;
+
+/// The certificate that a door shows, and the files it comes from.
+pub struct Tls {
+    certificate_file: PathBuf,
+    key_file: PathBuf,
+    current: Arc<Current>,
+    acceptor: TlsAcceptor,
+    /// Of the files that were last tried, whether or not they could be used.
+    tried: Mutex<Stamp>,
+}
+
+#[derive(Debug)]
+struct Current(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tls({})", self.certificate_file.display())
+    }
+}
+
+impl Tls {
+    /// Reads certificate and key.
+    ///
+    /// # Errors
+    /// They cannot be read, hold nothing usable, or do not belong together.
+    pub fn open(certificate_file: &Path, key_file: &Path) -> Result<Self, TlsError> {
+        let stamp = stamp(certificate_file, key_file);
+        let certified = read(certificate_file, key_file)?;
+        let current = Arc::new(Current(ArcSwap::from_pointee(certified)));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .expect("the provider has cipher suites for both versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            certificate_file: certificate_file.to_path_buf(),
+            key_file: key_file.to_path_buf(),
+            current,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            tried: Mutex::new(stamp),
+        })
+    }
+
+    /// Reads the files again and shows the new certificate from the next handshake on.
+    ///
+    /// # Errors
+    /// As [`Tls::open`]; the old certificate stays.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let stamp = stamp(&self.certificate_file, &self.key_file);
+        *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        let certified = read(&self.certificate_file, &self.key_file)?;
+        self.current.0.store(Arc::new(certified));
+        Ok(())
+    }
+
+    /// Reloads if the files changed since they were last tried. Logs what happened.
+    pub fn reload_if_changed(&self) {
+        let now = stamp(&self.certificate_file, &self.key_file);
+        let unchanged = *self.tried.lock().unwrap_or_else(PoisonError::into_inner) == now;
+        if !unchanged {
+            self.reload_and_log();
+        }
+    }
+
+    /// Reloads and logs what happened.
+    pub fn reload_and_log(&self) {
+        let certificate = self.certificate_file.display();
+        match self.reload() {
+            Ok(()) => tracing::info!(%certificate, "new TLS certificate in use"),
+            Err(error) => {
+                tracing::error!(%error, "TLS certificate not changed; the old one stays in use");
+            }
+        }
+    }
+
+    /// Looks at the files every [`WATCH_INTERVAL`] until dropped.
+    pub async fn watch(&self) {
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            self.reload_if_changed();
+        }
+    }
+
+    /// The handshake of one connection.
+    ///
+    /// # Errors
+    /// The client speaks no TLS, or none that is allowed.
+    pub async fn accept<T>(&self, stream: T) -> io::Result<TlsStream<T>>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.acceptor.accept(stream).await
+    }
+}
+
+fn stamp(certificate: &Path, key: &Path) -> Stamp {
+    [certificate, key]
+        .iter()
+        .map(|path| {
+            // Links are followed: renewals often exchange the link.
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+        })
+        .collect()
+}
+
+fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
+    let failed = |source| TlsError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    // Space for all of it at once: growing would leave copies of a key behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(
+        usize::try_from(length.min(FILE_BYTES_MAX)).unwrap_or(0) + 1,
+    ));
+    file.take(FILE_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    Ok(bytes)
+}
+
+fn read(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsError> {
+    let content = |path: &Path, reason: String| TlsError::Content {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_slice_iter(&read_file(certificate_file)?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| content(certificate_file, format!("not PEM: {error}")))?;
+    if chain.is_empty() {
+        return Err(content(certificate_file, "holds no certificate".to_owned()));
+    }
+    // The decoder's own words could repeat what it read.
+    let key = PrivateKeyDer::from_pem_slice(&read_file(key_file)?)
+        .map_err(|_| content(key_file, "holds no private key in PEM".to_owned()))?;
+    let key = aws_lc_rs::sign::any_supported_type(&key)
+        .map_err(|error| content(key_file, error.to_string()))?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) => Ok(certified),
+        Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) => {
+            Err(TlsError::Mismatch {
+                certificate: certificate_file.to_path_buf(),
+                key: key_file.to_path_buf(),
+            })
+        }
+        // A key that cannot tell its public half is believed.
+        Err(rustls::Error::InconsistentKeys(_)) => Ok(certified),
+        Err(error) => Err(content(certificate_file, error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
+    use rustls::ClientConfig;
+    use rustls::RootCertStore;
+    use rustls_pki_types::ServerName;
+    use tokio_rustls::TlsConnector;
+
+    use super::*;
+
+    fn make(dir: &Path) -> (Vec<u8>, String) {
+        let Made { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).expect("certificate");
+        std::fs::write(dir.join("cert.pem"), cert.pem()).expect("write");
+        let key = signing_key.serialize_pem();
+        std::fs::write(dir.join("key.pem"), &key).expect("write");
+        (cert.der().to_vec(), key)
+    }
+
+    fn open(dir: &Path) -> Result<Tls, TlsError> {
+        Tls::open(&dir.join("cert.pem"), &dir.join("key.pem"))
+    }
+
+    /// The certificate that a client is shown, or why there is none.
+    async fn shown(
+        tls: &Tls,
+        trusted: &[u8],
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> Result<Vec<u8>, String> {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from(trusted.to_vec()))
+            .expect("root");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("localhost").expect("name");
+        let (server, client) = tokio::join!(tls.accept(far), connector.connect(name, near));
+        let client = client.map_err(|error| error.to_string())?;
+        server.map_err(|error| error.to_string())?;
+        let chain = client.get_ref().1.peer_certificates().expect("chain");
+        Ok(chain[0].to_vec())
+    }
+
+    const BOTH: &[&rustls::SupportedProtocolVersion] =
+        &[&rustls::version::TLS12, &rustls::version::TLS13];
+
+    #[tokio::test]
+    async fn a_new_certificate_is_shown_and_a_bad_one_is_not() {
+        let dir = tempfile::tempdir().expect("folder");
+        let (first, _) = make(dir.path());
+        let tls = open(dir.path()).expect("opens");
+        assert_eq!(shown(&tls, &first, BOTH).await, Ok(first.clone()));
+
+        // Half a renewal: the new certificate is there, its key is not.
+        let other = tempfile::tempdir().expect("folder");
+        let (second, _) = make(other.path());
+        std::fs::copy(other.path().join("cert.pem"), dir.path().join("cert.pem")).expect("copy");
+        assert!(matches!(tls.reload(), Err(TlsError::Mismatch { .. })));
+        tls.reload_if_changed();
+        assert_eq!(shown(&tls, &first, BOTH).await, Ok(first.clone()));
+
+        std::fs::copy(other.path().join("key.pem"), dir.path().join("key.pem")).expect("copy");
+        tls.reload_if_changed();
+        assert_eq!(shown(&tls, &second, BOTH).await, Ok(second.clone()));
+
+        for (file, bad) in [("cert.pem", "nonsense"), ("key.pem", ""), ("cert.pem", "")] {
+            std::fs::write(dir.path().join(file), bad).expect("write");
+            assert!(tls.reload().is_err());
+        }
+        std::fs::remove_file(dir.path().join("cert.pem")).expect("remove");
+        assert!(tls.reload().is_err());
+        assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watch_takes_up_a_new_certificate_by_itself() {
+        let dir = tempfile::tempdir().expect("folder");
+        make(dir.path());
+        let tls = Arc::new(open(dir.path()).expect("opens"));
+        let watched = Arc::clone(&tls);
+        let watch = tokio::spawn(async move { watched.watch().await });
+        let (second, _) = make(dir.path());
+        tokio::time::sleep(WATCH_INTERVAL * 2).await;
+        assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
+        watch.abort();
+    }
+
+    #[tokio::test]
+    async fn both_versions_and_no_older_one() {
+        let dir = tempfile::tempdir().expect("folder");
+        let (der, _) = make(dir.path());
+        let tls = open(dir.path()).expect("opens");
+        for version in BOTH {
+            assert!(shown(&tls, &der, &[version]).await.is_ok());
+        }
+        // A TLS 1.1 hello: record 3.1, version 3.2, one old suite, no extensions.
+        let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
+        hello.extend([7; 32]);
+        hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+        let (mut near, far) = tokio::io::duplex(4096);
+        tokio::io::AsyncWriteExt::write_all(&mut near, &hello)
+            .await
+            .expect("write");
+        assert!(tls.accept(far).await.is_err());
+    }
+
+    #[test]
+    fn errors_name_the_file_and_hold_no_key() {
+        let dir = tempfile::tempdir().expect("folder");
+        let (_, key) = make(dir.path());
+        let cut = key.replace("END", "ENDE");
+        std::fs::write(dir.path().join("key.pem"), &cut).expect("write");
+        let error = open(dir.path()).expect_err("refused");
+        let said = format!("{error} {error:?}");
+        assert!(said.contains("key.pem"), "{said}");
+        let line = key.lines().nth(1).expect("a line of the key");
+        assert!(!said.contains(&line[..16]), "{said}");
+        std::fs::remove_file(dir.path().join("cert.pem")).expect("remove");
+        let said = open(dir.path()).expect_err("refused").to_string();
+        assert!(said.contains("cert.pem"), "{said}");
+    }
+}
