@@ -140,6 +140,19 @@ id64!(
     /// A local user.
     UserId
 );
+id64!(
+    /// A local group of users; 0 is none.
+    GroupId
+);
+id64!(
+    /// A tenant: the number of its root directory (RECORDS.md section 1).
+    TenantId
+);
+
+/// A pool's number in the catalog; its name and disks stand in the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct PoolId(#[n(0)] pub u32);
 id128!(
     /// One immutable content of an object: 64 bits hybrid logical clock, 16 bits zone, 48 bits
     /// counter, so that versions sort by age and ties by zone (RECORDS.md section 2).

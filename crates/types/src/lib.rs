@@ -11,7 +11,9 @@ mod range;
 mod time;
 
 pub use error::{Error, ErrorKind, Result};
-pub use id::{BlobId, DiskId, EntryId, IdError, UploadId, UserId, VersionId, Zone};
+pub use id::{
+    BlobId, DiskId, EntryId, GroupId, IdError, PoolId, TenantId, UploadId, UserId, VersionId, Zone,
+};
 pub use layout::{Layout, LayoutError, PAGE_BYTES, STRIPE_UNIT_BYTES_DEFAULT};
 pub use name::{BucketName, KEY_BYTES_MAX, NameError, ObjectKey, TenantName};
 pub use range::{ByteRange, RangeSpec};
