@@ -1,12 +1,12 @@
 //! One atomic change of the catalog.
 
 use bytes::Bytes;
-use dewar_types::BlobId;
+use dewar_types::{BlobId, Error, ErrorKind};
 
 use super::{Read, Seq};
 
 /// Preconditions and changes that happen together or not at all. A key may stand in at most one
-/// of `puts`, `deletes` and `adds`.
+/// of `puts`, `deletes` and `adds`; see [`Batch::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// What must hold when the batch is put in order.
@@ -21,6 +21,75 @@ pub struct Batch {
     pub log: Vec<Bytes>,
     /// Bytes of a small object that ride in the same journal record (RECORDS.md section 6).
     pub carry: Option<Carry>,
+}
+
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 8 * 1024;
+/// Longest value in bytes; longer things are split by who owns the encoding.
+pub const VALUE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes of one batch in all, the carry included.
+pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl Batch {
+    /// Whether it keeps to the limits and no key stands in two of `puts`, `deletes` and `adds` or
+    /// twice in the first two. A counter may be added to several times.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] or [`ErrorKind::InvalidArgument`], naming the key.
+    pub fn check(&self) -> Result<(), Error> {
+        let mut bytes = self.carry.as_ref().map_or(0, Carry::len);
+        for (key, value) in &self.puts {
+            if value.len() > VALUE_BYTES_MAX {
+                return Err(too_large(key, "value", value.len()));
+            }
+            bytes += value.len();
+        }
+        bytes += self.log.iter().map(Bytes::len).sum::<usize>();
+        let mut written: Vec<&[u8]> =
+            Vec::with_capacity(self.puts.len() + self.deletes.len() + self.adds.len());
+        written.extend(self.puts.iter().map(|(key, _)| &key[..]));
+        written.extend(self.deletes.iter().map(|key| &key[..]));
+        written.sort_unstable();
+        for pair in written.windows(2) {
+            if pair[0] == pair[1] {
+                return Err(twice(pair[0]));
+            }
+        }
+        for (key, _) in &self.adds {
+            if written.binary_search(&&key[..]).is_ok() {
+                return Err(twice(key));
+            }
+        }
+        written.extend(self.adds.iter().map(|(key, _)| &key[..]));
+        for key in written {
+            if key.len() > KEY_BYTES_MAX {
+                return Err(too_large(key, "key", key.len()));
+            }
+            bytes += key.len();
+        }
+        if bytes > BATCH_BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("a batch of {bytes} bytes; at most {BATCH_BYTES_MAX} are allowed"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn twice(key: &[u8]) -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("a batch writes key {} twice", key.escape_ascii()),
+    )
+}
+
+fn too_large(key: &[u8], what: &str, bytes: usize) -> Error {
+    let head = &key[..key.len().min(64)];
+    Error::new(
+        ErrorKind::TooLarge,
+        format!("{what} of {bytes} bytes, key {}", head.escape_ascii()),
+    )
 }
 
 /// What must hold for a batch to be applied.

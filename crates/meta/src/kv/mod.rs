@@ -5,6 +5,9 @@
 //! catalog test runs on both.
 
 mod batch;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+pub mod memory;
 
 use std::sync::Arc;
 
@@ -13,7 +16,8 @@ use dewar_env::BoxFuture;
 use dewar_types::Error;
 use thiserror::Error as ThisError;
 
-pub use batch::{Batch, Carry, Require};
+pub use batch::{BATCH_BYTES_MAX, Batch, Carry, KEY_BYTES_MAX, Require, VALUE_BYTES_MAX};
+pub use memory::MemoryKv;
 
 /// The place of a batch in the one order of all batches; 0 is before the first.
 pub type Seq = u64;
