@@ -1,0 +1,388 @@
+//! Tenants and buckets.
+
+use dewar_types::{
+    BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
+};
+
+use super::dirs::dir_change;
+use super::record::{
+    BucketSettings, ChangeRecord, Counter, DirRecord, Record, Scope, TenantRecord, Verb,
+};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Tenant, Tree, keys};
+use crate::kv::{Read, Require, Scan};
+
+/// Uploads aborted per page while a bucket is deleted.
+const UPLOADS_PER_PAGE: usize = 100;
+/// Buckets read at once.
+const PAGE: usize = 1000;
+
+/// What a new bucket is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewBucket {
+    /// The group that owns it.
+    pub group: Option<GroupId>,
+    /// Whether every front computes MD5.
+    pub md5: bool,
+}
+
+/// Which buckets are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketQuery<'a> {
+    /// Only those of this owner.
+    pub owner: Option<UserId>,
+    /// Only names that begin so.
+    pub prefix: &'a str,
+    /// Only names behind this one, in the order of [`BucketPage::buckets`].
+    pub after: Option<&'a str>,
+    /// At most so many.
+    pub max: usize,
+}
+
+/// A page of buckets.
+#[derive(Clone, Debug, Default)]
+pub struct BucketPage {
+    /// In the order of their names with a `/` behind each, as they are stored: `a-b` before `a`.
+    pub buckets: Vec<Bucket>,
+    /// Whether there are more.
+    pub truncated: bool,
+}
+
+/// What a counter scope holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Files.
+    pub objects: u64,
+    /// Bytes of all versions.
+    pub bytes: u64,
+}
+
+impl Tree {
+    /// Makes a tenant.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; what the engine says.
+    pub async fn create_tenant(
+        &self,
+        actor: &Actor<'_>,
+        name: &TenantName,
+    ) -> Result<Tenant, Error> {
+        let id = if name.is_default() {
+            Tenant::default_tenant().id
+        } else {
+            TenantId(self.ids.entry().await?.0)
+        };
+        let mut stage = Stage::new(self);
+        let record = TenantRecord {
+            id,
+            created: stage.now(),
+        };
+        let key = keys::tenant(name.as_str());
+        stage.require(Require::absent(key.clone()));
+        stage.put(key, record.to_value());
+        let change = ChangeRecord {
+            stamp: VersionId(0),
+            verb: Verb::CreateTenant,
+            bucket: dewar_types::EntryId(0),
+            parent: dewar_types::EntryId(0),
+            entry: record.root(),
+            path: format!("/@{name}"),
+            source: None,
+            principal: String::new(),
+            version: None,
+            replaced: None,
+        };
+        stage.log(actor, change).await?;
+        match stage.commit().await? {
+            Committed::Done => Ok(Tenant {
+                name: name.clone(),
+                id,
+            }),
+            Committed::Lost => Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!("tenant {name:?} exists"),
+            )),
+        }
+    }
+
+    /// Finds a tenant by name.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn tenant(&self, name: &TenantName) -> Result<Option<Tenant>, Error> {
+        let key = keys::tenant(name.as_str());
+        let Some(value) = self.kv.get(&key).await?.value else {
+            return Ok(None);
+        };
+        let record = TenantRecord::from_value(&key, &value)?;
+        Ok(Some(Tenant {
+            name: name.clone(),
+            id: record.id,
+        }))
+    }
+
+    /// All tenants.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
+        let range = keys::tenants();
+        let mut from = range.from.clone();
+        let mut tenants = Vec::new();
+        loop {
+            let page = self
+                .kv
+                .scan(Scan {
+                    from: &from,
+                    to: &range.to,
+                    limit: PAGE,
+                    reverse: false,
+                })
+                .await?;
+            for (key, value) in &page.pairs {
+                let record = TenantRecord::from_value(key, value)?;
+                let name =
+                    core::str::from_utf8(&key[1..]).map_err(|_| keys::corrupt(key, "tenant"))?;
+                tenants.push(Tenant {
+                    name: TenantName::new(name)?,
+                    id: record.id,
+                });
+            }
+            match page.pairs.last() {
+                Some((last, _)) if page.more => from = keys::just_after(last),
+                _ => return Ok(tenants),
+            }
+        }
+    }
+
+    /// Makes a bucket that belongs to `actor`.
+    ///
+    /// # Errors
+    /// `AlreadyOwned` when the actor owns one of that name, `AlreadyExists` when another does.
+    pub async fn create_bucket(
+        &self,
+        actor: &Actor<'_>,
+        tenant: &Tenant,
+        name: &BucketName,
+        new: NewBucket,
+    ) -> Result<Bucket, Error> {
+        loop {
+            if let Some(bucket) = self.bucket(tenant, name).await? {
+                let kind = if bucket.record.attributes.owner == actor.user {
+                    ErrorKind::AlreadyOwned
+                } else {
+                    ErrorKind::AlreadyExists
+                };
+                return Err(Error::new(kind, format!("bucket {name} exists")));
+            }
+            let id = self.ids.entry().await?;
+            let mut stage = Stage::new(self);
+            let record = DirRecord {
+                attributes: stage.attributes(id, actor.user, new.group, 0o755),
+                implicit: false,
+                bucket: Some(BucketSettings {
+                    created: stage.now(),
+                    versioning: super::record::Versioning::Off,
+                    md5: new.md5,
+                }),
+                space: None,
+            };
+            let bucket = Bucket {
+                tenant: tenant.clone(),
+                name: name.clone(),
+                id,
+                record: record.clone(),
+            };
+            let key = keys::dir(tenant.root(), name.as_str());
+            stage.require(Require::absent(key.clone()));
+            stage.put_dir(key, record);
+            let path = bucket.path("");
+            let change = dir_change(Verb::CreateBucket, &bucket, tenant.root(), id, &path);
+            stage.log(actor, change).await?;
+            if let Committed::Done = stage.commit().await? {
+                return Ok(bucket);
+            }
+        }
+    }
+
+    /// Finds a bucket.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn bucket(
+        &self,
+        tenant: &Tenant,
+        name: &BucketName,
+    ) -> Result<Option<Bucket>, Error> {
+        let key = keys::dir(tenant.root(), name.as_str());
+        let since = self.cache.generation();
+        Ok(self.dir_at(key, since).await?.ok().map(|dir| Bucket {
+            tenant: tenant.clone(),
+            name: name.clone(),
+            id: dir.record.attributes.id,
+            record: dir.record.clone(),
+        }))
+    }
+
+    /// A page of a tenant's buckets.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn buckets(
+        &self,
+        tenant: &Tenant,
+        query: BucketQuery<'_>,
+    ) -> Result<BucketPage, Error> {
+        let range = keys::entries(tenant.root());
+        let mut from = keys::entries_from(tenant.root(), query.prefix.as_bytes());
+        if let Some(after) = query.after {
+            from = from.max(keys::just_after(&keys::dir(tenant.root(), after)));
+        }
+        let mut found = BucketPage::default();
+        loop {
+            let page = self
+                .kv
+                .scan(Scan {
+                    from: &from,
+                    to: &range.to,
+                    limit: PAGE,
+                    reverse: false,
+                })
+                .await?;
+            for (key, value) in &page.pairs {
+                let (_, name, _) = keys::parse_entry(key)?;
+                if !name.starts_with(query.prefix) {
+                    return Ok(found);
+                }
+                let record = DirRecord::from_value(key, value)?;
+                if query
+                    .owner
+                    .is_some_and(|owner| owner != record.attributes.owner)
+                {
+                    continue;
+                }
+                if found.buckets.len() >= query.max {
+                    found.truncated = query.max > 0;
+                    return Ok(found);
+                }
+                found.buckets.push(Bucket {
+                    tenant: tenant.clone(),
+                    name: BucketName::new(name)?,
+                    id: record.attributes.id,
+                    record,
+                });
+            }
+            match page.pairs.last() {
+                Some((last, _)) if page.more => from = keys::just_after(last),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// Deletes a bucket in which nothing is. Uploads in progress do not hinder it, as with S3: they
+    /// are aborted first. When something is put into the bucket at that very moment, the uploads
+    /// may be gone although the bucket stays.
+    ///
+    /// # Errors
+    /// `NotEmpty` when it holds files, directories made on request or older versions;
+    /// `NoSuchBucket`; `Conflict`.
+    pub async fn delete_bucket(&self, actor: &Actor<'_>, bucket: &Bucket) -> Result<(), Error> {
+        let path = bucket.path("");
+        let mut turn = Turn::new(self, path.clone());
+        loop {
+            let chain = self.resolve(bucket, &[]).await?;
+            if !self.purge_empty(bucket.id).await? {
+                return Err(Error::new(
+                    ErrorKind::NotEmpty,
+                    format!("bucket {} is not empty", bucket.name),
+                ));
+            }
+            self.abort_all(actor, bucket).await?;
+            let mut stage = Stage::new(self);
+            stage.watch(&chain);
+            let key = chain.last().key.clone();
+            stage.vanish(key.clone(), bucket.id);
+            let uploads = keys::uploads(bucket.id);
+            stage.require(Require::Empty {
+                from: uploads.from,
+                to: uploads.to,
+            });
+            stage.delete(key);
+            for counter in [
+                Counter::Objects(Scope::Bucket(bucket.id)),
+                Counter::Bytes(Scope::Bucket(bucket.id)),
+            ] {
+                stage.delete(counter.key());
+            }
+            let change = dir_change(
+                Verb::DeleteBucket,
+                bucket,
+                bucket.tenant.root(),
+                bucket.id,
+                &path,
+            );
+            stage.log(actor, change).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(()),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    async fn abort_all(&self, actor: &Actor<'_>, bucket: &Bucket) -> Result<(), Error> {
+        let range = keys::uploads(bucket.id);
+        loop {
+            let page = self
+                .kv
+                .scan(Scan {
+                    from: &range.from,
+                    to: &range.to,
+                    limit: UPLOADS_PER_PAGE,
+                    reverse: false,
+                })
+                .await?;
+            for (key, _) in &page.pairs {
+                let (_, object, upload) = keys::parse_upload(key)?;
+                let object = ObjectKey::new(&object)?;
+                match self.abort_upload(actor, bucket, &object, upload).await {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::NoSuchUpload => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a scope holds now.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn usage(&self, scope: Scope) -> Result<Usage, Error> {
+        let kv = self.kv.snapshot();
+        let objects = self
+            .counter_in(kv.as_ref(), Counter::Objects(scope))
+            .await?;
+        let bytes = self.counter_in(kv.as_ref(), Counter::Bytes(scope)).await?;
+        Ok(Usage {
+            objects: u64::try_from(objects).unwrap_or(0),
+            bytes: u64::try_from(bytes).unwrap_or(0),
+        })
+    }
+
+    /// The value of a counter; 0 when nothing was ever added.
+    pub(super) async fn counter_in(
+        &self,
+        kv: &dyn crate::kv::KvRead,
+        counter: Counter,
+    ) -> Result<i64, Error> {
+        let key = counter.key();
+        let Read { value, .. } = kv.get(&key).await?;
+        value.map_or(Ok(0), |value| {
+            super::ids::number(&key, &value).map(u64::cast_signed)
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! Directories by place, so that resolving a path costs no read in the common case.
+//!
+//! What makes it safe: every change of the tree requires, in its batch, that each directory on its
+//! path is still as the cache shows it, so a stale entry costs a retry, never a wrong change. For
+//! reads, a batch that moves, marks or removes a directory forgets it here after it became visible
+//! and before its caller hears of success ([`super::stage`] sees to it even when the caller goes
+//! away). A read that began earlier cannot put the old state back: [`DirCache::insert`] refuses
+//! what was read before the last forgetting.
+//!
+//! Several gateways on one catalog must feed [`DirCache::forget`] from the change log as well.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::record::DirRecord;
+use crate::kv::{Read, Require, Seq};
+
+/// A directory as it was read.
+pub(super) struct Dir {
+    /// Its entry key.
+    pub(super) key: Bytes,
+    /// What stands there.
+    pub(super) record: DirRecord,
+    value: Bytes,
+    /// The last batch at which it is known to be so.
+    seq: AtomicU64,
+}
+
+impl Dir {
+    pub(super) fn new(key: Bytes, record: DirRecord, value: Bytes, seq: Seq) -> Self {
+        Self {
+            key,
+            record,
+            value,
+            seq: AtomicU64::new(seq),
+        }
+    }
+
+    /// The precondition that it is unchanged.
+    pub(super) fn unchanged(&self) -> Require {
+        Require::same(
+            self.key.clone(),
+            &Read {
+                value: Some(self.value.clone()),
+                seq: self.seq.load(Ordering::Relaxed),
+            },
+        )
+    }
+
+    /// A batch at `seq` found it unchanged.
+    pub(super) fn seen(&self, seq: Seq) {
+        self.seq.fetch_max(seq, Ordering::Relaxed);
+    }
+}
+
+/// When a read began, as far as the cache is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Generation(u64);
+
+/// Two halves: what is used moves to the young half; when that is full, the old half goes.
+struct Halves {
+    young: HashMap<Bytes, Arc<Dir>>,
+    old: HashMap<Bytes, Arc<Dir>>,
+    generation: u64,
+}
+
+/// A bounded cache of directories.
+pub(super) struct DirCache {
+    halves: Mutex<Halves>,
+    half: usize,
+}
+
+impl DirCache {
+    /// Holds at most `capacity` directories.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            halves: Mutex::new(Halves {
+                young: HashMap::new(),
+                old: HashMap::new(),
+                generation: 0,
+            }),
+            half: (capacity / 2).max(1),
+        }
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        Generation(self.halves.lock().generation)
+    }
+
+    pub(super) fn get(&self, key: &Bytes) -> Option<Arc<Dir>> {
+        let mut halves = self.halves.lock();
+        if let Some(dir) = halves.young.get(key) {
+            return Some(Arc::clone(dir));
+        }
+        let dir = halves.old.remove(key)?;
+        halves.put(self.half, Arc::clone(&dir));
+        Some(dir)
+    }
+
+    /// Remembers what a read that began at `since` found.
+    pub(super) fn insert(&self, since: Generation, dir: Arc<Dir>) {
+        let mut halves = self.halves.lock();
+        if halves.generation == since.0 {
+            halves.put(self.half, dir);
+        }
+    }
+
+    /// These directories are not any more what they were.
+    pub(super) fn forget<'a>(&self, keys: impl IntoIterator<Item = &'a Bytes>) {
+        let mut halves = self.halves.lock();
+        halves.generation += 1;
+        for key in keys {
+            halves.young.remove(key);
+            halves.old.remove(key);
+        }
+    }
+}
+
+impl Halves {
+    fn put(&mut self, half: usize, dir: Arc<Dir>) {
+        if self.young.len() >= half && !self.young.contains_key(&dir.key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&dir.key);
+        self.young.insert(dir.key.clone(), dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_types::{EntryId, Timestamp, UserId};
+
+    use super::*;
+    use crate::ns::keys;
+    use crate::ns::record::{Attributes, Record};
+
+    fn dir(name: &str) -> Arc<Dir> {
+        let record = DirRecord {
+            attributes: Attributes {
+                id: EntryId(9),
+                owner: UserId(1),
+                group: None,
+                mode: 0o755,
+                mtime: Timestamp(0),
+                ctime: Timestamp(0),
+                xattrs: Default::default(),
+            },
+            implicit: true,
+            bucket: None,
+            space: None,
+        };
+        let value = record.to_value();
+        Arc::new(Dir::new(keys::dir(EntryId(1), name), record, value, 1))
+    }
+
+    #[test]
+    fn is_bounded_and_keeps_what_is_used() {
+        let cache = DirCache::new(100);
+        let now = cache.generation();
+        let hot = dir("hot");
+        cache.insert(now, Arc::clone(&hot));
+        for n in 0..1000 {
+            cache.insert(now, dir(&n.to_string()));
+            assert!(cache.get(&hot.key).is_some(), "after {n}");
+        }
+        let halves = cache.halves.lock();
+        assert!(halves.young.len() + halves.old.len() <= 100);
+    }
+
+    #[test]
+    fn old_reads_do_not_come_back() {
+        let cache = DirCache::new(100);
+        let before = cache.generation();
+        let moved = dir("moved");
+        cache.insert(before, Arc::clone(&moved));
+        cache.forget([&moved.key]);
+        assert!(cache.get(&moved.key).is_none());
+        cache.insert(before, Arc::clone(&moved));
+        assert!(cache.get(&moved.key).is_none());
+        cache.insert(cache.generation(), Arc::clone(&moved));
+        assert!(cache.get(&moved.key).is_some());
+    }
+}

@@ -1,0 +1,235 @@
+//! Directories: making, removing, looking up, and what counts as empty.
+
+use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
+
+use super::record::{ChangeRecord, Counter, DirRecord, Entry, Scope, Verb};
+use super::resolve::{Chain, not_found};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::walk::has_live;
+use super::{Actor, Bucket, Tree, keys};
+use crate::kv::{Read, Scan};
+
+/// How to make a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirOptions {
+    /// The group that owns it.
+    pub group: Option<GroupId>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whether directories missing above it are made, as a key's slashes make them.
+    pub make_parents: bool,
+}
+
+impl Tree {
+    /// The directory at `path`, whose every segment is a directory's name; `None` when there is
+    /// none or nothing in it lives and nobody asked for it.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what the engine says.
+    pub async fn find_dir(
+        &self,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<Option<DirRecord>, Error> {
+        let chain = self.dir_chain(bucket, path).await?;
+        if chain.parent().is_none() || !self.is_visible(&chain).await? {
+            return Ok(None);
+        }
+        Ok(Some(chain.last().record.clone()))
+    }
+
+    /// Makes a directory that stays when nothing is in it.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when a visible directory is there; `NotFound` when a directory above is
+    /// missing and is not to be made; `Conflict`.
+    pub async fn make_dir(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+        options: DirOptions,
+    ) -> Result<DirRecord, Error> {
+        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        loop {
+            let (parents, name) = path.split();
+            let above = self.resolve(bucket, &parents).await?;
+            if above.missing.is_some() && !options.make_parents {
+                return Err(not_found(&bucket.path(&parents.join("/"))));
+            }
+            let chain = self.dir_chain(bucket, path).await?;
+            let mut stage = Stage::new(self);
+            stage.watch(&above);
+            stage.watch(&chain);
+            let id = if chain.missing.is_none() {
+                if self.is_visible(&chain).await? {
+                    return Err(Error::new(
+                        ErrorKind::AlreadyExists,
+                        format!("{} exists", turn.path()),
+                    ));
+                }
+                chain.last_id()
+            } else {
+                self.ids.entry().await?
+            };
+            let parent = stage.make_dirs(&above, actor.user, options.group).await?;
+            let record = DirRecord {
+                attributes: stage.attributes(id, actor.user, options.group, options.mode),
+                implicit: false,
+                bucket: None,
+                space: None,
+            };
+            let key = keys::dir(parent, name);
+            // One that was there and invisible changes what the cache knows of it.
+            stage.forget(key.clone());
+            stage.put_dir(key, record.clone());
+            let change = dir_change(Verb::MakeDir, bucket, parent, id, turn.path());
+            stage.log(actor, change).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(record),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Removes a directory in which nothing is.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotEmpty` when something lives in it or older versions hang on it; `Conflict`.
+    pub async fn remove_dir(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<(), Error> {
+        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        loop {
+            let chain = self.dir_chain(bucket, path).await?;
+            if chain.parent().is_none() || !self.is_visible(&chain).await? {
+                return Err(not_found(turn.path()));
+            }
+            let id = chain.last_id();
+            if !self.purge_empty(id).await? {
+                return Err(Error::new(
+                    ErrorKind::NotEmpty,
+                    format!("directory {} is not empty", turn.path()),
+                ));
+            }
+            let mut stage = Stage::new(self);
+            stage.watch(&chain);
+            stage.vanish(chain.last().key.clone(), id);
+            stage.delete(chain.last().key.clone());
+            if chain.last().record.space.is_some() {
+                stage.delete(Counter::Objects(Scope::Space(id)).key());
+                stage.delete(Counter::Bytes(Scope::Space(id)).key());
+            }
+            let above = chain.above();
+            stage.hint(&above).await?;
+            let change = dir_change(Verb::RemoveDir, bucket, above.last_id(), id, turn.path());
+            stage.log(actor, change).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(()),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Whether the last directory of the chain exists for users.
+    pub(super) async fn is_visible(&self, chain: &Chain) -> Result<bool, Error> {
+        let dir = &chain.last().record;
+        if !dir.implicit {
+            return Ok(true);
+        }
+        let kv = self.kv.snapshot();
+        has_live(kv.as_ref(), dir.attributes.id, true).await
+    }
+
+    /// Removes all implicit directories below `dir` if that leaves nothing in it, and says whether
+    /// nothing is in it. Finds out with few reads when something lives near the front.
+    pub(super) async fn purge_empty(&self, dir: EntryId) -> Result<bool, Error> {
+        // Directories on the way down: id, and key and content of its entry but for the first.
+        let mut open: Vec<(EntryId, Option<(bytes::Bytes, Read)>)> = vec![(dir, None)];
+        let mut inside = 0;
+        while let Some((dir, _)) = open.last() {
+            let dir = *dir;
+            if let Some((key, read)) = self.first_entry(dir).await? {
+                let Some(value) = &read.value else {
+                    return Ok(false);
+                };
+                match Entry::from_value(&key, value)? {
+                    Entry::Dir(child) if child.implicit && child.space.is_none() => {
+                        inside += 1;
+                        open.push((child.attributes.id, Some((key, read))));
+                        continue;
+                    }
+                    _ => return Ok(false),
+                }
+            }
+            if !self.is_clear(keys::versions_in(dir)).await? {
+                return Ok(false);
+            }
+            let Some((_, Some((key, read)))) = open.pop() else {
+                break;
+            };
+            let mut stage = Stage::new(self);
+            stage.same(key.clone(), &read);
+            stage.delete(key.clone());
+            stage.vanish(key, dir);
+            if let Committed::Lost = stage.commit().await? {
+                // Somebody put something there: it is not empty, or will be looked at again.
+                return Ok(false);
+            }
+        }
+        tracing::trace!(%dir, inside, "directory is empty");
+        Ok(true)
+    }
+
+    /// Whether no key is in the range.
+    pub(super) async fn is_clear(&self, range: keys::KeyRange) -> Result<bool, Error> {
+        let page = self.kv.scan(Scan {
+            from: &range.from,
+            to: &range.to,
+            limit: 1,
+            reverse: false,
+        });
+        Ok(page.await?.pairs.is_empty())
+    }
+
+    async fn first_entry(&self, dir: EntryId) -> Result<Option<(bytes::Bytes, Read)>, Error> {
+        let range = keys::entries(dir);
+        let page = self.kv.scan(Scan {
+            from: &range.from,
+            to: &range.to,
+            limit: 1,
+            reverse: false,
+        });
+        let page = page.await?;
+        let seq = page.seq;
+        Ok(page.pairs.into_iter().next().map(|(key, value)| {
+            let value = Some(value);
+            (key, Read { value, seq })
+        }))
+    }
+}
+
+pub(super) fn dir_change(
+    verb: Verb,
+    bucket: &Bucket,
+    parent: EntryId,
+    entry: EntryId,
+    path: &str,
+) -> ChangeRecord {
+    ChangeRecord {
+        stamp: VersionId(0),
+        verb,
+        bucket: bucket.id,
+        parent,
+        entry,
+        path: path.to_owned(),
+        source: None,
+        principal: String::new(),
+        version: None,
+        replaced: None,
+    }
+}

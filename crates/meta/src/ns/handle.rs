@@ -1,0 +1,75 @@
+//! Who asks, and which tenant and bucket is meant.
+
+use dewar_types::{BucketName, EntryId, Error, ErrorKind, TenantId, TenantName, UserId};
+
+use super::record::DirRecord;
+
+/// Who makes a change: goes to the change log and owns what is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    /// Owner of new entries.
+    pub user: UserId,
+    /// Name for the change log.
+    pub principal: &'a str,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name; empty for the default tenant.
+    pub name: TenantName,
+    /// Its id.
+    pub id: TenantId,
+}
+
+impl Tenant {
+    /// The default tenant, whose root is entry 1.
+    #[must_use]
+    pub fn default_tenant() -> Self {
+        Self {
+            name: TenantName::default(),
+            id: TenantId(1),
+        }
+    }
+
+    /// The directory that holds its buckets.
+    #[must_use]
+    pub fn root(&self) -> EntryId {
+        EntryId(self.id.0)
+    }
+}
+
+/// A bucket as it was when it was looked up. Changes through it fail with
+/// [`ErrorKind::NoSuchBucket`] once that very bucket is gone, even if another has its name, so what
+/// was authorised is what is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The tenant that owns it.
+    pub tenant: Tenant,
+    /// Its name.
+    pub name: BucketName,
+    /// Its id.
+    pub id: EntryId,
+    /// Owner, settings.
+    pub record: DirRecord,
+}
+
+impl Bucket {
+    /// The full path of a key: `/bucket/key`, or `/@tenant/bucket/key`.
+    #[must_use]
+    pub fn path(&self, key: &str) -> String {
+        let tenant = self.tenant.name.as_str();
+        if tenant.is_empty() {
+            format!("/{}/{key}", self.name)
+        } else {
+            format!("/@{tenant}/{}/{key}", self.name)
+        }
+    }
+
+    pub(super) fn gone(&self) -> Error {
+        Error::new(
+            ErrorKind::NoSuchBucket,
+            format!("bucket {} does not exist", self.name),
+        )
+    }
+}

@@ -1,0 +1,258 @@
+//! The tree of names: tenants, buckets, directories, files, versions, uploads.
+//!
+//! # For readers of the code
+//! A [`Tree`] turns the verbs of a store into batches for the key-value seam ([`crate::kv`]). It
+//! knows no policy and moves no bytes: content comes as [`record::Extent`]s that name blobs, and
+//! what the data layer stores about blobs ([`keys::blob`], [`keys::segment`]) is opaque here.
+//!
+//! ```text
+//! let bucket = tree.bucket(&tenant, &name).await?;          // authorise with bucket.record
+//! let found = tree.lookup(&bucket, &key).await?;             // record of the current version
+//! let id = tree.ids().version().await?;                      // before the bytes are written
+//! let published = tree.publish(&actor, &bucket, &key, new, &condition, &extra).await?;
+//! ```
+//!
+//! # How a change works
+//! Every change reads what it needs, puts one batch together ([`stage`]) whose preconditions say
+//! that all of it is still so, and commits it. What lost a race is read again ([`turn`]). Because
+//! the preconditions cover every directory from the bucket down, the entry itself, the source of a
+//! copy and the touched reference counts, changes are as if one came after the other.
+//!
+//! - **Paths** are resolved through a cache of directories ([`cache`]), so a put of `a/b/c/d` in
+//!   known directories reads the entry and nothing else.
+//! - **References.** A blob or slot has one reference per extent that names it, in versions and in
+//!   parts. None is recorded for exactly one. When the last goes, the batch that takes it queues
+//!   the blob ([`Tree::unnamed_blobs`]) or marks the slot dead.
+//! - **Implicit directories** come with the first key below them and are invisible when nothing
+//!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
+//! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch.
+//! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
+//!
+//! # Crashes and cancellation
+//! One batch per verb: it is there wholly or not at all. After an error of the engine, or when a
+//! future is dropped, it is open which; repeating is harmless. Ids that were minted and not used
+//! are lost, never given again ([`Ids`]). [`Tree::delete_many`] and the removal of what is empty
+//! take several batches, each complete in itself.
+//!
+//! # What is deliberately absent
+//! No call keeps older versions yet (records and keys have their place, and renames carry them);
+//! counters do not limit; symlinks are stored but nothing makes them.
+
+pub mod audit;
+mod bucket;
+mod cache;
+mod condition;
+mod copy;
+mod delete;
+mod dirs;
+mod handle;
+mod ids;
+pub mod keys;
+mod list;
+mod multipart;
+mod publish;
+mod reclaim;
+pub mod record;
+mod rename;
+mod resolve;
+mod space;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod walk;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::Env;
+use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
+
+pub use bucket::{BucketPage, BucketQuery, NewBucket, Usage};
+pub use condition::{Condition, ETags};
+pub use copy::{CopyHeaders, CopyOptions};
+pub use dirs::DirOptions;
+pub use handle::{Actor, Bucket, Tenant};
+pub use ids::{IdKind, Ids};
+pub use list::{LIST_MAX, ListQuery, Listed, Listing};
+pub use multipart::{
+    CompletePart, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartPage, UploadPage,
+    UploadQuery,
+};
+pub use publish::{Extra, NewVersion, Published};
+pub use reclaim::{Reclaimed, Unnamed};
+pub use rename::RenameOptions;
+pub use space::SpaceLimits;
+
+use self::cache::DirCache;
+use self::record::{
+    ChangeRecord, ContentCopy, Entry, Extent, FileRecord, LongRecord, PartRun, Record,
+    VersionRecord,
+};
+use self::turn::Contended;
+use crate::kv::{Kv, Read, Seq};
+
+/// Directories remembered (about 300 bytes each).
+const DIRS_CACHED: usize = 65_536;
+
+/// The tree; cheap to clone, clones share everything.
+#[derive(Clone)]
+pub struct Tree {
+    kv: Arc<dyn Kv>,
+    env: Env,
+    ids: Arc<Ids>,
+    cache: Arc<DirCache>,
+    contended: Arc<Contended>,
+}
+
+/// A file, and what must stay so for a change that depends on it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its record.
+    pub file: FileRecord,
+    /// Its key in the catalog.
+    pub key: Bytes,
+    /// The read that found it, for [`crate::kv::Require::same`].
+    pub read: Read,
+}
+
+impl Tree {
+    /// The tree in `kv`, minting ids for `zone`. Makes the default tenant if there is none.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
+        let ids = Arc::new(Ids::new(Arc::clone(&kv), env.clone(), zone));
+        let tree = Self {
+            kv,
+            env,
+            ids,
+            cache: Arc::new(DirCache::new(DIRS_CACHED)),
+            contended: Arc::new(Contended::new()),
+        };
+        let default = TenantName::default();
+        if tree.tenant(&default).await?.is_none() {
+            let actor = Actor {
+                user: dewar_types::UserId(0),
+                principal: "",
+            };
+            match tree.create_tenant(&actor, &default).await {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Where ids come from.
+    #[must_use]
+    pub fn ids(&self) -> &Arc<Ids> {
+        &self.ids
+    }
+
+    /// The engine below.
+    #[must_use]
+    pub fn kv(&self) -> &Arc<dyn Kv> {
+        &self.kv
+    }
+
+    /// The file that `key` holds.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what the engine says.
+    pub async fn lookup(&self, bucket: &Bucket, key: &ObjectKey) -> Result<Option<Found>, Error> {
+        let target = self.target(bucket, key).await?;
+        Ok(match (target.slot, target.entry) {
+            (Some((key, read)), Some(Entry::File(file))) if file.is_live() => {
+                Some(Found { file, key, read })
+            }
+            _ => None,
+        })
+    }
+
+    /// The extents of a version's `copy`-th copy, in order.
+    ///
+    /// # Errors
+    /// `NotFound` when the version is gone or has no such copy; what the engine says.
+    pub async fn extents<'v>(
+        &self,
+        version: &'v VersionRecord,
+        copy: usize,
+    ) -> Result<Cow<'v, [Extent]>, Error> {
+        let gone = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("version {} is gone, or has no copy {copy}", version.id),
+            )
+        };
+        let stored = version.copies.get(copy).ok_or_else(gone)?;
+        self.load_extents(version.id, copy, stored)
+            .await?
+            .ok_or_else(gone)
+    }
+
+    /// The sizes of a version's parts, equal neighbours as one run; `None` when it was not uploaded
+    /// in parts or is gone.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn part_runs(&self, version: &VersionRecord) -> Result<Option<Vec<PartRun>>, Error> {
+        let Some(parts) = &version.parts else {
+            return Ok(None);
+        };
+        let mut runs = parts.runs.clone();
+        for chunk in 0..parts.chunks {
+            match self.long(version.id, keys::PARTS_LIST, chunk).await? {
+                Some(long) => runs.extend(long.runs),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(runs))
+    }
+
+    /// A copy's extents; `None` when its long list is gone.
+    async fn load_extents<'v>(
+        &self,
+        id: VersionId,
+        list: usize,
+        copy: &'v ContentCopy,
+    ) -> Result<Option<Cow<'v, [Extent]>>, Error> {
+        if copy.chunks == 0 {
+            return Ok(Some(Cow::Borrowed(&copy.extents)));
+        }
+        let mut extents = copy.extents.clone();
+        for chunk in 0..copy.chunks {
+            match self.long(id, list as u8, chunk).await? {
+                Some(long) => extents.extend(long.extents),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Cow::Owned(extents)))
+    }
+
+    async fn long(&self, id: VersionId, list: u8, chunk: u16) -> Result<Option<LongRecord>, Error> {
+        let key = keys::long(id, list, chunk);
+        match self.kv.get(&key).await?.value {
+            Some(value) => LongRecord::from_value(&key, &value).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Change-log records after `after`, in commit order, of at most `limit` batches.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn changes(
+        &self,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, ChangeRecord)>, Error> {
+        let records = self.kv.changes(after, limit).await?;
+        records
+            .into_iter()
+            .map(|(seq, value)| Ok((seq, ChangeRecord::from_value(b"L", &value)?)))
+            .collect()
+    }
+}

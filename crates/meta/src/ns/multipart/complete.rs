@@ -1,0 +1,236 @@
+//! Completing an upload.
+
+use std::collections::BTreeMap;
+
+use dewar_types::{Error, ErrorKind, ObjectKey, UploadId};
+
+use super::super::condition::Condition;
+use super::super::publish::{NewFile, Published};
+use super::super::record::{
+    ContentCopy, DigestSet, ETag, PartRecord, PartRun, Parts, UploadRecord, Verb, VersionFlags,
+    VersionRecord,
+};
+use super::super::stage::{Committed, Stage};
+use super::super::turn::Turn;
+use super::super::{Actor, Bucket, Tree};
+use super::{OpenUpload, StoredPart};
+
+/// A part as the client lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletePart {
+    /// Its number.
+    pub number: u16,
+    /// Its ETag without quotes.
+    pub etag: String,
+}
+
+/// What the whole is called, worked out from the parts.
+#[derive(Clone, Debug)]
+pub struct Joined {
+    /// ETag of the whole.
+    pub etag: ETag,
+    /// Digests of the whole.
+    pub digests: DigestSet,
+}
+
+impl Tree {
+    /// Joins parts to a file: their extents in order, no byte copied. Parts that are not listed are
+    /// freed. `join` works out ETag and digests (and may refuse: checksums that the client listed).
+    ///
+    /// When the upload is gone but made the version that `key` holds now, that is given again, so
+    /// a client that missed the answer may repeat the request.
+    ///
+    /// # Errors
+    /// `InvalidPartOrder`, `InvalidPart`, `PartTooSmall` (a part but the last below `min_part`
+    /// bytes), `InvalidArgument` for an empty list; `NoSuchUpload`; what `join` says; as
+    /// [`Tree::publish`]. The upload stays open after an error.
+    #[allow(clippy::too_many_arguments, reason = "the wire's own list")]
+    pub async fn complete_upload(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+        list: &[CompletePart],
+        min_part: u64,
+        condition: &Condition,
+        join: &(dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<Joined, Error> + Sync),
+    ) -> Result<Published, Error> {
+        check_order(list)?;
+        let id = self.ids.version().await?;
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let target = self.target(bucket, key).await?;
+            let open = match self.open_upload(bucket, key, upload).await {
+                Ok(open) => open,
+                Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
+                    // Looked up again: the completion may have come between the two reads.
+                    let target = self.target(bucket, key).await?;
+                    return match target.file() {
+                        Some(file) if file.current.upload == Some(upload) => Ok(Published {
+                            entry: file.attributes.id,
+                            version: file.current.clone(),
+                            replaced: None,
+                        }),
+                        _ => Err(error),
+                    };
+                }
+                Err(error) => return Err(error),
+            };
+            condition.check_write(turn.path(), target.file().map(|file| &file.current))?;
+            let parts = self.all_parts(upload).await?;
+            let chosen = choose(turn.path(), list, &parts, min_part)?;
+            let named: Vec<(u16, &PartRecord)> = chosen
+                .iter()
+                .map(|part| (part.number, &part.record))
+                .collect();
+            let joined = join(&open.record, &named)?;
+
+            let mut stage = Stage::new(self);
+            stage.close_upload(&open, &parts);
+            let Some(copies) = self.join_copies(&chosen).await? else {
+                turn.lost().await?;
+                continue;
+            };
+            for part in &parts {
+                if chosen.iter().any(|chosen| chosen.number == part.number) {
+                    stage.drop_lists(part.record.id, &part.record.copies);
+                } else {
+                    stage.release(part.record.id, &part.record.copies).await?;
+                }
+            }
+            let version = VersionRecord {
+                id,
+                size: chosen.iter().map(|part| part.record.size).sum(),
+                etag: joined.etag,
+                modified: stage.now(),
+                digests: joined.digests,
+                flags: VersionFlags::default(),
+                headers: open.record.headers.clone(),
+                metadata: open.record.metadata.clone(),
+                copies,
+                parts: Some(part_sizes(&chosen)),
+                upload: Some(upload),
+                storage_class: open.record.storage_class.clone(),
+            };
+            let file = new_file(&open, version);
+            let published = stage.place(actor, &target, file).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(published),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// The extents of the parts in order. Copies are joined pool by pool; `None` when a long list
+    /// is gone already.
+    async fn join_copies(&self, chosen: &[&StoredPart]) -> Result<Option<Vec<ContentCopy>>, Error> {
+        // Every part has a copy in the pool of its upload; other copies are made later, of the whole.
+        let mut joined: Vec<ContentCopy> = Vec::new();
+        for part in chosen {
+            for (list, copy) in part.record.copies.iter().enumerate() {
+                let Some(extents) = self.load_extents(part.record.id, list, copy).await? else {
+                    return Ok(None);
+                };
+                match joined.get_mut(list) {
+                    Some(whole) => whole.extents.extend_from_slice(&extents),
+                    None => joined.push(ContentCopy {
+                        extents: extents.into_owned(),
+                        chunks: 0,
+                        ..copy.clone()
+                    }),
+                }
+            }
+        }
+        Ok(Some(joined))
+    }
+}
+
+fn new_file(open: &OpenUpload, version: VersionRecord) -> NewFile {
+    NewFile {
+        version,
+        owner: open.record.owner,
+        group: open.record.group,
+        mode: open.record.mode,
+        xattrs: BTreeMap::new(),
+        verb: Verb::Complete,
+        source: None,
+    }
+}
+
+fn check_order(list: &[CompletePart]) -> Result<(), Error> {
+    if list.is_empty() {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "the list of parts is empty",
+        ));
+    }
+    if let Some(pair) = list
+        .windows(2)
+        .find(|pair| pair[0].number >= pair[1].number)
+    {
+        return Err(Error::new(
+            ErrorKind::InvalidPartOrder,
+            format!(
+                "part {} is listed after part {}",
+                pair[1].number, pair[0].number
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The stored parts that the client lists.
+fn choose<'p>(
+    path: &str,
+    list: &[CompletePart],
+    parts: &'p [StoredPart],
+    min_part: u64,
+) -> Result<Vec<&'p StoredPart>, Error> {
+    let mut chosen = Vec::with_capacity(list.len());
+    for (index, wanted) in list.iter().enumerate() {
+        let found = parts
+            .binary_search_by_key(&wanted.number, |part| part.number)
+            .ok()
+            .map(|at| &parts[at])
+            .filter(|part| part.record.etag() == wanted.etag);
+        let Some(part) = found else {
+            return Err(Error::new(
+                ErrorKind::InvalidPart,
+                format!(
+                    "part {} of {path} was not uploaded, or not with ETag {:?}",
+                    wanted.number, wanted.etag
+                ),
+            ));
+        };
+        if index + 1 < list.len() && part.record.size < min_part {
+            return Err(Error::new(
+                ErrorKind::PartTooSmall,
+                format!(
+                    "part {} of {path} has {} bytes; all but the last need {min_part}",
+                    wanted.number, part.record.size
+                ),
+            ));
+        }
+        chosen.push(part);
+    }
+    Ok(chosen)
+}
+
+fn part_sizes(chosen: &[&StoredPart]) -> Parts {
+    let mut runs: Vec<PartRun> = Vec::new();
+    for part in chosen {
+        match runs.last_mut() {
+            Some(run) if run.size == part.record.size => run.count += 1,
+            _ => runs.push(PartRun {
+                count: 1,
+                size: part.record.size,
+            }),
+        }
+    }
+    Parts {
+        count: chosen.len() as u32,
+        runs,
+        chunks: 0,
+    }
+}

@@ -1,0 +1,386 @@
+//! Multipart uploads: parts are written like files without a name, and joined without copying.
+//!
+//! A part put, a completion and an abort all require the upload's record to be as it was; the last
+//! two remove it, so exactly one of them wins and no part comes after. They also require the set
+//! of parts to be exactly what they saw (each part unchanged, the gaps between them empty), so
+//! nothing is left behind.
+
+mod complete;
+mod list;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, UploadId, VersionId};
+
+use super::copy::{CopyOptions, slice};
+use super::publish::Extra;
+use super::record::{
+    ContentCopy, DigestSet, ETag, PartRecord, Record, SystemHeaders, UploadChecksum, UploadRecord,
+};
+use super::resolve::Chain;
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Tree, keys};
+use crate::kv::{Read, Require, Scan};
+
+pub use complete::{CompletePart, Joined};
+pub use list::{ListedUpload, PartPage, UploadPage, UploadQuery};
+
+/// Highest part number.
+pub const PART_NUMBER_MAX: u16 = 10_000;
+
+/// What the finished file will have besides its content.
+#[derive(Clone, Debug)]
+pub struct NewUpload {
+    /// The group that will own the file.
+    pub group: Option<GroupId>,
+    /// Permission bits of the file.
+    pub mode: u32,
+    /// Headers of the version.
+    pub headers: SystemHeaders,
+    /// User metadata of the version.
+    pub metadata: BTreeMap<String, String>,
+    /// The checksum that the client announced.
+    pub checksum: Option<UploadChecksum>,
+    /// Storage class, if not the default.
+    pub storage_class: Option<String>,
+    /// Where the parts go, if not the default pool.
+    pub pool: Option<PoolId>,
+}
+
+impl Default for NewUpload {
+    fn default() -> Self {
+        Self {
+            group: None,
+            mode: 0o644,
+            headers: SystemHeaders::default(),
+            metadata: BTreeMap::new(),
+            checksum: None,
+            storage_class: None,
+            pool: None,
+        }
+    }
+}
+
+/// A part that was written. All blobs and slots in `copies` must be new.
+#[derive(Clone, Debug)]
+pub struct NewPart {
+    /// The id under which it was written, if it was minted before.
+    pub id: Option<VersionId>,
+    /// Bytes.
+    pub size: u64,
+    /// What the client must name it by.
+    pub etag: ETag,
+    /// Digests of the part.
+    pub digests: DigestSet,
+    /// Where its bytes are.
+    pub copies: Vec<ContentCopy>,
+}
+
+/// An upload and the reads that found it.
+pub(super) struct OpenUpload {
+    pub(super) chain: Chain,
+    pub(super) key: Bytes,
+    pub(super) read: Read,
+    pub(super) record: UploadRecord,
+}
+
+/// A part and the read that found it.
+struct StoredPart {
+    number: u16,
+    key: Bytes,
+    value: Bytes,
+    seq: crate::kv::Seq,
+    record: PartRecord,
+}
+
+impl Tree {
+    /// Begins an upload.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `Conflict`; what the engine says.
+    pub async fn create_upload(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        new: &NewUpload,
+    ) -> Result<UploadRecord, Error> {
+        let id = self.ids.upload().await?;
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let chain = self.resolve(bucket, &[]).await?;
+            let mut stage = Stage::new(self);
+            let record = UploadRecord {
+                id,
+                owner: actor.user,
+                group: new.group,
+                mode: new.mode,
+                initiated: stage.now(),
+                principal: actor.principal.to_owned(),
+                headers: new.headers.clone(),
+                metadata: new.metadata.clone(),
+                checksum: new.checksum.clone(),
+                storage_class: new.storage_class.clone(),
+                pool: new.pool,
+            };
+            stage.watch(&chain);
+            stage.put(keys::upload(bucket.id, key.as_str(), id), record.to_value());
+            match stage.commit().await? {
+                Committed::Done => return Ok(record),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// The record of an upload in progress.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, `NoSuchBucket`; what the engine says.
+    pub async fn upload(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+    ) -> Result<UploadRecord, Error> {
+        Ok(self.open_upload(bucket, key, upload).await?.record)
+    }
+
+    pub(super) async fn open_upload(
+        &self,
+        bucket: &Bucket,
+        object: &ObjectKey,
+        upload: UploadId,
+    ) -> Result<OpenUpload, Error> {
+        let chain = self.resolve(bucket, &[]).await?;
+        let key = keys::upload(bucket.id, object.as_str(), upload);
+        let read = self.kv.get(&key).await?;
+        let Some(value) = &read.value else {
+            return Err(Error::new(
+                ErrorKind::NoSuchUpload,
+                format!(
+                    "upload {upload} of {} does not exist",
+                    bucket.path(object.as_str())
+                ),
+            ));
+        };
+        let record = UploadRecord::from_value(&key, value)?;
+        Ok(OpenUpload {
+            chain,
+            key,
+            read,
+            record,
+        })
+    }
+
+    /// Adds a part, or puts another in its place (the old one's blobs are freed).
+    ///
+    /// # Errors
+    /// `NoSuchUpload`; `InvalidArgument` for a part number outside 1 to 10,000; `Conflict`.
+    pub async fn put_part(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+        number: u16,
+        new: &NewPart,
+        extra: &Extra,
+    ) -> Result<PartRecord, Error> {
+        check_number(number)?;
+        let id = match new.id {
+            Some(id) => id,
+            None => self.ids.version().await?,
+        };
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let open = self.open_upload(bucket, key, upload).await?;
+            let mut stage = Stage::new(self);
+            for copy in &new.copies {
+                stage.fresh(&copy.extents);
+            }
+            extra.stage(&mut stage);
+            let record = PartRecord {
+                id,
+                size: new.size,
+                etag: new.etag.clone(),
+                modified: stage.now(),
+                digests: new.digests.clone(),
+                copies: new.copies.clone(),
+            };
+            let record = stage.place_part(&open, number, record).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(record),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Adds a part that shares the bytes of a file, or of a range of it. `digests` and `etag` are
+    /// the caller's to know: for a whole file the source's, for a range computed by reading.
+    ///
+    /// # Errors
+    /// As [`Tree::put_part`] and [`Tree::copy`]; `InvalidRange` when the source is shorter.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the wire's own list: what, from where, to where"
+    )]
+    pub async fn copy_part(
+        &self,
+        from: (&Bucket, &ObjectKey),
+        range: Option<ByteRange>,
+        options: &CopyOptions,
+        (bucket, key): (&Bucket, &ObjectKey),
+        upload: UploadId,
+        number: u16,
+        (etag, digests): (ETag, DigestSet),
+    ) -> Result<PartRecord, Error> {
+        check_number(number)?;
+        let id = self.ids.version().await?;
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let open = self.open_upload(bucket, key, upload).await?;
+            let Some(mut source) = self.source(from, options).await? else {
+                turn.lost().await?;
+                continue;
+            };
+            let range = range.unwrap_or(ByteRange::whole(source.version.size));
+            let mut stage = Stage::new(self);
+            stage.watch_source(&source);
+            for copy in &mut source.copies {
+                copy.extents = slice(&copy.extents, range)?;
+                stage.share(&copy.extents);
+            }
+            let record = PartRecord {
+                id,
+                size: range.len(),
+                etag: etag.clone(),
+                modified: stage.now(),
+                digests: digests.clone(),
+                copies: source.copies,
+            };
+            let record = stage.place_part(&open, number, record).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(record),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Ends an upload and frees its parts.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, also when a completion was faster; `Conflict`.
+    pub async fn abort_upload(
+        &self,
+        _actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+    ) -> Result<(), Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let open = self.open_upload(bucket, key, upload).await?;
+            let parts = self.all_parts(upload).await?;
+            let mut stage = Stage::new(self);
+            stage.close_upload(&open, &parts);
+            for part in &parts {
+                stage.release(part.record.id, &part.record.copies).await?;
+            }
+            match stage.commit().await? {
+                Committed::Done => return Ok(()),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Every part of an upload, by number.
+    async fn all_parts(&self, upload: UploadId) -> Result<Vec<StoredPart>, Error> {
+        let range = keys::parts(upload);
+        let page = self
+            .kv
+            .scan(Scan {
+                from: &range.from,
+                to: &range.to,
+                limit: usize::from(PART_NUMBER_MAX) + 1,
+                reverse: false,
+            })
+            .await?;
+        let seq = page.seq;
+        page.pairs
+            .into_iter()
+            .map(|(key, value)| {
+                Ok(StoredPart {
+                    number: keys::parse_part(&key)?.1,
+                    record: PartRecord::from_value(&key, &value)?,
+                    key,
+                    value,
+                    seq,
+                })
+            })
+            .collect()
+    }
+}
+
+fn check_number(number: u16) -> Result<(), Error> {
+    if (1..=PART_NUMBER_MAX).contains(&number) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidArgument,
+        format!("part number {number} is not between 1 and {PART_NUMBER_MAX}"),
+    ))
+}
+
+impl Stage<'_> {
+    async fn place_part(
+        &mut self,
+        open: &OpenUpload,
+        number: u16,
+        mut record: PartRecord,
+    ) -> Result<PartRecord, Error> {
+        self.watch(&open.chain);
+        self.same(open.key.clone(), &open.read);
+        let key = keys::part(open.record.id, number);
+        let old = self.tree().kv.get(&key).await?;
+        self.same(key.clone(), &old);
+        if let Some(value) = &old.value {
+            let old = PartRecord::from_value(&key, value)?;
+            self.release(old.id, &old.copies).await?;
+        }
+        self.spill(record.id, &mut record.copies)?;
+        self.put(key, record.to_value());
+        Ok(record)
+    }
+
+    /// The upload goes with exactly these parts; what they name is the caller's business.
+    fn close_upload(&mut self, open: &OpenUpload, parts: &[StoredPart]) {
+        self.watch(&open.chain);
+        self.same(open.key.clone(), &open.read);
+        self.delete(open.key.clone());
+        let range = keys::parts(open.record.id);
+        let mut from = range.from;
+        for part in parts {
+            if from < part.key {
+                self.require(Require::Empty {
+                    from,
+                    to: part.key.clone(),
+                });
+            }
+            self.require(Require::Same {
+                key: part.key.clone(),
+                value: Some(part.value.clone()),
+                read_at: part.seq,
+            });
+            self.delete(part.key.clone());
+            // Part keys have a fixed length: the next one follows at once.
+            from = match part.number.checked_add(1) {
+                Some(next) => keys::part(open.record.id, next),
+                None => range.to.clone(),
+            };
+        }
+        if from < range.to {
+            self.require(Require::Empty { from, to: range.to });
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a tree leaves behind: empty implicit directories, and blobs that nothing names.
+
+use dewar_types::{BlobId, Error, Timestamp};
+
+use super::record::{DirRecord, HintRecord, Record};
+use super::stage::{Committed, Stage};
+use super::{Tree, keys};
+use crate::kv::{Batch, CommitError, Require, Scan};
+
+/// What a round of [`Tree::reclaim_empty_dirs`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Hints that were looked at.
+    pub looked_at: usize,
+    /// Directories removed because of a hint (those below them not counted).
+    pub removed: usize,
+    /// Whether hints are left.
+    pub more: bool,
+}
+
+/// A blob that may be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unnamed {
+    /// The blob.
+    pub blob: BlobId,
+    /// When its last name went.
+    pub since: Timestamp,
+}
+
+impl Tree {
+    /// Looks at up to `limit` directories that may have become empty and removes those in which
+    /// nothing is. They are invisible already; this gives back their keys.
+    ///
+    /// Safe against everything else: a directory goes only in a batch that requires it to be
+    /// empty, and whoever puts something into it requires it to be there. A hint goes in the same
+    /// batch as its directory, with a new hint for the directory above, or alone when the directory
+    /// is alive; losing a race leaves it for the next round.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn reclaim_empty_dirs(&self, limit: usize) -> Result<Reclaimed, Error> {
+        let range = keys::hints();
+        let page = self
+            .kv
+            .scan(Scan {
+                from: &range.from,
+                to: &range.to,
+                limit,
+                reverse: false,
+            })
+            .await?;
+        let mut done = Reclaimed {
+            more: page.more,
+            ..Reclaimed::default()
+        };
+        for (key, _) in page.pairs {
+            done.looked_at += 1;
+            if self.follow_hint(key).await? {
+                done.removed += 1;
+                done.more = true;
+            }
+        }
+        Ok(done)
+    }
+
+    async fn follow_hint(&self, hint_key: bytes::Bytes) -> Result<bool, Error> {
+        let id = keys::parse_hint(&hint_key)?;
+        let hint_read = self.kv.get(&hint_key).await?;
+        let Some(value) = &hint_read.value else {
+            return Ok(false);
+        };
+        let mut hint = HintRecord::from_value(&hint_key, value)?;
+        let mut stage = Stage::new(self);
+        stage.same(hint_key.clone(), &hint_read);
+        stage.delete(hint_key);
+        let Some(step) = hint.steps.pop() else {
+            stage.commit().await?;
+            return Ok(false);
+        };
+        let key = keys::dir(step.parent, &step.name);
+        let read = self.kv.get(&key).await?;
+        let dir = match &read.value {
+            Some(value) => Some(DirRecord::from_value(&key, value)?),
+            None => None,
+        };
+        let empty = match dir {
+            Some(dir) if dir.attributes.id == id && dir.implicit && dir.space.is_none() => {
+                self.purge_empty(id).await?
+            }
+            _ => false,
+        };
+        if !empty {
+            // Alive, gone or elsewhere: whatever changes that gives a new hint.
+            stage.commit().await?;
+            return Ok(false);
+        }
+        stage.same(key.clone(), &read);
+        stage.delete(key.clone());
+        stage.vanish(key, id);
+        if !hint.steps.is_empty() {
+            let above = keys::hint(step.parent);
+            let read = self.kv.get(&above).await?;
+            let older = match &read.value {
+                Some(value) => HintRecord::from_value(&above, value)?.stamp < hint.stamp,
+                None => true,
+            };
+            if older {
+                stage.same(above.clone(), &read);
+                stage.put(above, hint.to_value());
+            }
+        }
+        Ok(matches!(stage.commit().await?, Committed::Done))
+    }
+
+    /// Blobs whose last name went before `before`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn unnamed_blobs(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Unnamed>, Error> {
+        let range = keys::free_before(before.0);
+        let page = self
+            .kv
+            .scan(Scan {
+                from: &range.from,
+                to: &range.to,
+                limit,
+                reverse: false,
+            })
+            .await?;
+        page.pairs
+            .iter()
+            .map(|(key, _)| {
+                let (time, blob) = keys::parse_free(key)?;
+                Ok(Unnamed {
+                    blob,
+                    since: Timestamp(time),
+                })
+            })
+            .collect()
+    }
+
+    /// The bytes of these blobs are gone: their records and queue entries go too.
+    ///
+    /// # Errors
+    /// What the engine says; then none of them went.
+    pub async fn forget_blobs(&self, blobs: &[Unnamed]) -> Result<(), Error> {
+        let mut deletes = Vec::with_capacity(2 * blobs.len());
+        for unnamed in blobs {
+            deletes.push(keys::free(unnamed.since.0, unnamed.blob));
+            deletes.push(keys::blob(unnamed.blob));
+        }
+        self.commit_plain(Batch {
+            deletes,
+            ..Batch::default()
+        })
+        .await
+    }
+
+    /// The data layer's record of a blob.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn blob_record(&self, blob: BlobId) -> Result<Option<bytes::Bytes>, Error> {
+        Ok(self.kv.get(&keys::blob(blob)).await?.value)
+    }
+
+    /// The data layer's record of a sealed segment.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn segment_record(&self, segment: BlobId) -> Result<Option<bytes::Bytes>, Error> {
+        Ok(self.kv.get(&keys::segment(segment)).await?.value)
+    }
+
+    /// Replaces a record of the data layer (`keys::blob`, `keys::segment`), if it still is
+    /// `expected`.
+    ///
+    /// # Errors
+    /// `Conflict` when it is not; what the engine says.
+    pub async fn replace_record(
+        &self,
+        key: bytes::Bytes,
+        expected: Option<bytes::Bytes>,
+        new: Option<bytes::Bytes>,
+    ) -> Result<(), Error> {
+        let mut batch = Batch {
+            require: vec![Require::Same {
+                key: key.clone(),
+                value: expected,
+                read_at: 0,
+            }],
+            ..Batch::default()
+        };
+        match new {
+            Some(value) => batch.puts.push((key, value)),
+            None => batch.deletes.push(key),
+        }
+        self.commit_plain(batch).await
+    }
+
+    async fn commit_plain(&self, batch: Batch) -> Result<(), Error> {
+        match self.kv.commit(batch).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(_)) => Err(Error::new(
+                dewar_types::ErrorKind::Conflict,
+                "a record of the data layer was changed by another",
+            )),
+            Err(CommitError::Failed(error)) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The change log's records (RECORDS.md section 4).
+
+use dewar_types::{EntryId, Timestamp, VersionId, Zone};
+use minicbor::{Decode, Encode};
+
+use super::{VersionRecord, is_default};
+
+/// One change of the tree. Its place in commit order comes from the engine, with
+/// [`crate::kv::Kv::changes`].
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ChangeRecord {
+    /// The zone's clock, the zone, and a number within the zone that is never given twice.
+    #[n(0)]
+    pub stamp: VersionId,
+    /// What happened.
+    #[n(1)]
+    pub verb: Verb,
+    /// The bucket; 0 above buckets.
+    #[n(2)]
+    pub bucket: EntryId,
+    /// The directory that holds the entry (after the change).
+    #[n(3)]
+    pub parent: EntryId,
+    /// The entry.
+    #[n(4)]
+    pub entry: EntryId,
+    /// Full path when it happened (after the change), the bucket and a tenant's `/@name` included.
+    #[n(5)]
+    pub path: String,
+    /// Where it was before, or what it was copied from.
+    #[n(6)]
+    pub source: Option<String>,
+    /// Who did it.
+    #[cbor(n(7), skip_if = "is_default")]
+    pub principal: String,
+    /// The version that was made or removed.
+    #[n(8)]
+    pub version: Option<VersionSummary>,
+    /// The version that this one took the place of.
+    #[n(9)]
+    pub replaced: Option<VersionId>,
+}
+
+impl ChangeRecord {
+    /// The zone where it happened.
+    #[must_use]
+    pub fn zone(&self) -> Zone {
+        dewar_types::EntryId(self.stamp.0 as u64).zone()
+    }
+
+    /// The zone's hybrid logical clock, nanoseconds since the epoch.
+    #[must_use]
+    pub fn clock(&self) -> u64 {
+        self.stamp.clock()
+    }
+}
+
+/// What happened to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Verb {
+    /// A version was written.
+    #[n(0)]
+    Put,
+    /// A version was made of another's extents.
+    #[n(1)]
+    Copy,
+    /// A version was joined from the parts of an upload.
+    #[n(2)]
+    Complete,
+    /// A file went.
+    #[n(3)]
+    Delete,
+    /// A file got another name.
+    #[n(4)]
+    Rename,
+    /// A directory got another name, and all below it with it.
+    #[n(5)]
+    RenameDir,
+    /// A directory was made on request.
+    #[n(6)]
+    MakeDir,
+    /// A directory went on request.
+    #[n(7)]
+    RemoveDir,
+    /// A bucket was made.
+    #[n(8)]
+    CreateBucket,
+    /// A bucket went.
+    #[n(9)]
+    DeleteBucket,
+    /// Attributes changed.
+    #[n(10)]
+    SetAttributes,
+    /// A tenant was made.
+    #[n(11)]
+    CreateTenant,
+}
+
+/// What a reader of the log needs to know of a version without looking it up.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct VersionSummary {
+    /// Its id.
+    #[n(0)]
+    pub id: VersionId,
+    /// Bytes.
+    #[n(1)]
+    pub size: u64,
+    /// The ETag without quotes.
+    #[n(2)]
+    pub etag: String,
+    /// When it was written.
+    #[n(3)]
+    pub modified: Timestamp,
+}
+
+impl From<&VersionRecord> for VersionSummary {
+    fn from(version: &VersionRecord) -> Self {
+        Self {
+            id: version.id,
+            size: version.size,
+            etag: version.etag(),
+            modified: version.modified,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Directories, buckets, tenants.
+
+use dewar_types::{EntryId, TenantId, Timestamp, VersionId};
+use minicbor::{Decode, Encode};
+
+use super::{Attributes, is_default};
+
+/// A directory; a bucket is a directory in its tenant's root.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct DirRecord {
+    /// Id, owner, times.
+    #[n(0)]
+    pub attributes: Attributes,
+    /// Whether only the slashes of a key made it: then it is invisible while nothing lives in it,
+    /// and reclaimed.
+    #[cbor(n(1), skip_if = "is_default")]
+    pub implicit: bool,
+    /// The bucket's settings, if it is one.
+    #[n(2)]
+    pub bucket: Option<BucketSettings>,
+    /// Set where the subtree is counted for itself (a space).
+    #[n(3)]
+    pub space: Option<SpaceMark>,
+}
+
+/// What a bucket has beyond a directory. Its owner is the directory's.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct BucketSettings {
+    /// When it was made.
+    #[n(0)]
+    pub created: Timestamp,
+    /// Whether older versions are kept. Reserved: no call sets it yet.
+    #[cbor(n(1), skip_if = "is_default")]
+    pub versioning: Versioning,
+    /// Whether every front computes MD5, so that every ETag is one.
+    #[cbor(n(2), skip_if = "is_default")]
+    pub md5: bool,
+    // 3: object lock, 4: default layout, 5: default pool
+}
+
+/// What happens to a version that is replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Versioning {
+    /// It goes.
+    #[default]
+    #[n(0)]
+    Off,
+    /// It is kept.
+    #[n(1)]
+    Enabled,
+    /// Kept ones stay, new ones go.
+    #[n(2)]
+    Suspended,
+}
+
+/// The root of a subtree that is counted for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SpaceMark {
+    /// Whether what was in the directory when it was marked has been counted.
+    #[n(0)]
+    pub counted: bool,
+    /// Most bytes, if limited.
+    #[n(1)]
+    pub max_bytes: Option<u64>,
+    /// Most objects, if limited.
+    #[n(2)]
+    pub max_objects: Option<u64>,
+}
+
+/// An implicit directory that may have become empty, and where it hangs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct HintRecord {
+    /// When the directory lost something; of two hints for one directory the younger is right.
+    #[n(0)]
+    pub stamp: VersionId,
+    /// The unbroken run of implicit directories down to it, itself the last.
+    #[n(1)]
+    pub steps: Vec<HintStep>,
+}
+
+/// Where a directory hangs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HintStep {
+    /// The directory that holds it.
+    #[n(0)]
+    pub parent: EntryId,
+    /// Its name there.
+    #[n(1)]
+    pub name: String,
+}
+
+/// A tenant; its id is the number of its root directory.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TenantRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: TenantId,
+    /// When it was made.
+    #[n(1)]
+    pub created: Timestamp,
+}
+
+impl TenantRecord {
+    /// The directory that holds its buckets.
+    #[must_use]
+    pub fn root(&self) -> EntryId {
+        EntryId(self.id.0)
+    }
+}

@@ -1,0 +1,73 @@
+//! Files, symlinks, and what may stand at an entry key.
+
+use dewar_types::Error;
+use minicbor::{Decode, Encode};
+
+use super::{Attributes, DirRecord, Record, VersionRecord};
+
+/// A file: its attributes and its current version.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct FileRecord {
+    /// Id, owner, times.
+    #[n(0)]
+    pub attributes: Attributes,
+    /// The version that a reader gets. Older ones stand in their own table.
+    #[n(1)]
+    pub current: VersionRecord,
+}
+
+impl FileRecord {
+    /// Whether there is something to read: the current version is no delete marker.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        !self.current.flags.delete_marker()
+    }
+}
+
+/// A name that stands for another path. S3 does not show it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SymlinkRecord {
+    /// Id, owner, times.
+    #[n(0)]
+    pub attributes: Attributes,
+    /// Where it points, as it was given.
+    #[n(1)]
+    pub target: String,
+}
+
+/// What stands at an entry key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A file.
+    File(FileRecord),
+    /// A directory.
+    Dir(DirRecord),
+    /// A symbolic link.
+    Symlink(SymlinkRecord),
+}
+
+impl Entry {
+    /// Reads the value of an entry key.
+    ///
+    /// # Errors
+    /// As [`Record::from_value`].
+    pub fn from_value(key: &[u8], value: &[u8]) -> Result<Self, Error> {
+        match value.first() {
+            Some(&DirRecord::TAG) => DirRecord::from_value(key, value).map(Self::Dir),
+            Some(&SymlinkRecord::TAG) => SymlinkRecord::from_value(key, value).map(Self::Symlink),
+            _ => FileRecord::from_value(key, value).map(Self::File),
+        }
+    }
+
+    /// Id, owner, times.
+    #[must_use]
+    pub fn attributes(&self) -> &Attributes {
+        match self {
+            Self::File(file) => &file.attributes,
+            Self::Dir(dir) => &dir.attributes,
+            Self::Symlink(link) => &link.attributes,
+        }
+    }
+}

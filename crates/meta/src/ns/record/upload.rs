@@ -1,0 +1,92 @@
+//! Multipart uploads in progress.
+
+use std::collections::BTreeMap;
+
+use super::DigestSet;
+use dewar_types::{GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
+use minicbor::{Decode, Encode};
+
+use super::{ContentCopy, ETag, SystemHeaders, is_default};
+
+/// A multipart upload: what the version will have besides its content.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct UploadRecord {
+    /// Its id.
+    #[n(0)]
+    pub id: UploadId,
+    /// Who will own the file.
+    #[n(1)]
+    pub owner: UserId,
+    /// The group that will own the file.
+    #[n(2)]
+    pub group: Option<GroupId>,
+    /// Permission bits the file will have.
+    #[n(3)]
+    pub mode: u32,
+    /// When it began.
+    #[n(4)]
+    pub initiated: Timestamp,
+    /// Who began it, as the change log names them.
+    #[n(5)]
+    pub principal: String,
+    /// Headers of the version.
+    #[cbor(n(6), skip_if = "is_default")]
+    pub headers: SystemHeaders,
+    /// User metadata of the version.
+    #[cbor(n(7), skip_if = "is_default")]
+    pub metadata: BTreeMap<String, String>,
+    /// The checksum that the client announced.
+    #[n(8)]
+    pub checksum: Option<UploadChecksum>,
+    /// Storage class of the version.
+    #[n(9)]
+    pub storage_class: Option<String>,
+    /// Where the parts go, if not the default pool.
+    #[n(10)]
+    pub pool: Option<PoolId>,
+}
+
+/// The checksum that a client announced for an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct UploadChecksum {
+    /// The algorithm, as S3 names it (`CRC64NVME`).
+    #[n(0)]
+    pub algorithm: String,
+    /// Whether it goes over the whole object, not over the parts' checksums.
+    #[n(1)]
+    pub full_object: bool,
+}
+
+/// A part that was uploaded.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct PartRecord {
+    /// The id under which its content was written (slot headers and long lists bear it).
+    #[n(0)]
+    pub id: VersionId,
+    /// Bytes.
+    #[n(1)]
+    pub size: u64,
+    /// What the client must name it by.
+    #[n(2)]
+    pub etag: ETag,
+    /// When it was written.
+    #[n(3)]
+    pub modified: Timestamp,
+    /// Digests of the part.
+    #[cbor(n(4), skip_if = "is_default")]
+    pub digests: DigestSet,
+    /// Where its bytes are.
+    #[cbor(n(5), skip_if = "is_default")]
+    pub copies: Vec<ContentCopy>,
+}
+
+impl PartRecord {
+    /// The ETag without quotes.
+    #[must_use]
+    pub fn etag(&self) -> String {
+        self.etag.text(self.id)
+    }
+}

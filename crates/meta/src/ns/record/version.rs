@@ -1,0 +1,265 @@
+//! A version of a file and where its bytes are (RECORDS.md section 3).
+
+use std::collections::BTreeMap;
+
+use super::DigestSet;
+use dewar_types::{BlobId, PoolId, Timestamp, UploadId, VersionId};
+use minicbor::{Decode, Encode};
+
+use super::is_default;
+
+/// One content of a file. The content never changes; attributes about it may.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct VersionRecord {
+    /// Its id; sorts by age.
+    #[n(0)]
+    pub id: VersionId,
+    /// Bytes.
+    #[n(1)]
+    pub size: u64,
+    /// What S3 and HTTP call it.
+    #[n(2)]
+    pub etag: ETag,
+    /// When this content was written, as clients are told.
+    #[n(3)]
+    pub modified: Timestamp,
+    /// Digests of the whole content, and of the parts where the front asked for that.
+    #[cbor(n(4), skip_if = "is_default")]
+    pub digests: DigestSet,
+    /// Marks.
+    #[cbor(n(5), skip_if = "is_default")]
+    pub flags: VersionFlags,
+    /// Headers that go out as they came in.
+    #[cbor(n(6), skip_if = "is_default")]
+    pub headers: SystemHeaders,
+    /// User metadata: lower-case names without the protocol's prefix.
+    #[cbor(n(7), skip_if = "is_default")]
+    pub metadata: BTreeMap<String, String>,
+    /// The copies of the content, each complete. An empty content has none or one without extents.
+    #[cbor(n(8), skip_if = "is_default")]
+    pub copies: Vec<ContentCopy>,
+    /// How it was cut into parts when it was uploaded so.
+    #[n(9)]
+    pub parts: Option<Parts>,
+    /// The multipart upload that made it.
+    #[n(10)]
+    pub upload: Option<UploadId>,
+    /// Storage class, if not the default.
+    #[n(11)]
+    pub storage_class: Option<String>,
+    // 12: tags, 13: retention, 14: legal hold, 15: encryption
+}
+
+impl VersionRecord {
+    /// The ETag without quotes.
+    #[must_use]
+    pub fn etag(&self) -> String {
+        self.etag.text(self.id)
+    }
+}
+
+/// How a version's ETag is made.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum ETag {
+    /// MD5 of the content.
+    #[n(0)]
+    Md5(#[cbor(n(0), with = "minicbor::bytes")] [u8; 16]),
+    /// MD5 of the parts' MD5s, and how many parts.
+    #[n(1)]
+    Parts(
+        #[cbor(n(0), with = "minicbor::bytes")] [u8; 16],
+        #[n(1)] u16,
+    ),
+    /// `<version id>-0`: no MD5 was asked for (RECORDS.md section 2).
+    #[n(2)]
+    Version,
+    /// As another store gave it.
+    #[n(3)]
+    Text(#[n(0)] String),
+}
+
+impl ETag {
+    /// As it stands between the quotes, for the version `id`.
+    #[must_use]
+    pub fn text(&self, id: VersionId) -> String {
+        let hex = |bytes: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*bytes));
+        match self {
+            Self::Md5(md5) => hex(md5),
+            Self::Parts(md5, count) => format!("{}-{count}", hex(md5)),
+            Self::Version => format!("{id}-0"),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Marks of a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct VersionFlags(#[n(0)] pub u32);
+
+impl VersionFlags {
+    /// The file is deleted; this version has no content.
+    pub const DELETE_MARKER: Self = Self(1);
+
+    /// Whether [`Self::DELETE_MARKER`] is set.
+    #[must_use]
+    pub fn delete_marker(self) -> bool {
+        self.0 & Self::DELETE_MARKER.0 != 0
+    }
+}
+
+/// Headers that a client set and every client gets back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SystemHeaders {
+    /// `Content-Type`.
+    #[n(0)]
+    pub content_type: Option<String>,
+    /// `Cache-Control`.
+    #[n(1)]
+    pub cache_control: Option<String>,
+    /// `Content-Disposition`.
+    #[n(2)]
+    pub content_disposition: Option<String>,
+    /// `Content-Encoding`, without `aws-chunked`.
+    #[n(3)]
+    pub content_encoding: Option<String>,
+    /// `Content-Language`.
+    #[n(4)]
+    pub content_language: Option<String>,
+    /// `Expires`, as it was given.
+    #[n(5)]
+    pub expires: Option<String>,
+    /// `x-amz-website-redirect-location`.
+    #[n(6)]
+    pub redirect: Option<String>,
+}
+
+/// The whole content in one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ContentCopy {
+    /// Where.
+    #[cbor(n(0), skip_if = "is_default")]
+    pub pool: PoolId,
+    /// How it can be reached.
+    #[cbor(n(1), skip_if = "is_default")]
+    pub state: CopyState,
+    /// The pieces in order; empty when they stand in long lists.
+    #[cbor(n(2), skip_if = "is_default")]
+    pub extents: Vec<Extent>,
+    /// How many [`LongRecord`]s hold the extents.
+    #[cbor(n(3), skip_if = "is_default")]
+    pub chunks: u16,
+}
+
+/// How a copy can be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum CopyState {
+    /// At once.
+    #[default]
+    #[n(0)]
+    Online,
+    /// After a recall.
+    #[n(1)]
+    Nearline,
+    /// At once, and may be dropped at any time.
+    #[n(2)]
+    Cached,
+}
+
+/// A piece of a blob's or slot's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Extent {
+    /// The blob, or the segment of small objects.
+    #[n(0)]
+    pub blob: BlobId,
+    /// First byte, within the content of the blob or slot.
+    #[n(1)]
+    pub offset: u64,
+    /// Bytes.
+    #[n(2)]
+    pub len: u64,
+    /// The slot, when `blob` is a segment.
+    #[n(3)]
+    pub slot: Option<Slot>,
+}
+
+/// A small object's place in its segment; never changes (RECORDS.md section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Slot {
+    /// Where the slot begins in the segment's logical space.
+    #[n(0)]
+    pub offset: u32,
+    /// Bytes of the slot's header; the content begins behind it.
+    #[n(1)]
+    pub header: u32,
+    /// Bytes of the slot in all.
+    #[n(2)]
+    pub len: u32,
+}
+
+impl Extent {
+    /// A piece of a large blob.
+    #[must_use]
+    pub const fn large(blob: BlobId, offset: u64, len: u64) -> Self {
+        Self {
+            blob,
+            offset,
+            len,
+            slot: None,
+        }
+    }
+
+    /// The whole content of a slot.
+    #[must_use]
+    pub fn small(segment: BlobId, slot: Slot) -> Self {
+        Self {
+            blob: segment,
+            offset: 0,
+            len: u64::from(slot.len.saturating_sub(slot.header)),
+            slot: Some(slot),
+        }
+    }
+}
+
+/// How a content was cut into parts: sizes in order, equal neighbours as one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Parts {
+    /// How many parts.
+    #[n(0)]
+    pub count: u32,
+    /// Their sizes; empty when they stand in long lists.
+    #[cbor(n(1), skip_if = "is_default")]
+    pub runs: Vec<PartRun>,
+    /// How many [`LongRecord`]s hold the runs.
+    #[cbor(n(2), skip_if = "is_default")]
+    pub chunks: u16,
+}
+
+/// Parts of equal size that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PartRun {
+    /// How many.
+    #[n(0)]
+    pub count: u32,
+    /// Bytes of each.
+    #[n(1)]
+    pub size: u64,
+}
+
+/// A chunk of a list that is too long to stand in the version's record. Belongs to one version and
+/// is as immutable as its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct LongRecord {
+    /// Extents of a copy.
+    #[cbor(n(0), skip_if = "is_default")]
+    pub extents: Vec<Extent>,
+    /// Part sizes.
+    #[cbor(n(1), skip_if = "is_default")]
+    pub runs: Vec<PartRun>,
+}

@@ -1,0 +1,305 @@
+//! Renaming files and directories inside a bucket.
+//!
+//! A file moves with its history, whose keys hold its name; a directory moves in one small batch
+//! whatever is in it, because what is in it hangs on its id.
+
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
+
+use super::condition::Condition;
+use super::publish::{Published, change};
+use super::record::{ChangeRecord, DirRecord, FileRecord, HintStep, Record, Verb, VersionRecord};
+use super::resolve::{Chain, Target, not_found};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Tree, keys};
+use crate::kv::Scan;
+
+/// Most older versions that a file may have to be renamed: they move in one batch.
+const HISTORY_MAX: usize = 5_000;
+
+/// How to rename a directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RenameOptions {
+    /// Whether an empty directory at the target may be replaced, as POSIX has it.
+    pub replace_empty: bool,
+    /// Whether directories missing on the target's path are made (as a key's slashes make them);
+    /// otherwise that is `NotFound`.
+    pub make_parents: bool,
+}
+
+impl Tree {
+    /// Gives a file another name in its bucket, replacing what that name held if `condition`
+    /// allows. The version stays the same one. Onto itself it does nothing.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
+    /// are in different buckets; `TooLarge` with more than 5,000 older versions; `Conflict`.
+    pub async fn rename_file(
+        &self,
+        actor: &Actor<'_>,
+        from: (&Bucket, &ObjectKey),
+        to: (&Bucket, &ObjectKey),
+        condition: &Condition,
+    ) -> Result<Published, Error> {
+        let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
+        if from.0.id != to.0.id {
+            return Err(cross_device(&from.0.path(from.1.as_str()), turn.path()));
+        }
+        loop {
+            let source = self.target(from.0, from.1).await?;
+            let Some(file) = source.file().cloned() else {
+                return Err(not_found(&source.path));
+            };
+            let target = self.target(to.0, to.1).await?;
+            condition.check_write(turn.path(), target.file().map(|file| &file.current))?;
+            if from.1 == to.1 {
+                return Ok(Published {
+                    entry: file.attributes.id,
+                    version: file.current,
+                    replaced: None,
+                });
+            }
+            let mut stage = Stage::new(self);
+            let published = stage.move_file(actor, &source, &target, file).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(published),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Gives a directory another name in its bucket, with all that is in it. Uploads in progress
+    /// keep the key they were begun for.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such directory; `NotEmpty` or `AlreadyExists` when the target
+    /// exists; `InvalidArgument` when the target lies in the directory itself; `Unsupported` across
+    /// buckets or spaces; `Conflict`.
+    pub async fn rename_dir(
+        &self,
+        actor: &Actor<'_>,
+        from: (&Bucket, &ObjectKey),
+        to: (&Bucket, &ObjectKey),
+        options: RenameOptions,
+    ) -> Result<(), Error> {
+        let path = from.0.path(from.1.as_str());
+        let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
+        if from.0.id != to.0.id {
+            return Err(cross_device(&path, turn.path()));
+        }
+        loop {
+            let source = self.dir_chain(from.0, from.1).await?;
+            if source.parent().is_none() || !self.is_visible(&source).await? {
+                return Err(not_found(&path));
+            }
+            let (parents, name) = to.1.split();
+            let above = self.resolve(to.0, &parents).await?;
+            let moved = source.last_id();
+            if above
+                .dirs
+                .iter()
+                .any(|dir| dir.record.attributes.id == moved)
+            {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("{path} cannot be moved into itself, to {}", turn.path()),
+                ));
+            }
+            if from.1 == to.1 {
+                return Ok(());
+            }
+            if above.missing.is_some() && !options.make_parents {
+                return Err(not_found(&to.0.path(&parents.join("/"))));
+            }
+            // The spaces above the directory count it; its own mark, if any, moves along.
+            let outside = source.dirs[..source.dirs.len() - 1]
+                .iter()
+                .filter(|dir| dir.record.space.is_some())
+                .map(|dir| dir.record.attributes.id);
+            if !outside.eq(above.spaces()) {
+                return Err(cross_device(&path, turn.path()));
+            }
+            let old = self.dir_chain(to.0, to.1).await?;
+            let mut stage = Stage::new(self);
+            stage.watch(&old);
+            if old.missing.is_none() {
+                self.clear_for_rename(&mut stage, &old, turn.path(), options)
+                    .await?;
+            }
+            stage
+                .move_dir(actor, &source, &above, name, (&path, turn.path()))
+                .await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(()),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Makes sure that the directory at a rename's target may be replaced.
+    async fn clear_for_rename(
+        &self,
+        stage: &mut Stage<'_>,
+        old: &Chain,
+        path: &str,
+        options: RenameOptions,
+    ) -> Result<(), Error> {
+        let dir = &old.last().record;
+        if !dir.implicit && !options.replace_empty {
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!("{path} exists"),
+            ));
+        }
+        let id = dir.attributes.id;
+        if dir.space.is_some() || !self.purge_empty(id).await? {
+            return Err(Error::new(
+                ErrorKind::NotEmpty,
+                format!("directory {path} is not empty"),
+            ));
+        }
+        stage.vanish(old.last().key.clone(), id);
+        Ok(())
+    }
+
+    /// All older versions of a name.
+    pub(super) async fn history(
+        &self,
+        parent: EntryId,
+        name: &str,
+        path: &str,
+    ) -> Result<Vec<VersionRecord>, Error> {
+        let range = keys::versions(parent, name);
+        let scan = Scan {
+            from: &range.from,
+            to: &range.to,
+            limit: HISTORY_MAX,
+            reverse: false,
+        };
+        let page = self.kv.scan(scan).await?;
+        if page.more {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("{path} has more than {HISTORY_MAX} versions and cannot be renamed"),
+            ));
+        }
+        page.pairs
+            .iter()
+            .map(|(key, value)| VersionRecord::from_value(key, value))
+            .collect()
+    }
+}
+
+impl Stage<'_> {
+    async fn move_file(
+        &mut self,
+        actor: &Actor<'_>,
+        source: &Target,
+        target: &Target,
+        mut file: FileRecord,
+    ) -> Result<Published, Error> {
+        let Some((old_key, old_read)) = &source.slot else {
+            return Err(not_found(&source.path));
+        };
+        self.watch(&source.chain);
+        self.same(old_key.clone(), old_read);
+        self.watch(&target.chain);
+        let attributes = &file.attributes;
+        let parent = self
+            .make_dirs(&target.chain, attributes.owner, attributes.group)
+            .await?;
+        let replaced = self.displace(target).await?;
+        let history = self
+            .tree()
+            .history(source.chain.last_id(), &source.name, &source.path)
+            .await?;
+        let bytes = history.iter().map(|version| version.size).sum::<u64>() + file.current.size;
+        self.count(&source.chain, attributes, -1, -(bytes as i64));
+        self.count(&target.chain, attributes, 1, bytes as i64);
+        for version in history {
+            self.delete(keys::version(
+                source.chain.last_id(),
+                &source.name,
+                version.id,
+            ));
+            self.put(
+                keys::version(parent, &target.name, version.id),
+                version.to_value(),
+            );
+        }
+        file.attributes.ctime = self.now();
+        self.delete(old_key.clone());
+        if let Some((key, read)) = &target.slot {
+            self.same(key.clone(), read);
+        }
+        self.put(keys::file(parent, &target.name), file.to_value());
+        self.hint(&source.chain).await?;
+        let record = ChangeRecord {
+            source: Some(source.path.clone()),
+            version: Some((&file.current).into()),
+            replaced: replaced.as_ref().map(|version| version.id),
+            ..change(Verb::Rename, target, parent, file.attributes.id)
+        };
+        self.log(actor, record).await?;
+        Ok(Published {
+            entry: file.attributes.id,
+            version: file.current,
+            replaced,
+        })
+    }
+
+    /// Hangs the last directory of `source` into that of `above`; `paths` are for the log.
+    async fn move_dir(
+        &mut self,
+        actor: &Actor<'_>,
+        source: &Chain,
+        above: &Chain,
+        name: &str,
+        (from, to): (&str, &str),
+    ) -> Result<(), Error> {
+        self.watch(source);
+        self.watch(above);
+        let dir = source.last();
+        let mut record: DirRecord = dir.record.clone();
+        let attributes = &mut record.attributes;
+        attributes.ctime = self.now();
+        let id = attributes.id;
+        let (parent, mut steps) = self
+            .make_dirs_with_steps(above, attributes.owner, attributes.group)
+            .await?;
+        self.delete(dir.key.clone());
+        self.forget(dir.key.clone());
+        let key = keys::dir(parent, name);
+        self.put(key.clone(), record.to_value());
+        self.forget(key);
+        if record.implicit {
+            // A hint that it has already names its old place.
+            steps.push(HintStep {
+                parent,
+                name: name.to_owned(),
+            });
+            self.hint_at(id, steps).await?;
+        }
+        self.hint(&source.above()).await?;
+        let change = ChangeRecord {
+            stamp: VersionId(0),
+            verb: Verb::RenameDir,
+            bucket: source.bucket.id,
+            parent,
+            entry: id,
+            path: to.to_owned(),
+            source: Some(from.to_owned()),
+            principal: String::new(),
+            version: None,
+            replaced: None,
+        };
+        self.log(actor, change).await
+    }
+}
+
+fn cross_device(from: &str, to: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{from} cannot be moved to {to}: another bucket or space; copy it"),
+    )
+}

@@ -1,0 +1,220 @@
+//! Spaces: directories whose subtree is counted for itself.
+//!
+//! Everything put into or taken from the subtree after the mark is counted as it happens, because
+//! each change sees the marks on its path and requires them to stay. What was there before is
+//! counted once, from a snapshot: the counter is corrected by the difference between what the
+//! snapshot holds and what the counter said in that same snapshot. Changes made meanwhile are in
+//! neither, so the sum is exact; after a crash it is simply done again.
+
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
+
+use super::dirs::dir_change;
+use super::record::{Counter, DirRecord, Record, Scope, SpaceMark, Verb, VersionRecord};
+use super::resolve::{Chain, not_found};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::walk::{Step, Walk};
+use super::{Actor, Bucket, Tree, Usage, keys};
+use crate::kv::{KvRead, Scan};
+
+/// Older versions read at once.
+const PAGE: usize = 1000;
+
+/// Limits of a space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceLimits {
+    /// Most bytes.
+    pub max_bytes: Option<u64>,
+    /// Most objects.
+    pub max_objects: Option<u64>,
+}
+
+impl Tree {
+    /// Marks a directory as the root of a space, or changes the limits of one, and gives its id. A
+    /// directory that only slashes made stays from then on. Call [`Tree::count_space`] afterwards.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict`; what the engine says.
+    pub async fn mark_space(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+        limits: SpaceLimits,
+    ) -> Result<EntryId, Error> {
+        self.remark(actor, bucket, path, |record, _| {
+            record.implicit = false;
+            let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
+            record.space = Some(SpaceMark {
+                counted,
+                max_bytes: limits.max_bytes,
+                max_objects: limits.max_objects,
+            });
+        })
+        .await
+    }
+
+    /// Takes the mark away; its counters go.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict`; what the engine says.
+    pub async fn unmark_space(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<(), Error> {
+        self.remark(actor, bucket, path, |record, stage| {
+            record.space = None;
+            let space = Scope::Space(record.attributes.id);
+            stage.delete(Counter::Objects(space).key());
+            stage.delete(Counter::Bytes(space).key());
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn remark(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+        change: impl Fn(&mut DirRecord, &mut Stage<'_>),
+    ) -> Result<EntryId, Error> {
+        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        loop {
+            let chain = self.dir_chain(bucket, path).await?;
+            if chain.parent().is_none() || !self.is_visible(&chain).await? {
+                return Err(not_found(turn.path()));
+            }
+            let mut stage = Stage::new(self);
+            let id = self.stage_mark(&mut stage, &chain, &change);
+            let log = dir_change(
+                Verb::SetAttributes,
+                bucket,
+                chain.above().last_id(),
+                id,
+                turn.path(),
+            );
+            stage.log(actor, log).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(id),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    fn stage_mark<'t>(
+        &'t self,
+        stage: &mut Stage<'t>,
+        chain: &Chain,
+        change: impl Fn(&mut DirRecord, &mut Stage<'t>),
+    ) -> EntryId {
+        let mut record = chain.last().record.clone();
+        record.attributes.ctime = stage.now();
+        stage.watch(chain);
+        change(&mut record, stage);
+        let key = chain.last().key.clone();
+        stage.forget(key.clone());
+        stage.put(key, record.to_value());
+        record.attributes.id
+    }
+
+    /// Counts what is in a space and corrects its counters; needed once after it was marked, and
+    /// harmless at any time. Holds one snapshot while it walks the subtree.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such space; `Conflict`; what the engine says.
+    pub async fn count_space(&self, bucket: &Bucket, path: &ObjectKey) -> Result<Usage, Error> {
+        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        loop {
+            let chain = self.dir_chain(bucket, path).await?;
+            if chain.parent().is_none() || chain.last().record.space.is_none() {
+                return Err(not_found(turn.path()));
+            }
+            let id = chain.last_id();
+            let kv = self.kv.snapshot();
+            let kv = kv.as_ref();
+            // The mark must be in the snapshot, else changes between the two would be missed.
+            let key = chain.last().key.clone();
+            let marked = match kv.get(&key).await?.value {
+                Some(value) => DirRecord::from_value(&key, &value)?.space.is_some(),
+                None => false,
+            };
+            if !marked {
+                turn.lost().await?;
+                continue;
+            }
+            let (objects, bytes) = (
+                Counter::Objects(Scope::Space(id)),
+                Counter::Bytes(Scope::Space(id)),
+            );
+            let said = (
+                self.counter_in(kv, objects).await?,
+                self.counter_in(kv, bytes).await?,
+            );
+            let usage = count_below(kv, id).await?;
+            let mut stage = Stage::new(self);
+            self.stage_mark(&mut stage, &chain, |record, stage| {
+                if let Some(mark) = &mut record.space {
+                    mark.counted = true;
+                }
+                stage.add(objects, usage.objects as i64 - said.0);
+                stage.add(bytes, usage.bytes as i64 - said.1);
+            });
+            match stage.commit().await? {
+                Committed::Done => return Ok(usage),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+}
+
+/// Files and bytes of all versions below a directory.
+pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, Error> {
+    let mut usage = Usage::default();
+    let mut walk = Walk::new(kv, dir, PAGE);
+    count_history(kv, dir, &mut usage).await?;
+    while let Some(step) = walk.next().await? {
+        match step {
+            Step::File(_, file) => {
+                usage.objects += u64::from(file.is_live());
+                usage.bytes += file.current.size;
+            }
+            Step::Dir(path, dir) => {
+                count_history(kv, dir.attributes.id, &mut usage).await?;
+                walk.enter(path, &dir);
+            }
+            Step::Symlink => {}
+        }
+    }
+    Ok(usage)
+}
+
+async fn count_history(kv: &dyn KvRead, dir: EntryId, usage: &mut Usage) -> Result<(), Error> {
+    let range = keys::versions_in(dir);
+    let mut from = range.from.clone();
+    loop {
+        let page = kv
+            .scan(Scan {
+                from: &from,
+                to: &range.to,
+                limit: PAGE,
+                reverse: false,
+            })
+            .await?;
+        for (key, value) in &page.pairs {
+            usage.bytes += VersionRecord::from_value(key, value)?.size;
+        }
+        match page.pairs.last() {
+            Some((last, _)) if page.more => from = keys::just_after(last),
+            Some(_) | None if page.more => {
+                return Err(Error::new(
+                    ErrorKind::Internal,
+                    "an engine gave an empty page and said there is more",
+                ));
+            }
+            _ => return Ok(()),
+        }
+    }
+}
