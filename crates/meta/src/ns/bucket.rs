@@ -1,5 +1,7 @@
 //! Tenants and buckets.
 
+use std::collections::BTreeMap;
+
 use dewar_types::{
     BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
 };
@@ -17,6 +19,8 @@ use crate::kv::{Read, Require, Scan};
 const UPLOADS_PER_PAGE: usize = 100;
 /// Buckets read at once.
 const PAGE: usize = 1000;
+/// Shortest name of a bucket.
+const BUCKET_NAME_MIN: usize = 3;
 
 /// What a new bucket is like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +38,7 @@ pub struct BucketQuery<'a> {
     pub owner: Option<UserId>,
     /// Only names that begin so.
     pub prefix: &'a str,
-    /// Only names behind this one, in the order of [`BucketPage::buckets`].
+    /// Only names above this one.
     pub after: Option<&'a str>,
     /// At most so many.
     pub max: usize,
@@ -43,7 +47,7 @@ pub struct BucketQuery<'a> {
 /// A page of buckets.
 #[derive(Clone, Debug, Default)]
 pub struct BucketPage {
-    /// In the order of their names with a `/` behind each, as they are stored: `a-b` before `a`.
+    /// In byte order of their names.
     pub buckets: Vec<Bucket>,
     /// Whether there are more.
     pub truncated: bool,
@@ -234,13 +238,13 @@ impl Tree {
         tenant: &Tenant,
         query: BucketQuery<'_>,
     ) -> Result<BucketPage, Error> {
+        // Stored as `name/`, so `a-b` and `a.b` come before `a`: a name that is the beginning of
+        // another comes later than its place. Reading goes on until none can come any more.
         let range = keys::entries(tenant.root());
-        let mut from = keys::entries_from(tenant.root(), query.prefix.as_bytes());
-        if let Some(after) = query.after {
-            from = from.max(keys::just_after(&keys::dir(tenant.root(), after)));
-        }
-        let mut found = BucketPage::default();
-        loop {
+        let first = query.after.unwrap_or_default().max(query.prefix);
+        let mut from = keys::entries_from(tenant.root(), first.as_bytes());
+        let mut found = BTreeMap::new();
+        'pages: loop {
             let page = self
                 .kv
                 .scan(Scan {
@@ -252,32 +256,45 @@ impl Tree {
                 .await?;
             for (key, value) in &page.pairs {
                 let (_, name, _) = keys::parse_entry(key)?;
-                if !name.starts_with(query.prefix) {
-                    return Ok(found);
+                let beyond = found.len() > query.max
+                    && found.keys().next_back().is_some_and(|last: &String| {
+                        // No beginning of the last name can come behind its shortest one.
+                        let shortest = last.get(..BUCKET_NAME_MIN).unwrap_or(last);
+                        *key > keys::dir(tenant.root(), shortest)
+                    });
+                if beyond || !name.starts_with(query.prefix) {
+                    break 'pages;
                 }
                 let record = DirRecord::from_value(key, value)?;
-                if query
+                let owned = query
                     .owner
-                    .is_some_and(|owner| owner != record.attributes.owner)
-                {
-                    continue;
+                    .is_none_or(|owner| owner == record.attributes.owner);
+                if owned && query.after.is_none_or(|after| name > after) {
+                    found.insert(name.to_owned(), record);
+                    if found.len() > query.max.saturating_add(1) {
+                        found.pop_last();
+                    }
                 }
-                if found.buckets.len() >= query.max {
-                    found.truncated = query.max > 0;
-                    return Ok(found);
-                }
-                found.buckets.push(Bucket {
-                    tenant: tenant.clone(),
-                    name: BucketName::new(name)?,
-                    id: record.attributes.id,
-                    record,
-                });
             }
             match page.pairs.last() {
                 Some((last, _)) if page.more => from = keys::just_after(last),
-                _ => return Ok(found),
+                _ => break,
             }
         }
+        let truncated = query.max > 0 && found.len() > query.max;
+        let buckets = found
+            .into_iter()
+            .take(query.max)
+            .map(|(name, record)| {
+                Ok(Bucket {
+                    tenant: tenant.clone(),
+                    name: BucketName::new(&name)?,
+                    id: record.attributes.id,
+                    record,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(BucketPage { buckets, truncated })
     }
 
     /// Deletes a bucket in which nothing is. Uploads in progress do not hinder it, as with S3: they

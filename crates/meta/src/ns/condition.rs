@@ -180,7 +180,7 @@ mod tests {
             size: 3,
             etag: ETag::Text("abc".into()),
             modified: Timestamp(5_700_000_000),
-            digests: Default::default(),
+            digests: dewar_checksum::DigestSet::new(1, 0),
             flags: Default::default(),
             headers: Default::default(),
             metadata: Default::default(),
@@ -188,6 +188,7 @@ mod tests {
             parts: None,
             upload: None,
             storage_class: None,
+            checksum: None,
         }
     }
 

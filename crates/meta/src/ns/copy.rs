@@ -6,7 +6,9 @@ use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
 use super::condition::Condition;
 use super::publish::{NewFile, Published};
-use super::record::{ContentCopy, Extent, Parts, SystemHeaders, Verb, VersionRecord};
+use super::record::{
+    ContentCopy, Extent, Parts, ShownChecksum, SystemHeaders, Verb, VersionRecord,
+};
 use super::resolve::{Target, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
@@ -33,6 +35,8 @@ pub struct CopyOptions {
     pub headers: CopyHeaders,
     /// Storage class of the copy, if not the default.
     pub storage_class: Option<String>,
+    /// The checksum to be shown for the copy, if not the source's.
+    pub checksum: Option<ShownChecksum>,
     /// What must hold of the source.
     pub source: Condition,
     /// The version that the source must still be, if the caller looked at one (so that what was
@@ -51,6 +55,7 @@ impl Default for CopyOptions {
         Self {
             headers: CopyHeaders::Keep,
             storage_class: None,
+            checksum: None,
             source: Condition::NONE,
             source_version: None,
             target: Condition::NONE,
@@ -106,6 +111,9 @@ impl Tree {
                 storage_class: options.storage_class.clone(),
                 ..source.version
             };
+            if options.checksum.is_some() {
+                version.checksum.clone_from(&options.checksum);
+            }
             if let CopyHeaders::Replace { headers, metadata } = &options.headers {
                 version.headers = headers.clone();
                 version.metadata = metadata.clone();

@@ -33,7 +33,7 @@ impl Tree {
         path: &ObjectKey,
     ) -> Result<Option<DirRecord>, Error> {
         let chain = self.dir_chain(bucket, path).await?;
-        if chain.parent().is_none() || !self.is_visible(&chain).await? {
+        if !self.stands(&chain).await? {
             return Ok(None);
         }
         Ok(Some(chain.last().record.clone()))
@@ -55,7 +55,7 @@ impl Tree {
         loop {
             let (parents, name) = path.split();
             let above = self.resolve(bucket, &parents).await?;
-            if above.missing.is_some() && !options.make_parents {
+            if !options.make_parents && !self.stands(&above).await? {
                 return Err(not_found(&bucket.path(&parents.join("/"))));
             }
             let chain = self.dir_chain(bucket, path).await?;
@@ -106,7 +106,7 @@ impl Tree {
         let mut turn = Turn::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
-            if chain.parent().is_none() || !self.is_visible(&chain).await? {
+            if !self.stands(&chain).await? {
                 return Err(not_found(turn.path()));
             }
             let id = chain.last_id();
@@ -133,6 +133,11 @@ impl Tree {
                 Committed::Lost => turn.lost().await?,
             }
         }
+    }
+
+    /// Whether the whole path of the chain exists for users.
+    pub(super) async fn stands(&self, chain: &Chain) -> Result<bool, Error> {
+        Ok(chain.missing.is_none() && self.is_visible(chain).await?)
     }
 
     /// Whether the last directory of the chain exists for users.

@@ -77,8 +77,8 @@ pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use multipart::{
-    CompletePart, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartPage, UploadPage,
-    UploadQuery,
+    CompletePart, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames, PartPage,
+    UploadPage, UploadQuery,
 };
 pub use publish::{Extra, NewVersion, Published};
 pub use reclaim::{Reclaimed, Unnamed};

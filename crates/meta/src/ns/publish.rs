@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::record::DigestSet;
 use bytes::Bytes;
+use dewar_checksum::DigestSet;
 use dewar_types::{BlobId, EntryId, Error, GroupId, ObjectKey, Timestamp, UserId, VersionId};
 use minicbor::bytes::ByteVec;
 
 use super::condition::Condition;
 use super::record::{
-    ChangeRecord, ContentCopy, ETag, Entry, Extent, FileRecord, Parts, Record, SystemHeaders, Verb,
-    VersionFlags, VersionRecord,
+    ChangeRecord, ContentCopy, ETag, Entry, Extent, FileRecord, Parts, Record, ShownChecksum,
+    SystemHeaders, Verb, VersionFlags, VersionRecord,
 };
 use super::resolve::Target;
 use super::stage::{Committed, Stage};
@@ -40,6 +40,8 @@ pub struct NewVersion {
     pub modified: Option<Timestamp>,
     /// Storage class, if not the default.
     pub storage_class: Option<String>,
+    /// The checksum to be shown to readers.
+    pub checksum: Option<ShownChecksum>,
     /// The group that owns the file.
     pub group: Option<GroupId>,
     /// Permission bits of the file.
@@ -51,7 +53,7 @@ pub struct NewVersion {
 impl NewVersion {
     /// A version without headers and attributes, mode 0644.
     #[must_use]
-    pub fn new(size: u64, etag: ETag, extents: Vec<Extent>) -> Self {
+    pub fn new(size: u64, etag: ETag, digests: DigestSet, extents: Vec<Extent>) -> Self {
         let copy = ContentCopy {
             extents,
             ..ContentCopy::default()
@@ -60,12 +62,13 @@ impl NewVersion {
             id: None,
             size,
             etag,
-            digests: DigestSet::default(),
+            digests,
             headers: SystemHeaders::default(),
             metadata: BTreeMap::new(),
             copies: vec![copy],
             modified: None,
             storage_class: None,
+            checksum: None,
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
@@ -176,7 +179,7 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
         size: new.size,
         etag: new.etag.clone(),
         modified: new.modified.unwrap_or(now),
-        digests: new.digests.clone(),
+        digests: new.digests,
         flags: VersionFlags::default(),
         headers: new.headers.clone(),
         metadata: new.metadata.clone(),
@@ -184,6 +187,7 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
         parts: None::<Parts>,
         upload: None,
         storage_class: new.storage_class.clone(),
+        checksum: new.checksum.clone(),
     }
 }
 

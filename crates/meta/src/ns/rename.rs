@@ -28,8 +28,8 @@ pub struct RenameOptions {
 }
 
 impl Tree {
-    /// Gives a file another name in its bucket, replacing what that name held if `condition`
-    /// allows. The version stays the same one. Onto itself it does nothing.
+    /// Gives a file another name in its bucket, replacing what that name held; `conditions` are for
+    /// the source and for the target. The version stays the same one. Onto itself it does nothing.
     ///
     /// # Errors
     /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
@@ -39,7 +39,7 @@ impl Tree {
         actor: &Actor<'_>,
         from: (&Bucket, &ObjectKey),
         to: (&Bucket, &ObjectKey),
-        condition: &Condition,
+        conditions: (&Condition, &Condition),
     ) -> Result<Published, Error> {
         let mut turn = Turn::new(self, to.0.path(to.1.as_str()));
         if from.0.id != to.0.id {
@@ -50,8 +50,13 @@ impl Tree {
             let Some(file) = source.file().cloned() else {
                 return Err(not_found(&source.path));
             };
+            conditions
+                .0
+                .check_write(&source.path, Some(&file.current))?;
             let target = self.target(to.0, to.1).await?;
-            condition.check_write(turn.path(), target.file().map(|file| &file.current))?;
+            conditions
+                .1
+                .check_write(turn.path(), target.file().map(|file| &file.current))?;
             if from.1 == to.1 {
                 return Ok(Published {
                     entry: file.attributes.id,
@@ -89,7 +94,7 @@ impl Tree {
         }
         loop {
             let source = self.dir_chain(from.0, from.1).await?;
-            if source.parent().is_none() || !self.is_visible(&source).await? {
+            if !self.stands(&source).await? {
                 return Err(not_found(&path));
             }
             let (parents, name) = to.1.split();
@@ -108,7 +113,7 @@ impl Tree {
             if from.1 == to.1 {
                 return Ok(());
             }
-            if above.missing.is_some() && !options.make_parents {
+            if !options.make_parents && !self.stands(&above).await? {
                 return Err(not_found(&to.0.path(&parents.join("/"))));
             }
             // The spaces above the directory count it; its own mark, if any, moves along.

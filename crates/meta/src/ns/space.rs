@@ -84,7 +84,7 @@ impl Tree {
         let mut turn = Turn::new(self, bucket.path(path.as_str()));
         loop {
             let chain = self.dir_chain(bucket, path).await?;
-            if chain.parent().is_none() || !self.is_visible(&chain).await? {
+            if !self.stands(&chain).await? {
                 return Err(not_found(turn.path()));
             }
             let mut stage = Stage::new(self);

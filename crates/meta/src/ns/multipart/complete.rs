@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dewar_checksum::DigestSet;
 use dewar_types::{Error, ErrorKind, ObjectKey, UploadId};
 
 use super::super::condition::Condition;
 use super::super::publish::{NewFile, Published};
 use super::super::record::{
-    ContentCopy, DigestSet, ETag, PartRecord, PartRun, Parts, UploadRecord, Verb, VersionFlags,
+    ContentCopy, ETag, PartRecord, PartRun, Parts, ShownChecksum, UploadRecord, Verb, VersionFlags,
     VersionRecord,
 };
 use super::super::stage::{Committed, Stage};
@@ -31,6 +32,8 @@ pub struct Joined {
     pub etag: ETag,
     /// Digests of the whole.
     pub digests: DigestSet,
+    /// The checksum to be shown to readers.
+    pub checksum: Option<ShownChecksum>,
 }
 
 impl Tree {
@@ -112,6 +115,7 @@ impl Tree {
                 parts: Some(part_sizes(&chosen)),
                 upload: Some(upload),
                 storage_class: open.record.storage_class.clone(),
+                checksum: joined.checksum,
             };
             let file = new_file(&open, version);
             let published = stage.place(actor, &target, file).await?;

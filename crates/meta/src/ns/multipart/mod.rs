@@ -11,12 +11,14 @@ mod list;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use dewar_checksum::DigestSet;
 use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, UploadId, VersionId};
 
 use super::copy::{CopyOptions, slice};
 use super::publish::Extra;
 use super::record::{
-    ContentCopy, DigestSet, ETag, PartRecord, Record, SystemHeaders, UploadChecksum, UploadRecord,
+    ContentCopy, ETag, PartRecord, Record, ShownChecksum, SystemHeaders, UploadChecksum,
+    UploadRecord,
 };
 use super::resolve::Chain;
 use super::stage::{Committed, Stage};
@@ -76,6 +78,19 @@ pub struct NewPart {
     pub digests: DigestSet,
     /// Where its bytes are.
     pub copies: Vec<ContentCopy>,
+    /// The checksum to be shown to readers.
+    pub checksum: Option<ShownChecksum>,
+}
+
+/// What a copied part is called: the caller's to know.
+#[derive(Clone, Debug)]
+pub struct PartNames {
+    /// What the client must name it by.
+    pub etag: ETag,
+    /// Digests of the part.
+    pub digests: DigestSet,
+    /// The checksum to be shown to readers.
+    pub checksum: Option<ShownChecksum>,
 }
 
 /// An upload and the reads that found it.
@@ -205,8 +220,9 @@ impl Tree {
                 size: new.size,
                 etag: new.etag.clone(),
                 modified: stage.now(),
-                digests: new.digests.clone(),
+                digests: new.digests,
                 copies: new.copies.clone(),
+                checksum: new.checksum.clone(),
             };
             let record = stage.place_part(&open, number, record).await?;
             match stage.commit().await? {
@@ -216,8 +232,8 @@ impl Tree {
         }
     }
 
-    /// Adds a part that shares the bytes of a file, or of a range of it. `digests` and `etag` are
-    /// the caller's to know: for a whole file the source's, for a range computed by reading.
+    /// Adds a part that shares the bytes of a file, or of a range of it. `names` are for a
+    /// whole file the source's, for a range computed by reading.
     ///
     /// # Errors
     /// As [`Tree::put_part`] and [`Tree::copy`]; `InvalidRange` when the source is shorter.
@@ -233,7 +249,7 @@ impl Tree {
         (bucket, key): (&Bucket, &ObjectKey),
         upload: UploadId,
         number: u16,
-        (etag, digests): (ETag, DigestSet),
+        names: PartNames,
     ) -> Result<PartRecord, Error> {
         check_number(number)?;
         let id = self.ids.version().await?;
@@ -254,10 +270,11 @@ impl Tree {
             let record = PartRecord {
                 id,
                 size: range.len(),
-                etag: etag.clone(),
+                etag: names.etag.clone(),
                 modified: stage.now(),
-                digests: digests.clone(),
+                digests: names.digests,
                 copies: source.copies,
+                checksum: names.checksum.clone(),
             };
             let record = stage.place_part(&open, number, record).await?;
             match stage.commit().await? {

@@ -13,7 +13,6 @@
 
 mod change;
 mod counter;
-mod digests;
 mod dir;
 mod file;
 #[cfg(test)]
@@ -29,15 +28,14 @@ use std::collections::BTreeMap;
 
 pub use change::{ChangeRecord, Verb, VersionSummary};
 pub use counter::{Counter, Scope};
-pub use digests::DigestSet;
 pub use dir::{
     BucketSettings, DirRecord, HintRecord, HintStep, SpaceMark, TenantRecord, Versioning,
 };
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
-    ContentCopy, CopyState, ETag, Extent, LongRecord, PartRun, Parts, Slot, SystemHeaders,
-    VersionFlags, VersionRecord,
+    ContentCopy, CopyState, ETag, Extent, LongRecord, PartRun, Parts, ShownChecksum, Slot,
+    SystemHeaders, VersionFlags, VersionRecord,
 };
 
 /// A kind of value in the catalog.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::DigestSet;
+use dewar_checksum::DigestSet;
 use dewar_types::{GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{ContentCopy, ETag, SystemHeaders, is_default};
+use super::{ContentCopy, ETag, ShownChecksum, SystemHeaders, is_default};
 
 /// A multipart upload: what the version will have besides its content.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -51,7 +51,7 @@ pub struct UploadRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct UploadChecksum {
-    /// The algorithm, as S3 names it (`CRC64NVME`).
+    /// The algorithm, by Dewar's name for it.
     #[n(0)]
     pub algorithm: String,
     /// Whether it goes over the whole object, not over the parts' checksums.
@@ -76,11 +76,14 @@ pub struct PartRecord {
     #[n(3)]
     pub modified: Timestamp,
     /// Digests of the part.
-    #[cbor(n(4), skip_if = "is_default")]
+    #[n(4)]
     pub digests: DigestSet,
     /// Where its bytes are.
     #[cbor(n(5), skip_if = "is_default")]
     pub copies: Vec<ContentCopy>,
+    /// The checksum that the writer asked to be shown to readers.
+    #[n(6)]
+    pub checksum: Option<ShownChecksum>,
 }
 
 impl PartRecord {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::DigestSet;
+use dewar_checksum::{Algorithm, Composite, Digest, DigestSet};
 use dewar_types::{BlobId, PoolId, Timestamp, UploadId, VersionId};
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use super::is_default;
@@ -24,8 +25,8 @@ pub struct VersionRecord {
     /// When this content was written, as clients are told.
     #[n(3)]
     pub modified: Timestamp,
-    /// Digests of the whole content, and of the parts where the front asked for that.
-    #[cbor(n(4), skip_if = "is_default")]
+    /// Digests of the whole content.
+    #[n(4)]
     pub digests: DigestSet,
     /// Marks.
     #[cbor(n(5), skip_if = "is_default")]
@@ -48,7 +49,10 @@ pub struct VersionRecord {
     /// Storage class, if not the default.
     #[n(11)]
     pub storage_class: Option<String>,
-    // 12: tags, 13: retention, 14: legal hold, 15: encryption
+    /// The checksum that the writer asked to be shown to readers.
+    #[n(12)]
+    pub checksum: Option<ShownChecksum>,
+    // 13: tags, 14: retention, 15: legal hold, 16: encryption
 }
 
 impl VersionRecord {
@@ -90,6 +94,49 @@ impl ETag {
             Self::Version => format!("{id}-0"),
             Self::Text(text) => text.clone(),
         }
+    }
+}
+
+/// The checksum that S3 shows for an object or part. Algorithms go by Dewar's names
+/// ([`Algorithm::name`]).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum ShownChecksum {
+    /// Over all bytes; the value stands with the digests.
+    #[n(0)]
+    Full(#[n(0)] String),
+    /// Over the checksums of the parts: algorithm, value, number of parts.
+    #[n(1)]
+    Composite(#[n(0)] String, #[n(1)] ByteVec, #[n(2)] u32),
+}
+
+impl ShownChecksum {
+    /// The digest of all bytes by this algorithm.
+    #[must_use]
+    pub fn full(algorithm: Algorithm) -> Self {
+        Self::Full(algorithm.name().to_owned())
+    }
+
+    /// The value, and the number of parts if it is over the parts' checksums; `None` when the
+    /// algorithm is unknown to this release or its value was not kept.
+    #[must_use]
+    pub fn value(&self, digests: &DigestSet) -> Option<(Digest, Option<u32>)> {
+        match self {
+            Self::Full(name) => Some((digests.get(name.parse().ok()?)?, None)),
+            Self::Composite(name, value, parts) => {
+                let digest = Digest::new(name.parse().ok()?, value).ok()?;
+                Some((digest, Some(*parts)))
+            }
+        }
+    }
+}
+
+impl From<&Composite> for ShownChecksum {
+    fn from(composite: &Composite) -> Self {
+        Self::Composite(
+            composite.digest.algorithm().name().to_owned(),
+            composite.digest.as_bytes().to_vec().into(),
+            composite.parts,
+        )
     }
 }
 
