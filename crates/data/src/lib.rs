@@ -1,1 +1,6 @@
 //! Where the bytes are: blobs, shards, pages, segments, placement.
+
+pub mod blob;
+pub mod format;
+pub mod pool;
+pub mod segment;

@@ -2,6 +2,145 @@
 //!
 //! A front turns its wire into a request of [`api`], calls one verb with a
 //! [`dewar_auth::Caller`], and turns the answer or the [`dewar_types::Error`] back. Whether the
-//! caller may, where a path leads, where bytes go and when a version exists is decided here.
+//! caller may, where a path leads, where bytes go and when a version exists is decided here: each
+//! verb has its own file of that name, and asks [`dewar_auth::authorize`] exactly once, through
+//! `admit`.
+//!
+//! Order of every write (invariant I1): large content is durable on its disks before the batch that
+//! names it is committed; small content rides in that batch; content is freed only by the workers,
+//! after the batch that took its last name away.
+//!
+//! Cancellation: dropping the future of a verb before its batch is committed leaves nothing; the
+//! commit itself runs in a task of its own, so that it is never cut in the middle.
 
+mod accounts;
+mod admit;
 pub mod api;
+mod blobs;
+mod bucket;
+mod content;
+mod copy;
+mod delete;
+mod get;
+mod info;
+pub mod limits;
+mod list;
+mod multipart;
+mod put;
+mod rename;
+pub mod workers;
+
+use std::sync::Arc;
+
+use dewar_auth::{AccessKey, Credentials, MasterKeys};
+use dewar_checksum::Md5Lanes;
+use dewar_data::blob::{BlobCounts, BlobStore};
+use dewar_data::segment::Segments;
+use dewar_env::{BoxFuture, Env};
+use dewar_meta::kv::Kv;
+use dewar_meta::ns::Tree;
+use dewar_types::Result;
+
+pub use accounts::{Accounts, KeyInfo};
+pub use blobs::{BlobTable, JournalHold};
+pub use get::Download;
+pub use multipart::PartUpload;
+pub use put::Upload;
+
+use blobs::Readers;
+
+/// What a store is made of.
+pub struct Parts {
+    /// Clock and randomness.
+    pub env: Env,
+    /// The catalog's engine.
+    pub kv: Arc<dyn Kv>,
+    /// The tree of names on it.
+    pub tree: Arc<Tree>,
+    /// Large content.
+    pub blobs: Arc<BlobStore>,
+    /// Small content.
+    pub segments: Arc<Segments>,
+    /// The catalog's side of both.
+    pub table: Arc<BlobTable>,
+    /// What wraps secrets.
+    pub master: Arc<MasterKeys>,
+    /// Largest object that counts as small, in bytes.
+    pub small_bytes_max: u32,
+}
+
+/// The inside of a store, shared with uploads, downloads and workers.
+pub(crate) struct Inner {
+    env: Env,
+    tree: Arc<Tree>,
+    blobs: Arc<BlobStore>,
+    segments: Arc<Segments>,
+    table: Arc<BlobTable>,
+    accounts: Accounts,
+    lanes: Md5Lanes,
+    readers: Readers,
+    small_bytes_max: u32,
+}
+
+pub(crate) type Shared = Arc<Inner>;
+
+/// One namespace with its content; cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    inner: Shared,
+}
+
+impl Store {
+    /// A store of these parts. Start its [`workers`] too, or nothing is ever sealed or freed.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let accounts = Accounts::new(
+            Arc::clone(&parts.kv),
+            parts.env.clone(),
+            Arc::clone(&parts.master),
+        );
+        Self {
+            inner: Arc::new(Inner {
+                env: parts.env,
+                tree: parts.tree,
+                blobs: parts.blobs,
+                segments: parts.segments,
+                table: parts.table,
+                accounts,
+                lanes: Md5Lanes::new(),
+                readers: Readers::default(),
+                small_bytes_max: parts.small_bytes_max,
+            }),
+        }
+    }
+
+    /// Users and keys.
+    #[must_use]
+    pub fn accounts(&self) -> &Accounts {
+        &self.inner.accounts
+    }
+
+    /// The tree of names, for what has no verb.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.inner.tree
+    }
+
+    /// Counters of the blobs since the start.
+    #[must_use]
+    pub fn blob_counts(&self) -> BlobCounts {
+        self.inner.blobs.counts()
+    }
+
+    /// The small objects' segments.
+    #[must_use]
+    pub fn segments(&self) -> &Arc<Segments> {
+        &self.inner.segments
+    }
+}
+
+impl Credentials for Store {
+    fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
+        self.inner.accounts.access_key(id)
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_checksum::{AlgorithmSet, Digest, DigestSet};
+use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId};
 
 use super::{BucketRef, ReadCondition, WriteCondition};
@@ -85,7 +85,7 @@ pub enum ObjectChecksum {
     /// Over all bytes.
     Full(Digest),
     /// Over the checksums of the parts; shown with `-parts` behind it.
-    Composite(Digest, u32),
+    Composite(Composite),
 }
 
 /// A new object is to be written.

@@ -1,0 +1,216 @@
+//! Immutable blobs on the disks of a pool: written once, named by id, removed when nothing names
+//! them.
+
+mod reader;
+mod record;
+mod shards;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use dewar_erasure::Codec;
+use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
+use parking_lot::Mutex;
+
+pub use reader::{BlobReader, BlobStream};
+pub use record::BlobRecord;
+pub use sweep::Swept;
+pub use writer::BlobWriter;
+
+use crate::pool::{Placement, Pool};
+use shards::{OpenShards, ShardReader};
+use writer::WriterPlan;
+
+/// The blobs of one pool.
+#[derive(Debug)]
+pub struct BlobStore {
+    pool: Arc<Pool>,
+    placement: Placement,
+    open: OpenShards,
+    codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
+    counts: Counts,
+}
+
+/// What happened since the start, for metrics.
+#[derive(Debug, Default)]
+struct Counts {
+    decoded_bytes: AtomicU64,
+    healed_pages: AtomicU64,
+    bad_pages: AtomicU64,
+}
+
+/// A reading of the counters; see [`BlobStore::counts`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobCounts {
+    /// Bytes that had to be reconstructed for readers.
+    pub decoded_bytes: u64,
+    /// Pages that did not verify.
+    pub bad_pages: u64,
+    /// Of these, pages put right.
+    pub healed_pages: u64,
+}
+
+impl BlobStore {
+    /// The blobs on `pool`.
+    #[must_use]
+    pub fn new(pool: Arc<Pool>) -> Self {
+        Self {
+            pool,
+            placement: Placement::default(),
+            open: OpenShards::default(),
+            codecs: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Where new blobs go; refresh it every few seconds.
+    #[must_use]
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    pub(crate) fn open_shards(&self) -> &OpenShards {
+        &self.open
+    }
+
+    pub(crate) fn codec(&self, layout: Layout) -> Result<Arc<Codec>> {
+        let mut codecs = self.codecs.lock();
+        if let Some(codec) = codecs.get(&(layout.k, layout.m)) {
+            return Ok(Arc::clone(codec));
+        }
+        let codec = Codec::new(usize::from(layout.k), usize::from(layout.m)).map_err(|error| {
+            Error::with_source(ErrorKind::Corrupt, format!("layout {layout}"), error)
+        })?;
+        let codec = Arc::new(codec);
+        codecs.insert((layout.k, layout.m), Arc::clone(&codec));
+        Ok(codec)
+    }
+
+    /// Begins a blob under an id that was never used for one. The layout is the pool's, narrowed
+    /// when disks are missing (RECORDS.md section 6).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when they
+    /// are full.
+    pub fn create(&self, id: BlobId) -> Result<BlobWriter> {
+        let (layout, disks) = self.placement.choose(&self.pool, id)?;
+        let disks = disks
+            .into_iter()
+            .filter_map(|disk| Some((disk, Arc::clone(&self.pool.member(disk)?.disk))))
+            .collect();
+        Ok(BlobWriter::new(WriterPlan {
+            id,
+            generation: 1,
+            pool: self.pool.number(),
+            dewar: self.pool.dewar().0,
+            layout,
+            disks,
+            created: self.pool.env().clock.now(),
+            codec: self.codec(layout)?,
+        }))
+    }
+
+    /// Opens a blob; costs nothing until it is read.
+    #[must_use]
+    pub fn open(self: &Arc<Self>, record: Arc<BlobRecord>) -> BlobReader {
+        BlobReader {
+            store: Arc::clone(self),
+            record,
+        }
+    }
+
+    /// Removes a blob's shards. Call it when no name and no reader is left. Shards on disks that
+    /// are missing now stay for the sweep.
+    pub async fn remove(&self, record: &BlobRecord) {
+        self.open.forget(record.id);
+        for (shard, disk) in record.disks.iter().enumerate() {
+            if let Some(member) = self.pool.member(*disk)
+                && member.disk.state().writable()
+                && let Err(error) = member.disk.remove(&record.shard_path(shard)).await
+                && error.kind() != dewar_env::DiskErrorKind::NotFound
+            {
+                tracing::warn!(blob = %record.id, shard, %error, "shard not removed");
+            }
+        }
+    }
+
+    /// Removes shards that an earlier, failed try to write this blob may have left.
+    pub(crate) async fn discard_unnamed(&self, id: BlobId) {
+        let dir = record::shard_dir(id);
+        for member in self.pool.writable() {
+            let Ok(files) = member.disk.list(&dir).await else {
+                continue;
+            };
+            for file in files {
+                if record::parse_shard_name(&file.name).is_some_and(|(blob, ..)| blob == id) {
+                    // What cannot be removed makes the creation fail, which is noticed.
+                    let _ = member.disk.remove(&format!("{dir}/{}", file.name)).await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn count_decoded(&self, bytes: u64) {
+        self.counts
+            .decoded_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Puts a page right that did not verify, in the background.
+    pub(crate) fn heal(
+        self: &Arc<Self>,
+        reader: &BlobReader,
+        shard: usize,
+        page: u64,
+        rows_from: u64,
+        rows: &Bytes,
+    ) {
+        self.counts.bad_pages.fetch_add(1, Ordering::Relaxed);
+        let record = Arc::clone(&reader.record);
+        let shard_len = crate::format::shard_len(record.layout, record.len, shard);
+        // A range that holds only a part of the page cannot heal it; the next whole read will.
+        let Some(content) = reader::page_in_rows(page, rows_from, rows, shard_len) else {
+            return;
+        };
+        let store = Arc::clone(self);
+        tokio::spawn(async move {
+            let target = ShardReader {
+                pool: &store.pool,
+                open: &store.open,
+                record: &record,
+                shard,
+            };
+            match target.heal(page, content).await {
+                Ok(()) => {
+                    store.counts.healed_pages.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(blob = %record.id, shard, page, "page healed");
+                }
+                Err(error) => {
+                    tracing::warn!(blob = %record.id, shard, page, %error, "page not healed");
+                }
+            }
+        });
+    }
+
+    /// The counters since the start.
+    #[must_use]
+    pub fn counts(&self) -> BlobCounts {
+        BlobCounts {
+            decoded_bytes: self.counts.decoded_bytes.load(Ordering::Relaxed),
+            bad_pages: self.counts.bad_pages.load(Ordering::Relaxed),
+            healed_pages: self.counts.healed_pages.load(Ordering::Relaxed),
+        }
+    }
+}

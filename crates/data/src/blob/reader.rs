@@ -1,0 +1,427 @@
+//! Reading a blob: only the pages that are needed, from healthy shards where they are healthy,
+//! decoded around where they are not.
+//!
+//! A read goes in windows of at most [`WINDOW_BYTES`] user bytes. Pages in memory are served on the
+//! thread that asks; otherwise all shards of a window are read side by side and the next windows
+//! are read ahead. A shard that is missing, bad or slower than [`SLOW_AFTER`] is reconstructed from
+//! k others at once; if it answers first after all, its own bytes are used. No byte leaves here
+//! that did not verify (promise 3).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dewar_env::BoxFuture;
+use dewar_types::{ByteRange, Error, ErrorKind, PAGE_BYTES, Result};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::BlobStore;
+use super::record::BlobRecord;
+use super::shards::{ShardError, ShardReader};
+use crate::format::{Piece, pieces, shard_len};
+
+/// User bytes read at once, rounded to whole stripes.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// Windows read ahead of the one being sent, when pages are not in memory.
+const AHEAD: usize = 2;
+
+/// A shard that took longer is decoded around while it is still awaited.
+const SLOW_AFTER: Duration = Duration::from_millis(200);
+
+/// A blob opened for reading; readers that hold one finish even if the name is gone meanwhile.
+#[derive(Clone)]
+pub struct BlobReader {
+    pub(crate) store: Arc<BlobStore>,
+    pub(crate) record: Arc<BlobRecord>,
+}
+
+/// The bytes of a range, in order.
+pub struct BlobStream {
+    reader: BlobReader,
+    /// Windows not begun yet.
+    rest: ByteRange,
+    ready: VecDeque<Bytes>,
+    ahead: VecDeque<JoinHandle<Result<Vec<Bytes>>>>,
+}
+
+/// Rows of a shard, as far as a window needs them.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    shard: usize,
+    from: u64,
+    to: u64,
+}
+
+impl BlobReader {
+    /// The blob's length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.record.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.record.len == 0
+    }
+
+    /// The bytes of `range`, which must lie within the blob.
+    #[must_use]
+    pub fn stream(&self, range: ByteRange) -> BlobStream {
+        debug_assert!(
+            range.end <= self.len(),
+            "callers resolve ranges against the size"
+        );
+        let range = ByteRange {
+            start: range.start,
+            end: range.end.min(self.len()),
+        };
+        BlobStream {
+            reader: self.clone(),
+            rest: range,
+            ready: VecDeque::new(),
+            ahead: VecDeque::new(),
+        }
+    }
+
+    /// The whole range at once; for ranges that are known to be small.
+    ///
+    /// # Errors
+    /// As [`BlobStream::next`].
+    pub async fn read(&self, range: ByteRange) -> Result<Bytes> {
+        let mut stream = self.stream(range);
+        let mut parts = Vec::new();
+        while let Some(part) = stream.next().await {
+            parts.push(part?);
+        }
+        if parts.len() == 1 {
+            return Ok(parts.swap_remove(0));
+        }
+        let mut joined = BytesMut::with_capacity(range.len() as usize);
+        parts.iter().for_each(|part| joined.extend_from_slice(part));
+        Ok(joined.freeze())
+    }
+
+    fn shard(&self, shard: usize) -> ShardReader<'_> {
+        ShardReader {
+            pool: self.store.pool(),
+            open: self.store.open_shards(),
+            record: &self.record,
+            shard,
+        }
+    }
+
+    /// The rows of each data shard that a window needs: contiguous, since units of one shard
+    /// follow each other in it.
+    fn needs(&self, window: ByteRange) -> Vec<Need> {
+        let mut needs: Vec<Need> = Vec::with_capacity(usize::from(self.record.layout.k));
+        for Piece { shard, offset, len } in pieces(self.record.layout, window) {
+            match needs.iter_mut().find(|need| need.shard == shard) {
+                Some(need) => need.to = offset + len,
+                None => needs.push(Need {
+                    shard,
+                    from: offset,
+                    to: offset + len,
+                }),
+            }
+        }
+        needs
+    }
+
+    /// Puts a window's rows in the order of the object.
+    fn arrange(&self, window: ByteRange, needs: &[Need], rows: &[Bytes]) -> Vec<Bytes> {
+        pieces(self.record.layout, window)
+            .filter_map(|Piece { shard, offset, len }| {
+                let at = needs.iter().position(|need| need.shard == shard)?;
+                let start = (offset - needs[at].from) as usize;
+                Some(rows[at].slice(start..start + len as usize))
+            })
+            .collect()
+    }
+
+    fn window_now(&self, window: ByteRange) -> Option<Vec<Bytes>> {
+        let needs = self.needs(window);
+        let rows: Option<Vec<Bytes>> = needs
+            .iter()
+            .map(|need| self.shard(need.shard).rows_now(need.from, need.to))
+            .collect();
+        Some(self.arrange(window, &needs, &rows?))
+    }
+
+    async fn window(&self, window: ByteRange) -> Result<Vec<Bytes>> {
+        let needs = self.needs(window);
+        let rows = self.gather(&needs).await?;
+        Ok(self.arrange(window, &needs, &rows))
+    }
+
+    /// Reads what is needed, decoding around whatever fails or dawdles.
+    async fn gather(&self, needs: &[Need]) -> Result<Vec<Bytes>> {
+        let mut got: Vec<Option<Bytes>> = vec![None; needs.len()];
+        let mut bad: Vec<(usize, ShardError)> = Vec::new();
+        let mut own: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> = needs
+            .iter()
+            .enumerate()
+            .map(|(at, need)| {
+                let shard = self.shard(need.shard);
+                let (from, to) = (need.from, need.to);
+                Box::pin(async move { (at, shard.rows(from, to).await) }) as BoxFuture<'_, _>
+            })
+            .collect();
+        let slow_at = Instant::now() + SLOW_AFTER;
+        while !own.is_empty() {
+            match tokio::time::timeout_at(slow_at, own.next()).await {
+                Ok(Some((at, Ok(bytes)))) => got[at] = Some(bytes),
+                Ok(Some((at, Err(error)))) => bad.push((at, error)),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        for at in 0..needs.len() {
+            if got[at].is_some() {
+                continue;
+            }
+            let own_failed = bad.iter().any(|(failed, _)| *failed == at);
+            // A copy of what is there (counted bytes, not copied ones), since late answers still come in.
+            let have = got.clone();
+            let rebuilt = self.around(needs[at], needs, &have);
+            let bytes = if own_failed {
+                rebuilt.await
+            } else {
+                self.race(at, rebuilt, &mut own, &mut got).await
+            };
+            match bytes {
+                Ok(bytes) => got[at] = Some(bytes),
+                Err(error) => {
+                    return Err(match bad.into_iter().find(|(failed, _)| *failed == at) {
+                        Some((_, cause)) => error.context(cause),
+                        None => error,
+                    });
+                }
+            }
+        }
+        for (at, error) in bad {
+            tracing::warn!(blob = %self.record.id, %error, "decoded around");
+            if let (ShardError::BadPage { page, .. }, Some(bytes)) = (&error, &got[at]) {
+                self.store
+                    .heal(self, needs[at].shard, *page, needs[at].from, bytes);
+            }
+        }
+        Ok(got.into_iter().flatten().collect())
+    }
+
+    /// Decoding against a shard that is merely slow: whichever has the bytes first.
+    async fn race<'a>(
+        &'a self,
+        at: usize,
+        rebuilt: impl Future<Output = Result<Bytes>>,
+        own: &mut FuturesUnordered<BoxFuture<'a, (usize, Result<Bytes, ShardError>)>>,
+        got: &mut [Option<Bytes>],
+    ) -> Result<Bytes> {
+        tokio::pin!(rebuilt);
+        let mut failure = None;
+        loop {
+            if own.is_empty() {
+                return match failure {
+                    Some(error) => Err(error),
+                    None => rebuilt.await,
+                };
+            }
+            tokio::select! {
+                biased;
+                result = &mut rebuilt, if failure.is_none() => match result {
+                    Ok(bytes) => return Ok(bytes),
+                    // Not enough others: the slow one is all there is.
+                    Err(error) => failure = Some(error),
+                },
+                late = own.next() => match late {
+                    Some((which, Ok(bytes))) if which == at => return Ok(bytes),
+                    Some((which, Ok(bytes))) => got[which] = Some(bytes),
+                    Some((_, Err(_))) | None => {}
+                },
+            }
+        }
+    }
+
+    /// Rows of one shard from the same rows of k others.
+    async fn around(&self, wanted: Need, needs: &[Need], got: &[Option<Bytes>]) -> Result<Bytes> {
+        let layout = self.record.layout;
+        let k = usize::from(layout.k);
+        // The others may be shorter in the last stripe; what they lack counts as zeros.
+        let mut have: Vec<(usize, Bytes)> = needs
+            .iter()
+            .zip(got)
+            .filter_map(|(need, bytes)| {
+                let bytes = bytes.as_ref()?;
+                let end = wanted
+                    .to
+                    .min(shard_len(layout, self.record.len, need.shard));
+                let covers = need.from <= wanted.from && need.to >= end && wanted.from <= end;
+                covers.then(|| {
+                    let start = (wanted.from - need.from) as usize;
+                    (need.shard, bytes.slice(start..(end - need.from) as usize))
+                })
+            })
+            .take(k)
+            .collect();
+        let mut others = (0..layout.shards())
+            .filter(|shard| *shard != wanted.shard && !needs_covered(&have, *shard))
+            .collect::<VecDeque<_>>();
+        let mut reads: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> =
+            FuturesUnordered::new();
+        let mut last_error = None;
+        let mut slow_at = Instant::now() + SLOW_AFTER;
+        while have.len() < k {
+            while have.len() + reads.len() < k
+                && let Some(shard) = others.pop_front()
+            {
+                reads.push(self.read_other(shard, wanted));
+            }
+            match tokio::time::timeout_at(slow_at, reads.next()).await {
+                Ok(Some((shard, Ok(bytes)))) => have.push((shard, bytes)),
+                Ok(Some((_, Err(error)))) => last_error = Some(error),
+                Ok(None) => {
+                    return Err(self.unreadable(have.len(), last_error));
+                }
+                Err(_) => {
+                    // One of them dawdles: ask one more, and go on waiting for all.
+                    if let Some(shard) = others.pop_front() {
+                        reads.push(self.read_other(shard, wanted));
+                    }
+                    slow_at = Instant::now() + SLOW_AFTER;
+                }
+            }
+        }
+        have.truncate(k);
+        let len = (wanted.to - wanted.from) as usize;
+        let mut out = BytesMut::zeroed(len);
+        let present: Vec<(usize, &[u8])> = have.iter().map(|(s, bytes)| (*s, &bytes[..])).collect();
+        self.store
+            .codec(layout)?
+            .reconstruct(&present, &[wanted.shard], &mut [&mut out[..]])
+            .map_err(|error| {
+                let what = format!("decoding blob {}", self.record.id);
+                Error::with_source(ErrorKind::Internal, what, error)
+            })?;
+        self.store.count_decoded(len as u64);
+        Ok(out.freeze())
+    }
+
+    fn read_other(
+        &self,
+        shard: usize,
+        wanted: Need,
+    ) -> BoxFuture<'_, (usize, Result<Bytes, ShardError>)> {
+        let reader = self.shard(shard);
+        Box::pin(async move { (shard, reader.rows(wanted.from, wanted.to).await) })
+    }
+
+    fn unreadable(&self, have: usize, cause: Option<ShardError>) -> Error {
+        // Bad bytes are for ever, absent disks may return: clients retry only the latter.
+        let kind = match cause {
+            Some(ShardError::BadPage { .. }) => ErrorKind::Corrupt,
+            _ => ErrorKind::Unavailable,
+        };
+        let message = format!(
+            "blob {}: {have} of the {} shards needed can be read",
+            self.record.id, self.record.layout.k
+        );
+        match cause {
+            Some(cause) => Error::with_source(kind, message, cause),
+            None => Error::new(kind, message),
+        }
+    }
+}
+
+fn needs_covered(have: &[(usize, Bytes)], shard: usize) -> bool {
+    have.iter().any(|(had, _)| *had == shard)
+}
+
+/// The page `number` out of rows that begin at `from`, if they hold all of it.
+pub(crate) fn page_in_rows(number: u64, from: u64, rows: &Bytes, shard_len: u64) -> Option<Bytes> {
+    let start = number * PAGE_BYTES as u64;
+    let end = (start + PAGE_BYTES as u64).min(shard_len);
+    let cut = start.checked_sub(from)? as usize..end.checked_sub(from)? as usize;
+    (cut.end <= rows.len()).then(|| rows.slice(cut))
+}
+
+impl BlobStream {
+    /// The next bytes, up to a stripe unit; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when too many disks are missing now, [`ErrorKind::Corrupt`] when
+    /// too many pages do not verify. The stream is over then.
+    pub async fn next(&mut self) -> Option<Result<Bytes>> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(Ok(bytes));
+            }
+            let read = if let Some(task) = self.ahead.pop_front() {
+                self.read_ahead();
+                task.await.unwrap_or_else(|error| {
+                    Err(Error::with_source(
+                        ErrorKind::Internal,
+                        "a read-ahead task ended",
+                        error,
+                    ))
+                })
+            } else {
+                let window = self.take_window()?;
+                match self.reader.window_now(window) {
+                    Some(parts) => Ok(parts),
+                    None => {
+                        self.read_ahead();
+                        self.reader.window(window).await
+                    }
+                }
+            };
+            match read {
+                Ok(parts) => self.ready.extend(parts),
+                Err(error) => {
+                    self.rest.start = self.rest.end;
+                    self.ahead.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Cuts the next window off what is left, ending at a whole stripe so that later windows are
+    /// aligned.
+    fn take_window(&mut self) -> Option<ByteRange> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let stripe = self.reader.record.layout.stripe_bytes();
+        let step = (WINDOW_BYTES / stripe).max(1) * stripe;
+        let end = ((self.rest.start / stripe) * stripe + step).min(self.rest.end);
+        let window = ByteRange {
+            start: self.rest.start,
+            end,
+        };
+        self.rest.start = end;
+        Some(window)
+    }
+
+    fn read_ahead(&mut self) {
+        while self.ahead.len() < AHEAD {
+            let Some(window) = self.take_window() else {
+                return;
+            };
+            let reader = self.reader.clone();
+            self.ahead
+                .push_back(tokio::spawn(async move { reader.window(window).await }));
+        }
+    }
+}
+
+impl Drop for BlobStream {
+    fn drop(&mut self) {
+        for task in &self.ahead {
+            task.abort();
+        }
+    }
+}

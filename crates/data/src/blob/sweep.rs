@@ -1,0 +1,85 @@
+//! Collecting leftovers: shard files that no record names.
+//!
+//! They come from writes that a crash cut short, from writers that were dropped while their disk
+//! was away, and from removals that a disk missed. A file is removed only when its blob was begun
+//! before this process opened the store (so no writer of ours is on it) and the catalog, asked
+//! after the file was seen, does not name that encoding of the blob.
+
+use dewar_types::{BlobId, Result};
+
+use super::BlobStore;
+use super::record::{BlobRecord, parse_shard_name};
+use crate::pool::Member;
+
+/// What a sweep of one disk found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Shard files looked at.
+    pub seen: u64,
+    /// Files that nothing names, removed.
+    pub removed: u64,
+    /// Files whose names are not of ours; left alone.
+    pub foreign: u64,
+}
+
+impl BlobStore {
+    /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
+    /// store: what is not below it is never touched. `record` looks a blob up in the catalog.
+    ///
+    /// # Errors
+    /// Those of the disk and of the catalog; what was removed until then stays removed.
+    pub async fn sweep<F>(
+        &self,
+        member: &Member,
+        first_new: BlobId,
+        record: impl Fn(BlobId) -> F,
+    ) -> Result<Swept>
+    where
+        F: Future<Output = Result<Option<BlobRecord>>>,
+    {
+        let mut swept = Swept::default();
+        for dir in member
+            .disk
+            .list("blobs")
+            .await?
+            .into_iter()
+            .filter(|entry| entry.is_dir)
+        {
+            let dir = format!("blobs/{}", dir.name);
+            let mut removed = 0;
+            for file in member.disk.list(&dir).await? {
+                let Some((blob, generation, shard)) = parse_shard_name(&file.name) else {
+                    swept.foreign += 1;
+                    tracing::warn!(
+                        disk = member.disk.label(),
+                        dir,
+                        file = file.name,
+                        "not ours"
+                    );
+                    continue;
+                };
+                swept.seen += 1;
+                if blob >= first_new {
+                    continue;
+                }
+                let named = record(blob).await?.is_some_and(|record| {
+                    record.generation == generation
+                        && record.disks.get(shard) == Some(&member.id)
+                        && !record
+                            .missing
+                            .iter()
+                            .any(|missing| usize::from(*missing) == shard)
+                });
+                if !named {
+                    member.disk.remove(&format!("{dir}/{}", file.name)).await?;
+                    removed += 1;
+                }
+            }
+            if removed > 0 {
+                member.disk.sync_dir(&dir).await?;
+                swept.removed += removed;
+            }
+        }
+        Ok(swept)
+    }
+}

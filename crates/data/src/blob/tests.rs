@@ -1,0 +1,404 @@
+//! Blobs on simulated disks: ranges, lost and lying disks, crashes at every write boundary.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::DiskErrorKind;
+use dewar_env::disk::sim::{SimOp, SimWorld};
+use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
+use proptest::prelude::*;
+
+use super::{BlobRecord, BlobStore};
+use crate::pool::{DewarId, Member, Pool};
+
+fn store(world: &SimWorld, layout: Layout) -> Arc<BlobStore> {
+    let members = world
+        .dyn_disks()
+        .into_iter()
+        .zip(1..)
+        .map(|(disk, id)| Member {
+            id: DiskId(id),
+            disk,
+        })
+        .collect();
+    let pool = Pool::new(world.env(), DewarId(7), 0, layout, members).expect("no id twice");
+    Arc::new(BlobStore::new(Arc::new(pool)))
+}
+
+fn layout(k: u8, m: u8) -> Layout {
+    Layout {
+        unit: 8192,
+        ..Layout::new(k, m).expect("valid")
+    }
+}
+
+fn content(len: usize, seed: u64) -> Bytes {
+    let mut x = seed | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+async fn write(store: &BlobStore, id: u64, bytes: &Bytes, piece: usize) -> Result<BlobRecord> {
+    let mut writer = store.create(BlobId(id))?;
+    for part in bytes.chunks(piece.max(1)) {
+        writer.write(bytes.slice_ref(part)).await?;
+    }
+    writer.seal(b"a test").await
+}
+
+async fn read(store: &Arc<BlobStore>, record: &BlobRecord, range: ByteRange) -> Result<Bytes> {
+    store.open(Arc::new(record.clone())).read(range).await
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+#[test]
+fn every_layout_survives_the_loss_of_any_m_disks() {
+    for (k, m) in [(1, 0), (1, 1), (2, 1), (3, 2), (4, 2), (8, 3)] {
+        run(async {
+            let disks = usize::from(k + m);
+            let world = SimWorld::with_disks(1, disks);
+            let store = store(&world, layout(k, m));
+            let bytes = content(300_001, u64::from(k));
+            let record = write(&store, 1, &bytes, 10_000).await.expect("written");
+            for first in 0..disks {
+                for second in 0..disks {
+                    let gone: Vec<usize> = [first, second].into_iter().take(m.into()).collect();
+                    gone.iter().for_each(|disk| world.disk(*disk).vanish());
+                    let whole = ByteRange::whole(record.len);
+                    assert_eq!(read(&store, &record, whole).await.expect("readable"), bytes);
+                    let range = ByteRange {
+                        start: 100_000,
+                        end: 108_192,
+                    };
+                    let part = read(&store, &record, range).await.expect("readable");
+                    assert_eq!(
+                        part,
+                        bytes.slice(100_000..108_192),
+                        "{k}+{m} without {gone:?}"
+                    );
+                    gone.iter().for_each(|disk| world.disk(*disk).come_back());
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn one_disk_too_many_is_an_error_not_wrong_bytes() {
+    run(async {
+        let world = SimWorld::with_disks(2, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(200_000, 3);
+        let record = write(&store, 1, &bytes, 65_536).await.expect("written");
+        (0..3).for_each(|disk| world.disk(disk).vanish());
+        let error = read(&store, &record, ByteRange::whole(record.len))
+            .await
+            .expect_err("3 gone");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let error = store.create(BlobId(2)).map(|_| ()).map(|()| 3);
+        // Three live disks still take a 1+2 blob; two do not.
+        assert_eq!(error.expect("1+2 fits"), 3);
+        world.disk(3).vanish();
+        let error = store.create(BlobId(3)).map(|_| ()).expect_err("two disks");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    });
+}
+
+#[test]
+fn writes_narrow_when_disks_are_missing_and_survive_m_more() {
+    run(async {
+        let world = SimWorld::with_disks(4, 6);
+        let store = store(&world, layout(4, 2));
+        world.disk(0).vanish();
+        world.disk(5).vanish();
+        let bytes = content(123_456, 9);
+        let record = write(&store, 1, &bytes, 5_000).await.expect("written");
+        assert_eq!(record.layout.to_string(), "2+2");
+        assert!(record.missing.is_empty());
+        world.disk(1).vanish();
+        world.disk(2).vanish();
+        assert_eq!(
+            read(&store, &record, ByteRange::whole(record.len))
+                .await
+                .expect("left"),
+            bytes
+        );
+    });
+}
+
+#[test]
+fn a_disk_lost_in_the_middle_of_a_write_is_recorded_as_missing() {
+    run(async {
+        let world = SimWorld::with_disks(5, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(6_000_000, 11);
+        let mut writer = store.create(BlobId(1)).expect("begun");
+        writer.write(bytes.slice(..3_000_000)).await.expect("taken");
+        world.disk(2).vanish();
+        writer.write(bytes.slice(3_000_000..)).await.expect("taken");
+        let record = writer.seal(b"").await.expect("five of six");
+        assert_eq!(record.missing.len(), 1);
+        world.disk(2).come_back();
+        assert_eq!(
+            read(&store, &record, ByteRange::whole(record.len))
+                .await
+                .expect("left"),
+            bytes
+        );
+
+        // Two lost in the middle leave k: not enough to acknowledge.
+        let mut writer = store.create(BlobId(2)).expect("begun");
+        writer.write(bytes.slice(..3_000_000)).await.expect("taken");
+        world.disk(1).vanish();
+        world.disk(4).vanish();
+        let outcome = match writer.write(bytes.slice(3_000_000..)).await {
+            Ok(()) => writer.seal(b"").await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(
+            outcome.expect_err("four of six").kind(),
+            ErrorKind::Unavailable
+        );
+    });
+}
+
+#[test]
+fn bad_pages_are_decoded_around_and_healed() {
+    run(async {
+        let world = SimWorld::with_disks(6, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(400_000, 13);
+        let record = write(&store, 1, &bytes, 65_536).await.expect("written");
+        // A page in each of two shards, well within what 4+2 survives.
+        for shard in [0, 3] {
+            let disk = record.disks[shard].0 as usize - 1;
+            let path = record.shard_path(shard);
+            world
+                .disk(disk)
+                .flip_bit(&path, crate::format::page_offset(2) + 77, 3);
+        }
+        let whole = ByteRange::whole(record.len);
+        assert_eq!(read(&store, &record, whole).await.expect("decoded"), bytes);
+        assert_eq!(store.counts().bad_pages, 2);
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(store.counts().healed_pages, 2);
+        let decoded = store.counts().decoded_bytes;
+        assert_eq!(read(&store, &record, whole).await.expect("healed"), bytes);
+        assert_eq!(
+            store.counts().decoded_bytes,
+            decoded,
+            "nothing is left to decode around"
+        );
+        // Healed for good: the other shards may go now.
+        for shard in [1, 2] {
+            world.disk(record.disks[shard].0 as usize - 1).vanish();
+        }
+        assert_eq!(read(&store, &record, whole).await.expect("healed"), bytes);
+    });
+}
+
+#[test]
+fn slow_and_hanging_disks_are_read_around() {
+    run(async {
+        let world = SimWorld::with_disks(7, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(3_000_000, 17);
+        let record = write(&store, 1, &bytes, 65_536).await.expect("written");
+        for disk in 0..6 {
+            world.disk(disk).set_cached(0);
+        }
+        world.disk(record.disks[0].0 as usize - 1).hang();
+        world.disk(record.disks[2].0 as usize - 1).hang();
+        let before = tokio::time::Instant::now();
+        assert_eq!(
+            read(&store, &record, ByteRange::whole(record.len))
+                .await
+                .expect("left"),
+            bytes
+        );
+        // Simulated time, so exact: no read waited for a hanging disk's deadline.
+        assert!(
+            before.elapsed() < std::time::Duration::from_secs(3),
+            "{:?}",
+            before.elapsed()
+        );
+    });
+}
+
+#[test]
+fn small_ranges_read_only_their_pages() {
+    run(async {
+        let world = SimWorld::with_disks(8, 6);
+        let store = store(&world, Layout::new(4, 2).expect("valid"));
+        let bytes = content(8 << 20, 19);
+        let record = write(&store, 1, &bytes, 1 << 20).await.expect("written");
+        for disk in 0..6 {
+            world.disk(disk).set_cached(0);
+        }
+        let reads = || {
+            (0..6)
+                .map(|disk| world.disk(disk).counters().bytes_read)
+                .collect::<Vec<_>>()
+        };
+        let before = reads();
+        let range = ByteRange {
+            start: 3_000_000,
+            end: 3_008_192,
+        };
+        let part = read(&store, &record, range).await.expect("readable");
+        assert_eq!(part, bytes.slice(3_000_000..3_008_192));
+        let after = reads();
+        let touched: Vec<u64> = before
+            .iter()
+            .zip(&after)
+            .map(|(b, a)| a - b)
+            .filter(|n| *n > 0)
+            .collect();
+        assert_eq!(touched.len(), 1, "one shard: {touched:?}");
+        assert!(
+            touched[0] <= 4 * 4096,
+            "three pages and their slots: {touched:?}"
+        );
+    });
+}
+
+#[test]
+fn a_dropped_writer_leaves_nothing() {
+    run(async {
+        let world = SimWorld::with_disks(9, 6);
+        let store = store(&world, layout(4, 2));
+        let mut writer = store.create(BlobId(1)).expect("begun");
+        writer.write(content(3_000_000, 1)).await.expect("taken");
+        drop(writer);
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        for disk in 0..6 {
+            let left: Vec<String> = world
+                .disk(disk)
+                .paths()
+                .into_iter()
+                .filter(|p| p.contains("/00"))
+                .collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    });
+}
+
+#[test]
+fn full_disks_refuse_with_no_space() {
+    run(async {
+        let world = SimWorld::with_disks(10, 6);
+        let store = store(&world, layout(4, 2));
+        for disk in 0..6 {
+            world
+                .disk(disk)
+                .fail_always(SimOp::Write, DiskErrorKind::Full);
+        }
+        let error = write(&store, 1, &content(3_000_000, 1), 65_536)
+            .await
+            .expect_err("full");
+        assert!(
+            matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable),
+            "{:?}: {error}",
+            error.kind()
+        );
+    });
+}
+
+/// After a crash at any operation, a blob whose seal returned is whole on every choice of k disks,
+/// and the sweep takes what was never sealed.
+#[test]
+fn sealed_blobs_survive_a_crash_at_every_operation() {
+    for at in 0.. {
+        let done = run(async move {
+            let world = SimWorld::with_disks(at, 4);
+            let first = store(&world, layout(2, 2));
+            let bytes = content(50_000, at);
+            world.crash_after(at);
+            let sealed = tokio::select! {
+                biased;
+                () = world.wait_for_power_failure() => None,
+                sealed = write(&first, 1, &bytes, 9_999) => sealed.ok(),
+            };
+            let done = !world.power_failed();
+            let world = world.crash(at);
+            let store = store(&world, layout(2, 2));
+            if let Some(record) = &sealed {
+                for gone in 0..3 {
+                    world.disk(gone).vanish();
+                    world.disk(gone + 1).vanish();
+                    let whole = ByteRange::whole(record.len);
+                    assert_eq!(read(&store, record, whole).await.expect("durable"), bytes);
+                    world.disk(gone).come_back();
+                    world.disk(gone + 1).come_back();
+                }
+            }
+            let members: Vec<Member> = store.pool().members().cloned().collect();
+            let lookup = async |_| Ok(None);
+            for member in &members {
+                store.sweep(member, BlobId(2), lookup).await.expect("swept");
+                let left: Vec<String> = member
+                    .disk
+                    .list("blobs/0000-000000000")
+                    .await
+                    .expect("listed")
+                    .into_iter()
+                    .map(|entry| entry.name)
+                    .collect();
+                assert!(left.is_empty(), "{left:?}");
+            }
+            done
+        });
+        if done {
+            assert!(at >= 16, "the write is {at} operations long");
+            return;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_range_of_any_blob_is_what_was_written(
+        (k, m) in prop_oneof![Just((1u8, 0u8)), Just((2, 1)), Just((4, 2)), Just((3, 2))],
+        len in 0usize..200_000,
+        piece in 1usize..70_000,
+        cuts in (0.0f64..1.0, 0.0f64..1.0),
+        cached in any::<bool>(),
+        gone in proptest::option::of(0usize..6),
+        seed in any::<u64>(),
+    ) {
+        run(async move {
+            let world = SimWorld::with_disks(seed, usize::from(k + m));
+            let store = store(&world, layout(k, m));
+            let bytes = content(len, seed);
+            let record = write(&store, 1, &bytes, piece).await.expect("written");
+            for disk in 0..usize::from(k + m) {
+                world.disk(disk).set_cached(if cached { 1_000_000 } else { 0 });
+            }
+            if let Some(gone) = gone.filter(|gone| m > 0 && *gone < usize::from(k + m)) {
+                world.disk(gone).vanish();
+            }
+            let at = |cut: f64| (cut * (len + 1) as f64) as u64;
+            let (a, b) = (at(cuts.0).min(at(cuts.1)), at(cuts.0).max(at(cuts.1)));
+            let range = ByteRange { start: a, end: b.min(len as u64) };
+            let part = read(&store, &record, range).await.expect("readable");
+            assert_eq!(part, bytes.slice(range.start as usize..range.end as usize));
+        });
+    }
+}

@@ -1,0 +1,424 @@
+//! Writing a blob: cut, encode, checksum, spread, sync.
+//!
+//! Bytes are gathered in windows of a few whole stripes, deinterleaved so that each shard's part
+//! of a window is one run of bytes: parity is then computed over the window at once and each disk
+//! gets one write. A task per shard owns its file and works its window queue off, so disks proceed
+//! side by side and a slow one is waited for only when its queue is full.
+//!
+//! Order: pages and their checksum pages, then the header, then the file's sync, then its folder's
+//! sync; only then may the catalog name the blob (invariant I1). A crash at any point leaves files
+//! that no record names, which the sweep collects. Dropping the writer closes the queues without
+//! a finish, and each task removes its file.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use dewar_checksum::crc32c;
+use dewar_env::{CreateOptions, Disk, DiskFile};
+use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::record::{BlobRecord, shard_dir, shard_path};
+use crate::format::{PAGES_PER_RUN, ShardHeader, Slot, page_offset, slots_offset};
+
+/// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// Windows that may wait for one disk while others proceed; with the one being gathered and the
+/// one being written this bounds the memory of a writer to about `(4 + 2) × window × (k+m)/k`.
+const QUEUED_WINDOWS: usize = 2;
+
+/// How a blob is to be written.
+pub(crate) struct WriterPlan {
+    pub(crate) id: BlobId,
+    pub(crate) generation: u32,
+    pub(crate) pool: u16,
+    pub(crate) dewar: u128,
+    pub(crate) layout: Layout,
+    pub(crate) disks: Vec<(DiskId, Arc<dyn Disk>)>,
+    pub(crate) created: Timestamp,
+    pub(crate) codec: Arc<dewar_erasure::Codec>,
+}
+
+/// A blob being written.
+pub struct BlobWriter {
+    plan: WriterPlan,
+    shards: Vec<ShardQueue>,
+    window: Vec<BytesMut>,
+    window_bytes_max: u64,
+    window_bytes: u64,
+    pages: u64,
+    len: u64,
+}
+
+struct ShardQueue {
+    queue: Option<mpsc::Sender<Work>>,
+    outcome: oneshot::Receiver<Result<()>>,
+}
+
+enum Work {
+    Window {
+        first_page: u64,
+        bytes: Bytes,
+        slots: Vec<u32>,
+    },
+    Finish {
+        header: Bytes,
+    },
+}
+
+impl BlobWriter {
+    pub(crate) fn new(plan: WriterPlan) -> Self {
+        let stripe = plan.layout.stripe_bytes();
+        let shards = (0..plan.layout.shards())
+            .map(|shard| start_shard(&plan, shard))
+            .collect();
+        Self {
+            window: vec![BytesMut::new(); usize::from(plan.layout.k)],
+            window_bytes_max: (WINDOW_BYTES / stripe).max(1) * stripe,
+            window_bytes: 0,
+            pages: 0,
+            len: 0,
+            shards,
+            plan,
+        }
+    }
+
+    /// The blob's id.
+    #[must_use]
+    pub fn id(&self) -> BlobId {
+        self.plan.id
+    }
+
+    /// Bytes taken so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no byte was taken yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the next bytes. Waits while the disks are behind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when so many shards failed that the blob cannot be acknowledged.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+        let unit = u64::from(self.plan.layout.unit);
+        while !bytes.is_empty() {
+            let shard = (self.window_bytes / unit) % u64::from(self.plan.layout.k);
+            let room = unit - self.window_bytes % unit;
+            let take = room.min(bytes.len() as u64) as usize;
+            let buffer = &mut self.window[shard as usize];
+            if buffer.capacity() == 0 {
+                let share = self.window_bytes_max / u64::from(self.plan.layout.k);
+                buffer.reserve(share as usize);
+            }
+            buffer.extend_from_slice(&bytes.split_to(take));
+            self.window_bytes += take as u64;
+            self.len += take as u64;
+            if self.window_bytes == self.window_bytes_max {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes the window and hands it to the shards.
+    async fn flush(&mut self) -> Result<()> {
+        let longest = self.window.first().map_or(0, BytesMut::len);
+        if longest == 0 {
+            return Ok(());
+        }
+        let data: Vec<Bytes> = self.window.iter_mut().map(|b| b.split().freeze()).collect();
+        let mut parity: Vec<BytesMut> = (0..self.plan.layout.m)
+            .map(|_| BytesMut::zeroed(longest))
+            .collect();
+        let inputs: Vec<&[u8]> = data.iter().map(|bytes| &bytes[..]).collect();
+        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(|bytes| &mut bytes[..]).collect();
+        self.plan
+            .codec
+            .encode(&inputs, &mut outputs)
+            .map_err(|error| {
+                Error::with_source(
+                    ErrorKind::Internal,
+                    format!("encoding {}", self.plan.id),
+                    error,
+                )
+            })?;
+        let first_page = self.pages;
+        let parts = data
+            .into_iter()
+            .chain(parity.into_iter().map(BytesMut::freeze));
+        for (shard, bytes) in parts.enumerate() {
+            let slots = bytes
+                .chunks(PAGE_BYTES)
+                .zip(first_page..)
+                .map(|(page, number)| self.slot(shard, number).seal(crc32c(page)))
+                .collect();
+            // A shard whose task ended has failed: its outcome says why, and the others go on.
+            if let Some(queue) = &self.shards[shard].queue
+                && queue
+                    .send(Work::Window {
+                        first_page,
+                        bytes,
+                        slots,
+                    })
+                    .await
+                    .is_err()
+            {
+                self.shards[shard].queue = None;
+            }
+        }
+        self.pages += longest.div_ceil(PAGE_BYTES) as u64;
+        self.window_bytes = 0;
+        self.enough_shards()
+    }
+
+    fn slot(&self, shard: usize, page: u64) -> Slot {
+        Slot {
+            blob: self.plan.id,
+            generation: self.plan.generation,
+            shard: shard as u8,
+            page,
+        }
+    }
+
+    /// Shards that must be durable for an acknowledgement: one more than is needed to read, so
+    /// that a write during which disks went away still survives a loss; all, where there is no
+    /// such number (RECORDS.md section 6).
+    fn needed(&self) -> usize {
+        (usize::from(self.plan.layout.k) + 1).min(self.plan.layout.shards())
+    }
+
+    fn enough_shards(&self) -> Result<()> {
+        let live = self
+            .shards
+            .iter()
+            .filter(|shard| shard.queue.is_some())
+            .count();
+        if live >= self.needed() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "blob {}: {live} disks are left to write to, {} needed",
+                self.plan.id,
+                self.needed()
+            ),
+        ))
+    }
+
+    /// Ends the blob: when this returns, enough shards are durable and the record may be named by
+    /// the catalog. `describe` goes into every shard's header for salvage, at most
+    /// [`ShardHeader::DESCRIBE_BYTES_MAX`]; what is longer is cut.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::NoSpace`] when too few shards became durable;
+    /// what was written is removed.
+    pub async fn seal(mut self, describe: &[u8]) -> Result<BlobRecord> {
+        self.flush().await?;
+        let describe = &describe[..describe.len().min(ShardHeader::DESCRIBE_BYTES_MAX)];
+        for shard in 0..self.shards.len() {
+            let header = self.header(shard, describe);
+            if let Some(queue) = self.shards[shard].queue.take() {
+                // A task that ended already says so in its outcome.
+                let _ = queue.send(Work::Finish { header }).await;
+            }
+        }
+        let mut missing = Vec::new();
+        let mut cause = None;
+        for (shard, queue) in self.shards.iter_mut().enumerate() {
+            let outcome = (&mut queue.outcome).await.unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Internal,
+                    format!("shard {shard}: its task ended"),
+                ))
+            });
+            if let Err(error) = outcome {
+                tracing::warn!(blob = %self.plan.id, shard, %error, "shard not written");
+                missing.push(shard as u8);
+                cause.get_or_insert(error);
+            }
+        }
+        let record = BlobRecord {
+            id: self.plan.id,
+            pool: self.plan.pool,
+            generation: self.plan.generation,
+            layout: self.plan.layout,
+            len: self.len,
+            disks: self.plan.disks.iter().map(|(id, _)| *id).collect(),
+            missing,
+        };
+        match cause {
+            Some(cause) if self.shards.len() - record.missing.len() < self.needed() => {
+                remove_shards(&self.plan, &record).await;
+                Err(cause.context(format!("blob {}: too few shards are durable", record.id)))
+            }
+            _ => Ok(record),
+        }
+    }
+
+    fn header(&self, shard: usize, describe: &[u8]) -> Bytes {
+        let header = ShardHeader {
+            dewar: self.plan.dewar,
+            disk: self.plan.disks[shard].0,
+            pool: self.plan.pool,
+            blob: self.plan.id,
+            generation: self.plan.generation,
+            shard: shard as u8,
+            layout: self.plan.layout,
+            len: self.len,
+            created: self.plan.created,
+            describe: Bytes::copy_from_slice(describe),
+        };
+        Bytes::from(header.encode())
+    }
+}
+
+async fn remove_shards(plan: &WriterPlan, record: &BlobRecord) {
+    for (shard, (_, disk)) in plan.disks.iter().enumerate() {
+        // What cannot be removed now is collected by the sweep.
+        let _ = disk.remove(&record.shard_path(shard)).await;
+    }
+}
+
+fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
+    let (queue, work) = mpsc::channel(QUEUED_WINDOWS);
+    let (tell, outcome) = oneshot::channel();
+    let task = ShardTask {
+        disk: Arc::clone(&plan.disks[shard].1),
+        dir: shard_dir(plan.id),
+        path: shard_path(plan.id, plan.generation, shard),
+        file: None,
+        run: Vec::new(),
+        run_number: 0,
+    };
+    tokio::spawn(async move {
+        let result = task.run(work).await;
+        // Nobody listens when the writer was dropped.
+        let _ = tell.send(result);
+    });
+    ShardQueue {
+        queue: Some(queue),
+        outcome,
+    }
+}
+
+/// Owns one shard's file from creation to sync.
+struct ShardTask {
+    disk: Arc<dyn Disk>,
+    dir: String,
+    path: String,
+    file: Option<Arc<dyn DiskFile>>,
+    /// Slots of the run being written.
+    run: Vec<u32>,
+    run_number: u64,
+}
+
+impl ShardTask {
+    async fn run(mut self, mut work: mpsc::Receiver<Work>) -> Result<()> {
+        let result = self.work(&mut work).await;
+        match result {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.discard().await;
+                Err(Error::new(
+                    ErrorKind::Internal,
+                    format!("{} was given up", self.path),
+                ))
+            }
+            Err(error) => {
+                drop(work);
+                self.discard().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the shard was finished.
+    async fn work(&mut self, work: &mut mpsc::Receiver<Work>) -> Result<bool> {
+        while let Some(next) = work.recv().await {
+            match next {
+                Work::Window {
+                    first_page,
+                    bytes,
+                    slots,
+                } => {
+                    self.window(first_page, bytes, &slots).await?;
+                }
+                Work::Finish { header } => {
+                    self.finish(header).await?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn file(&mut self) -> Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = self
+            .disk
+            .create(&self.path, CreateOptions::default())
+            .await?;
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    async fn window(&mut self, first_page: u64, mut bytes: Bytes, slots: &[u32]) -> Result<()> {
+        let file = self.file().await?;
+        let mut pieces = Vec::new();
+        let mut page = first_page;
+        let mut slots = slots;
+        while !slots.is_empty() {
+            let room = (PAGES_PER_RUN - page % PAGES_PER_RUN) as usize;
+            let take = room.min(slots.len());
+            let (now, later) = slots.split_at(take);
+            let cut = (take * PAGE_BYTES).min(bytes.len());
+            pieces.push((page_offset(page), vec![bytes.split_to(cut)]));
+            self.run.extend_from_slice(now);
+            slots = later;
+            page += take as u64;
+            if self.run.len() as u64 == PAGES_PER_RUN {
+                pieces.push(self.end_run());
+            }
+        }
+        Ok(file.write_pieces(pieces).await?)
+    }
+
+    /// The checksum page of the run that ends here.
+    fn end_run(&mut self) -> (u64, Vec<Bytes>) {
+        let mut page = BytesMut::zeroed(PAGE_BYTES);
+        for (slot, value) in page.chunks_exact_mut(4).zip(self.run.drain(..)) {
+            slot.copy_from_slice(&value.to_le_bytes());
+        }
+        let offset = slots_offset(self.run_number);
+        self.run_number += 1;
+        (offset, vec![page.freeze()])
+    }
+
+    async fn finish(&mut self, header: Bytes) -> Result<()> {
+        let file = self.file().await?;
+        let mut pieces = vec![(0, vec![header])];
+        if !self.run.is_empty() {
+            pieces.push(self.end_run());
+        }
+        file.write_pieces(pieces).await?;
+        file.sync().await?;
+        Ok(self.disk.sync_dir(&self.dir).await?)
+    }
+
+    async fn discard(&mut self) {
+        if self.file.take().is_some() {
+            // What cannot be removed now is collected by the sweep.
+            let _ = self.disk.remove(&self.path).await;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The identity file of a disk: text that an administrator can read, closed by a checksum.
+
+use std::fmt;
+
+use dewar_checksum::crc32c;
+use dewar_types::{DiskId, Timestamp};
+use thiserror::Error;
+
+/// The identity file's name in the disk's folder.
+pub const IDENTITY_FILE: &str = "dewar-disk";
+
+const FIRST_LINE: &str = "Dewar disk, format 1";
+const BYTES_MAX: usize = 4096;
+
+/// A deployment: random, made when its first disk is formatted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DewarId(pub u128);
+
+impl fmt::Display for DewarId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for DewarId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DewarId({self})")
+    }
+}
+
+/// What a disk says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose disk it is.
+    pub dewar: DewarId,
+    /// Which disk.
+    pub disk: DiskId,
+    /// Of which pool.
+    pub pool: u16,
+    /// When it was formatted.
+    pub created: Timestamp,
+}
+
+/// Why a file is not an identity.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum IdentityError {
+    /// It does not begin as one of this format does.
+    #[error("it does not begin with {FIRST_LINE:?}: no identity file, or of a newer Dewar")]
+    Format,
+    /// A line is missing or makes no sense.
+    #[error("its line {0:?} is missing or makes no sense")]
+    Line(&'static str),
+    /// The checksum at its end does not fit.
+    #[error("its checksum does not fit: it was changed or damaged")]
+    Checksum,
+}
+
+impl Identity {
+    /// The file's content.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let body = format!(
+            "{FIRST_LINE}\ndewar = {}\ndisk = {}\npool = {}\ncreated = {}\n",
+            self.dewar, self.disk, self.pool, self.created.0
+        );
+        let sum = crc32c(body.as_bytes());
+        format!("{body}crc32c = {sum:08x}\n")
+    }
+
+    /// Reads the file's content.
+    ///
+    /// # Errors
+    /// [`IdentityError`] for anything that [`Identity::to_text`] did not write.
+    pub fn parse(bytes: &[u8]) -> Result<Self, IdentityError> {
+        let text = core::str::from_utf8(bytes).map_err(|_| IdentityError::Format)?;
+        if text.len() > BYTES_MAX || text.lines().next() != Some(FIRST_LINE) {
+            return Err(IdentityError::Format);
+        }
+        let (body, last) = text
+            .trim_end_matches('\n')
+            .rsplit_once('\n')
+            .map(|(body, last)| (&text[..=body.len()], last))
+            .ok_or(IdentityError::Checksum)?;
+        if last != format!("crc32c = {:08x}", crc32c(body.as_bytes())) {
+            return Err(IdentityError::Checksum);
+        }
+        let value = |name: &'static str| {
+            body.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))
+                .ok_or(IdentityError::Line(name))
+        };
+        let hex =
+            |name| u128::from_str_radix(value(name)?, 16).map_err(|_| IdentityError::Line(name));
+        Ok(Self {
+            dewar: DewarId(hex("dewar")?),
+            disk: DiskId(hex("disk")?),
+            pool: value("pool")?
+                .parse()
+                .map_err(|_| IdentityError::Line("pool"))?,
+            created: value("created")?
+                .parse()
+                .map(Timestamp)
+                .map_err(|_| IdentityError::Line("created"))?,
+        })
+    }
+}
+
+/// Fuzz target: nothing panics, and what parses prints as it was.
+pub fn fuzz_identity(bytes: &[u8]) {
+    if let Ok(identity) = Identity::parse(bytes) {
+        assert_eq!(Identity::parse(identity.to_text().as_bytes()), Ok(identity));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Identity {
+        Identity {
+            dewar: DewarId(0x1234_5678_9abc),
+            disk: DiskId(u128::MAX - 1),
+            pool: 3,
+            created: Timestamp(1_760_000_000_123_456_789),
+        }
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let text = sample().to_text();
+        assert_eq!(Identity::parse(text.as_bytes()), Ok(sample()), "{text}");
+    }
+
+    #[test]
+    fn notices_every_changed_byte() {
+        let text = sample().to_text().into_bytes();
+        for at in 0..text.len() - 1 {
+            let mut bad = text.clone();
+            bad[at] ^= 1;
+            assert!(Identity::parse(&bad).is_err(), "byte {at}");
+        }
+        for cut in 0..text.len() - 1 {
+            assert!(Identity::parse(&text[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A pool: a named set of disks with a default layout.
+//!
+//! A disk is a folder with an identity file (RECORDS.md section 6). A folder that is absent,
+//! empty or somebody else's is a missing disk: nothing here creates, formats or writes to one
+//! unless [`format()`] was called for it.
+
+mod identity;
+mod placement;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_env::{Disk, DiskErrorKind, Env};
+use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
+
+pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
+pub use placement::{Placement, RESERVE_BYTES};
+
+/// A disk of a pool that was found and is ours.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its id, from the identity file.
+    pub id: DiskId,
+    /// The folder.
+    pub disk: Arc<dyn Disk>,
+}
+
+/// A named set of disks.
+#[derive(Debug)]
+pub struct Pool {
+    env: Env,
+    dewar: DewarId,
+    number: u16,
+    layout: Layout,
+    members: BTreeMap<DiskId, Member>,
+}
+
+/// What was found at a folder that belongs to a pool's configuration.
+#[derive(Debug)]
+pub enum Found {
+    /// A disk with an identity.
+    Disk(Identity),
+    /// A folder without an identity file: never formatted, or an unmounted mount point.
+    Blank,
+    /// It cannot be read now.
+    Absent(Error),
+}
+
+/// Looks at a folder without changing it.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when there is an identity file that cannot be understood.
+pub async fn inspect(disk: &dyn Disk) -> Result<Found> {
+    match disk.read_file(IDENTITY_FILE).await {
+        Ok(bytes) => match Identity::parse(&bytes) {
+            Ok(identity) => Ok(Found::Disk(identity)),
+            Err(error) => Err(Error::with_source(
+                ErrorKind::Corrupt,
+                format!("{}/{IDENTITY_FILE}: {error}", disk.label()),
+                error,
+            )),
+        },
+        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(Found::Blank),
+        Err(error) => Ok(Found::Absent(error.into())),
+    }
+}
+
+/// Makes a blank folder a disk of a pool. The only way in which Dewar ever starts to write to a
+/// folder.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] when the folder has an identity or holds anything at all.
+pub async fn format(env: &Env, disk: &dyn Disk, dewar: DewarId, pool: u16) -> Result<Identity> {
+    let taken = |what: String| {
+        let message = format!("{} is not blank: it holds {what}", disk.label());
+        Err(Error::new(ErrorKind::AlreadyExists, message))
+    };
+    match inspect(disk).await? {
+        Found::Disk(identity) => return taken(format!("disk {}", identity.disk)),
+        Found::Absent(error) => return Err(error.context("formatting")),
+        Found::Blank => {}
+    }
+    // What a fresh file system puts into its root by itself is not somebody's data.
+    let holds = disk.list("").await?;
+    if let Some(entry) = holds.iter().find(|entry| entry.name != "lost+found") {
+        return taken(format!("{:?}", entry.name));
+    }
+    let identity = Identity {
+        dewar,
+        disk: DiskId(env.rng.u128()),
+        pool,
+        created: env.clock.now(),
+    };
+    disk.replace_file(IDENTITY_FILE, identity.to_text().into())
+        .await?;
+    Ok(identity)
+}
+
+impl Pool {
+    /// A pool of the disks that were found to be its own; those of its configuration that are
+    /// missing now are simply not there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when two folders claim the same id.
+    pub fn new(
+        env: Env,
+        dewar: DewarId,
+        number: u16,
+        layout: Layout,
+        disks: Vec<Member>,
+    ) -> Result<Self> {
+        let mut members: BTreeMap<DiskId, Member> = BTreeMap::new();
+        for member in disks {
+            if let Some(other) = members.get(&member.id) {
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!(
+                        "{} and {} both say they are disk {}: is one a copy of the other?",
+                        other.disk.label(),
+                        member.disk.label(),
+                        member.id
+                    ),
+                ));
+            }
+            members.insert(member.id, member);
+        }
+        Ok(Self {
+            env,
+            dewar,
+            number,
+            layout,
+            members,
+        })
+    }
+
+    /// Clock and randomness.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The deployment that the disks belong to.
+    #[must_use]
+    pub fn dewar(&self) -> DewarId {
+        self.dewar
+    }
+
+    /// The pool's number, as records and headers have it.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The layout while no disk is missing.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// A disk by its id; `None` when it was not found at the start.
+    #[must_use]
+    pub fn member(&self, id: DiskId) -> Option<&Member> {
+        self.members.get(&id)
+    }
+
+    /// All disks that were found, by id.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
+    /// The disks that can be written to now.
+    pub fn writable(&self) -> impl Iterator<Item = &Member> {
+        self.members
+            .values()
+            .filter(|member| member.disk.state().writable())
+    }
+}

@@ -1,0 +1,206 @@
+//! Segments: where small objects live.
+//!
+//! A small object is a slot in a segment, addressed as (segment, offset) for ever. While a segment
+//! is open its bytes are in memory and, durably, in the journal records that carried them; once it
+//! is full and every slot is settled it is *sealed*: written as one erasure-coded blob, whose record
+//! then lets the journal go. *Compaction* moves what is still alive of mostly dead segments into a
+//! shared blob. Both change only the segment's record, never an object's.
+//!
+//! Order: the blob's shards are durable before the record names them; the memory copy goes, and the
+//! journal's hold advances, only after the record is durable and visible. A crash before that
+//! leaves an unnamed blob for the sweep and the slots in the journal, from which
+//! [`Segments::restore`] refills the memory.
+//!
+//! Memory: at most [`UNSEALED_MAX`] segments of [`SEGMENT_BYTES`]; writers wait beyond that.
+
+mod compact;
+mod open;
+mod record;
+mod slot;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use compact::{Compaction, DeadBytes};
+pub use open::Slot;
+pub use record::{Run, SegmentRecord};
+pub use slot::{DESCRIPTION_BYTES_MAX, SlotHeader, decode_slot, encode_slot, fuzz_slot};
+
+use crate::blob::{BlobRecord, BlobStore};
+use open::Unsealed;
+
+/// Bytes of slots in a segment.
+pub const SEGMENT_BYTES: u32 = 16 << 20;
+
+/// Segments that may be in memory at once, the open one included.
+pub const UNSEALED_MAX: usize = 5;
+
+/// Places of sealed segments kept in memory.
+const PLACES_MAX: usize = 16 * 1024;
+
+/// What segments need from the catalog.
+pub trait SegmentTable: Send + Sync {
+    /// An id that was never given.
+    fn mint(&self) -> BoxFuture<'_, Result<BlobId>>;
+
+    /// The record of a sealed segment; `None` while it is not sealed, or when it is gone.
+    fn segment(&self, segment: BlobId) -> BoxFuture<'_, Result<Option<SegmentRecord>>>;
+
+    /// The record of a blob.
+    fn blob(&self, blob: BlobId) -> BoxFuture<'_, Result<Option<BlobRecord>>>;
+
+    /// Makes a sealed segment's record durable and visible.
+    fn seal<'a>(&'a self, segment: BlobId, record: &'a SegmentRecord) -> BoxFuture<'a, Result<()>>;
+
+    /// The dead stretches of a segment, (offset, length) by offset.
+    fn dead(&self, segment: BlobId) -> BoxFuture<'_, Result<Vec<(u32, u32)>>>;
+
+    /// Segments with dead bytes, in any order, at most `limit`.
+    fn dead_bytes(&self, limit: usize) -> BoxFuture<'_, Result<Vec<DeadBytes>>>;
+
+    /// Applies a compaction as one batch; see [`Compaction`].
+    fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>>;
+
+    /// The last sequence given to a journal record so far.
+    fn last_seq(&self) -> u64;
+
+    /// Journal records up to and including this one are no longer needed for their slots.
+    fn release(&self, seq: u64);
+}
+
+/// The small objects of one pool.
+pub struct Segments {
+    blobs: Arc<BlobStore>,
+    table: Arc<dyn SegmentTable>,
+    state: Mutex<State>,
+    /// Somebody may go on: a segment was sealed, closed or settled.
+    changed: Notify,
+    places: Mutex<BTreeMap<BlobId, Arc<Place>>>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<BlobId>,
+    unsealed: BTreeMap<BlobId, Unsealed>,
+}
+
+/// A sealed segment, ready to be read.
+#[derive(Debug, PartialEq)]
+struct Place {
+    blob: Arc<BlobRecord>,
+    runs: Option<Vec<Run>>,
+}
+
+impl Segments {
+    /// The segments of a pool's blobs, as the catalog's table knows them.
+    #[must_use]
+    pub fn new(blobs: Arc<BlobStore>, table: Arc<dyn SegmentTable>) -> Arc<Self> {
+        Arc::new(Self {
+            blobs,
+            table,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            places: Mutex::default(),
+        })
+    }
+
+    /// `len` bytes at a logical offset: from memory while the segment is unsealed, else verified
+    /// from disk.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when the segment is unknown, and those of
+    /// [`crate::blob::BlobStream::next`].
+    pub async fn read(&self, segment: BlobId, offset: u32, len: u32) -> Result<Bytes> {
+        if let Some(bytes) = self.read_unsealed(segment, offset, len) {
+            return Ok(bytes);
+        }
+        let kept = self.places.lock().get(&segment).cloned();
+        let place = match kept {
+            Some(place) => place,
+            None => self.place(segment).await?,
+        };
+        match self.read_placed(&place, segment, offset, len).await {
+            Ok(bytes) => Ok(bytes),
+            // Compaction may have moved it and removed the old blob since the place was kept.
+            Err(error) => {
+                let now = self.place(segment).await?;
+                if now == place {
+                    return Err(error);
+                }
+                self.read_placed(&now, segment, offset, len).await
+            }
+        }
+    }
+
+    async fn read_placed(
+        &self,
+        place: &Place,
+        segment: BlobId,
+        offset: u32,
+        len: u32,
+    ) -> Result<Bytes> {
+        let start = match &place.runs {
+            None => Some(u64::from(offset)),
+            Some(runs) => record::locate(runs, offset, len),
+        };
+        let range = start
+            .map(|start| ByteRange {
+                start,
+                end: start + u64::from(len),
+            })
+            .filter(|range| range.end <= place.blob.len)
+            .ok_or_else(|| {
+                let message = format!("segment {segment} holds nothing at {offset}+{len}");
+                Error::new(ErrorKind::Corrupt, message)
+            })?;
+        self.blobs.open(Arc::clone(&place.blob)).read(range).await
+    }
+
+    /// Looks a sealed segment up in the catalog and keeps the answer.
+    async fn place(&self, segment: BlobId) -> Result<Arc<Place>> {
+        let gone = |what: &str, id: BlobId| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("{what} {id} is not in the catalog"),
+            )
+        };
+        let record = self
+            .table
+            .segment(segment)
+            .await?
+            .ok_or_else(|| gone("segment", segment))?;
+        let place = Arc::new(match record {
+            SegmentRecord::Whole { blob } => Place {
+                blob: Arc::new(blob),
+                runs: None,
+            },
+            SegmentRecord::Packed { blob, runs } => {
+                let record = self
+                    .table
+                    .blob(blob)
+                    .await?
+                    .ok_or_else(|| gone("blob", blob))?;
+                Place {
+                    blob: Arc::new(record),
+                    runs: Some(runs),
+                }
+            }
+        });
+        let mut places = self.places.lock();
+        if places.len() >= PLACES_MAX {
+            places.pop_first();
+        }
+        places.insert(segment, Arc::clone(&place));
+        Ok(place)
+    }
+
+    fn forget(&self, segment: BlobId) {
+        self.places.lock().remove(&segment);
+    }
+}

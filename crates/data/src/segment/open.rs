@@ -1,0 +1,348 @@
+//! Unsealed segments: reserving slots, keeping their bytes, sealing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_types::{BlobId, Error, ErrorKind, Result};
+
+use super::{SEGMENT_BYTES, SegmentRecord, Segments, UNSEALED_MAX};
+
+/// A segment in memory.
+#[derive(Debug)]
+pub(super) struct Unsealed {
+    slots: BTreeMap<u32, Bytes>,
+    used: u32,
+    /// Slots given out whose fate is open.
+    unsettled: u32,
+    /// Takes no more slots.
+    closed: bool,
+    sealing: bool,
+    /// All its slots are in journal records after this one.
+    floor: u64,
+}
+
+/// A place for one small object. Fill it, commit the batch that carries it, then settle it; drop
+/// it unfilled, or abandon it, and the place stays a hole. A slot that was filled and then dropped
+/// counts as settled, since its batch may have happened.
+#[derive(Debug)]
+pub struct Slot {
+    segments: Arc<Segments>,
+    segment: BlobId,
+    offset: u32,
+    len: u32,
+    filled: bool,
+    open: bool,
+}
+
+impl Segments {
+    /// Reserves `len` bytes. Waits while too many segments are unsealed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] for more than a segment holds; those of minting an id.
+    pub async fn reserve(self: &Arc<Self>, len: u32) -> Result<Slot> {
+        if len > SEGMENT_BYTES {
+            let message = format!("a slot of {len} bytes does not fit a segment");
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that a change in between is not missed.
+            changed.as_mut().enable();
+            let full = {
+                let mut state = self.state.lock();
+                if let Some(slot) = self.reserve_in_current(&mut state, len) {
+                    return Ok(slot);
+                }
+                state.unsealed.len() >= UNSEALED_MAX
+            };
+            if full {
+                changed.await;
+                continue;
+            }
+            let id = self.table.mint().await?;
+            let mut state = self.state.lock();
+            // Another writer may have opened one meanwhile; the id is then simply not used.
+            if state.current.is_none() && state.unsealed.len() < UNSEALED_MAX {
+                let floor = self.table.last_seq();
+                state.unsealed.insert(
+                    id,
+                    Unsealed {
+                        slots: BTreeMap::new(),
+                        used: 0,
+                        unsettled: 0,
+                        closed: false,
+                        sealing: false,
+                        floor,
+                    },
+                );
+                state.current = Some(id);
+            }
+        }
+    }
+
+    fn reserve_in_current(self: &Arc<Self>, state: &mut super::State, len: u32) -> Option<Slot> {
+        let id = state.current?;
+        let segment = state.unsealed.get_mut(&id)?;
+        if segment.used + len > SEGMENT_BYTES {
+            segment.closed = true;
+            state.current = None;
+            self.changed.notify_waiters();
+            return None;
+        }
+        let offset = segment.used;
+        segment.used += len;
+        segment.unsettled += 1;
+        Some(Slot {
+            segments: Arc::clone(self),
+            segment: id,
+            offset,
+            len,
+            filled: false,
+            open: true,
+        })
+    }
+
+    pub(super) fn read_unsealed(&self, segment: BlobId, offset: u32, len: u32) -> Option<Bytes> {
+        let state = self.state.lock();
+        let (start, bytes) = state
+            .unsealed
+            .get(&segment)?
+            .slots
+            .range(..=offset)
+            .next_back()?;
+        let from = (offset - start) as usize;
+        let to = from.checked_add(len as usize)?;
+        (to <= bytes.len()).then(|| bytes.slice(from..to))
+    }
+
+    /// Puts back a slot found in the journal. Call it for every record at recovery, before
+    /// anything else; [`Segments::restored`] ends it.
+    pub fn restore(&self, seq: u64, segment: BlobId, offset: u32, bytes: Bytes) {
+        let mut state = self.state.lock();
+        let unsealed = state.unsealed.entry(segment).or_insert_with(|| Unsealed {
+            slots: BTreeMap::new(),
+            used: 0,
+            unsettled: 0,
+            closed: true,
+            sealing: false,
+            floor: seq.saturating_sub(1),
+        });
+        unsealed.used = unsealed.used.max(offset.saturating_add(bytes.len() as u32));
+        unsealed.slots.insert(offset, bytes);
+    }
+
+    /// Drops what recovery put back although it had been sealed already.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn restored(&self) -> Result<()> {
+        let found: Vec<BlobId> = self.state.lock().unsealed.keys().copied().collect();
+        for segment in found {
+            if self.table.segment(segment).await?.is_some() {
+                self.state.lock().unsealed.remove(&segment);
+            }
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// Closes the open segment, so that it will be sealed although it is not full: for a clean
+    /// stop, and when the journal fills up.
+    pub fn close_current(&self) {
+        let mut state = self.state.lock();
+        let Some(id) = state.current else { return };
+        if let Some(segment) = state.unsealed.get_mut(&id)
+            && segment.used > 0
+        {
+            segment.closed = true;
+            state.current = None;
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn unsealed_bytes(&self) -> u64 {
+        self.state
+            .lock()
+            .unsealed
+            .values()
+            .map(|segment| u64::from(segment.used))
+            .sum()
+    }
+
+    /// Waits until a segment can be sealed.
+    pub async fn sealable(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.state.lock().unsealed.values().any(Unsealed::sealable) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Seals the oldest segment that is closed and settled; `false` when there is none.
+    ///
+    /// # Errors
+    /// Those of writing a blob and of the catalog; the segment stays as it was, to be tried again.
+    pub async fn seal_next(self: &Arc<Self>) -> Result<bool> {
+        let (id, slots, used) = {
+            let mut state = self.state.lock();
+            let next = state
+                .unsealed
+                .iter_mut()
+                .find(|(_, segment)| segment.sealable());
+            let Some((id, segment)) = next else {
+                return Ok(false);
+            };
+            segment.sealing = true;
+            (*id, segment.slots.clone(), segment.used)
+        };
+        let guard = Sealing { segments: self, id };
+        if slots.is_empty() {
+            // Nothing but holes: no name leads here.
+            self.state.lock().unsealed.remove(&id);
+        } else {
+            self.write_sealed(id, &slots, used).await?;
+            self.state.lock().unsealed.remove(&id);
+        }
+        drop(guard);
+        self.release();
+        self.changed.notify_waiters();
+        Ok(true)
+    }
+
+    async fn write_sealed(
+        &self,
+        id: BlobId,
+        slots: &BTreeMap<u32, Bytes>,
+        used: u32,
+    ) -> Result<()> {
+        if self.table.segment(id).await?.is_some() {
+            // An earlier try got its record in but not its answer.
+            return Ok(());
+        }
+        // Shards of an earlier try, if it failed after writing some, are under the same names.
+        self.blobs.discard_unnamed(id).await;
+        let mut writer = self.blobs.create(id)?;
+        let mut at = 0;
+        for (offset, bytes) in slots {
+            writer
+                .write(Bytes::from(vec![0; (offset - at) as usize]))
+                .await?;
+            writer.write(bytes.clone()).await?;
+            at = offset + bytes.len() as u32;
+        }
+        writer
+            .write(Bytes::from(vec![0; (used - at) as usize]))
+            .await?;
+        let blob = writer.seal(b"segment").await?;
+        self.table.seal(id, &SegmentRecord::Whole { blob }).await
+    }
+
+    /// Tells the journal what it may let go.
+    fn release(&self) {
+        let floor = {
+            let state = self.state.lock();
+            let floors = state.unsealed.values().map(|segment| segment.floor);
+            // Read under the lock: a segment opened later has a floor no lower than this.
+            floors.min().unwrap_or_else(|| self.table.last_seq())
+        };
+        self.table.release(floor);
+    }
+
+    fn settle(&self, segment: BlobId, hole: Option<u32>) {
+        let mut state = self.state.lock();
+        let Some(unsealed) = state.unsealed.get_mut(&segment) else {
+            return;
+        };
+        unsealed.unsettled -= 1;
+        if let Some(offset) = hole {
+            unsealed.slots.remove(&offset);
+        }
+        if unsealed.sealable() {
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+impl std::fmt::Debug for Segments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segments").finish_non_exhaustive()
+    }
+}
+
+/// Lets a segment be tried again when sealing it fails or is dropped.
+struct Sealing<'a> {
+    segments: &'a Segments,
+    id: BlobId,
+}
+
+impl Drop for Sealing<'_> {
+    fn drop(&mut self) {
+        if let Some(segment) = self.segments.state.lock().unsealed.get_mut(&self.id) {
+            segment.sealing = false;
+        }
+    }
+}
+
+impl Unsealed {
+    fn sealable(&self) -> bool {
+        self.closed && self.unsettled == 0 && !self.sealing
+    }
+}
+
+impl Slot {
+    /// The segment.
+    #[must_use]
+    pub fn segment(&self) -> BlobId {
+        self.segment
+    }
+
+    /// Where in the segment.
+    #[must_use]
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// Keeps the slot's bytes, readable as soon as a name leads to them. Their length must be what
+    /// was reserved.
+    pub fn fill(&mut self, bytes: Bytes) {
+        assert_eq!(
+            bytes.len(),
+            self.len as usize,
+            "a slot is filled with what was reserved"
+        );
+        if let Some(segment) = self.segments.state.lock().unsealed.get_mut(&self.segment) {
+            segment.slots.insert(self.offset, bytes);
+        }
+        self.filled = true;
+    }
+
+    /// The batch that carries it is durable.
+    pub fn settle(mut self) {
+        self.open = false;
+        self.segments.settle(self.segment, None);
+    }
+
+    /// The batch that carries it did not happen and will not.
+    pub fn abandon(mut self) {
+        self.open = false;
+        self.segments.settle(self.segment, Some(self.offset));
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.open {
+            self.segments
+                .settle(self.segment, (!self.filled).then_some(self.offset));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The catalog's record of a sealed segment: where its slots are now.
+
+use dewar_types::{BlobId, Error, ErrorKind, Result};
+use minicbor::{Decode, Encode};
+
+use crate::blob::BlobRecord;
+
+/// Where the bytes of a segment's logical space are. Objects name (segment, offset) for ever;
+/// sealing and compaction change only this record.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum SegmentRecord {
+    /// Sealed as written: logical and physical offsets are the same.
+    #[n(0)]
+    Whole {
+        /// The blob with the segment's bytes; its id is the segment's.
+        #[n(0)]
+        blob: BlobRecord,
+    },
+    /// Compacted: what was alive stands in a blob shared with other segments.
+    #[n(1)]
+    Packed {
+        /// The shared blob, which has a record and a reference count of its own.
+        #[n(0)]
+        blob: BlobId,
+        /// The runs that were alive, by logical offset.
+        #[n(1)]
+        runs: Vec<Run>,
+    },
+}
+
+/// A stretch of a segment that moved as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Run {
+    /// Where it is in the segment's logical space.
+    #[n(0)]
+    pub logical: u32,
+    /// Its length in bytes.
+    #[n(1)]
+    pub len: u32,
+    /// Where it is in the shared blob.
+    #[n(2)]
+    pub physical: u64,
+}
+
+impl SegmentRecord {
+    /// The bytes that the catalog keeps.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Writing into a vector cannot fail.
+        minicbor::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads the catalog's bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when they are no record.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        minicbor::decode(bytes).map_err(|error| {
+            Error::with_source(
+                ErrorKind::Corrupt,
+                format!("segment record: {error}"),
+                error,
+            )
+        })
+    }
+}
+
+/// Where `len` bytes at a logical offset are in the shared blob; `None` when they were not alive
+/// at compaction, so that no object can name them.
+pub(crate) fn locate(runs: &[Run], offset: u32, len: u32) -> Option<u64> {
+    let after = runs.partition_point(|run| run.logical <= offset);
+    let run = runs.get(after.checked_sub(1)?)?;
+    let within = offset - run.logical;
+    (u64::from(within) + u64::from(len) <= u64::from(run.len))
+        .then(|| run.physical + u64::from(within))
+}
+
+/// What is left of `0..used` when the dead stretches (offset, length; ascending) are taken out.
+pub(crate) fn alive(used: u32, dead: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut alive = Vec::new();
+    let mut at = 0;
+    for &(offset, len) in dead {
+        if offset > at {
+            alive.push((at, offset - at));
+        }
+        at = at.max(offset.saturating_add(len));
+    }
+    if used > at {
+        alive.push((at, used - at));
+    }
+    alive
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locates_only_what_moved() {
+        let runs = [
+            Run {
+                logical: 0,
+                len: 10,
+                physical: 100,
+            },
+            Run {
+                logical: 50,
+                len: 20,
+                physical: 110,
+            },
+        ];
+        assert_eq!(locate(&runs, 0, 10), Some(100));
+        assert_eq!(locate(&runs, 4, 6), Some(104));
+        assert_eq!(locate(&runs, 4, 7), None);
+        assert_eq!(locate(&runs, 10, 1), None);
+        assert_eq!(locate(&runs, 55, 15), Some(115));
+        assert_eq!(locate(&runs, 70, 1), None);
+        assert_eq!(locate(&[], 0, 1), None);
+    }
+
+    #[test]
+    fn alive_is_what_is_not_dead() {
+        assert_eq!(alive(100, &[]), [(0, 100)]);
+        assert_eq!(alive(100, &[(0, 100)]), []);
+        assert_eq!(alive(100, &[(0, 10), (10, 20), (90, 10)]), [(30, 60)]);
+        assert_eq!(alive(100, &[(20, 10)]), [(0, 20), (30, 70)]);
+    }
+}

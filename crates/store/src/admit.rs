@@ -1,0 +1,64 @@
+//! The way into every verb: resolve the bucket, then ask once whether the caller may.
+
+use dewar_auth::{Action, Caller, Resource, authorize};
+use dewar_meta::ns::{Actor, Bucket, Tenant};
+use dewar_types::{Error, ErrorKind, Result, TenantName};
+
+use crate::Inner;
+use crate::api::BucketRef;
+
+impl Inner {
+    /// The tenant a bucket name resolves in.
+    pub(crate) async fn tenant(
+        &self,
+        caller: &Caller,
+        named: Option<&TenantName>,
+    ) -> Result<Tenant> {
+        let name = named.cloned().unwrap_or_else(|| caller.tenant());
+        let found = self.tree.tenant(&name).await?;
+        // A tenant that does not exist has no buckets, and is not told apart from one without.
+        found.ok_or_else(|| {
+            Error::new(
+                ErrorKind::NoSuchBucket,
+                format!("there is no tenant {name}"),
+            )
+        })
+    }
+
+    /// The bucket, for a caller who may do `action` to it, or to `key` in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], for callers who are nobody also where there is no such bucket, so
+    /// that they learn nothing; [`ErrorKind::NoSuchBucket`].
+    pub(crate) async fn admit(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &BucketRef,
+        key: Option<&str>,
+    ) -> Result<Bucket> {
+        let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
+        let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
+            // Who may make buckets here may learn that this one does not exist.
+            authorize(caller, action, Resource::Tenant(&tenant.name))?;
+            let message = format!("bucket {} does not exist", bucket.name);
+            return Err(Error::new(ErrorKind::NoSuchBucket, message));
+        };
+        let resource = Resource::Bucket {
+            tenant: &tenant.name,
+            bucket: bucket.name.as_str(),
+            owner: found.record.attributes.owner,
+            key,
+        };
+        authorize(caller, action, resource)?;
+        Ok(found)
+    }
+}
+
+/// The caller as the catalog writes it down.
+pub(crate) fn actor<'a>(caller: &Caller, principal: &'a str) -> Actor<'a> {
+    Actor {
+        user: caller.user_id(),
+        principal,
+    }
+}

@@ -1,0 +1,240 @@
+//! Content on its way in: digests computed as it passes, small content kept together, large
+//! content spread over the disks.
+
+use bytes::Bytes;
+use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
+use dewar_data::blob::{BlobRecord, BlobWriter};
+use dewar_data::segment::{Slot, encode_slot};
+use dewar_meta::kv::Carry;
+use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace};
+use dewar_meta::ns::{Extra, keys};
+use dewar_types::{Error, ErrorKind, Result, VersionId};
+use minicbor::Encode;
+
+use crate::Shared;
+use crate::api::Expect;
+
+/// Content being received. Dropped, it leaves nothing.
+pub(crate) struct Incoming {
+    shared: Shared,
+    version: VersionId,
+    digests: StreamDigests,
+    size: u64,
+    stage: Stage,
+    path: String,
+    owner: u64,
+}
+
+enum Stage {
+    Small(Vec<Bytes>),
+    Large(Box<BlobWriter>),
+}
+
+/// What salvage finds in front of the bytes: who wrote what, when and where (RECORDS.md section 5).
+#[derive(Encode)]
+#[cbor(map)]
+struct Description<'a> {
+    #[n(0)]
+    version: VersionId,
+    #[n(1)]
+    size: u64,
+    #[n(2)]
+    digests: &'a DigestSet,
+    #[n(3)]
+    owner: u64,
+    #[n(4)]
+    path: &'a str,
+}
+
+/// Content that is complete: durable if large, about to ride with its batch if small.
+pub(crate) struct Received {
+    pub(crate) size: u64,
+    pub(crate) digests: DigestSet,
+    pub(crate) copies: Vec<ContentCopy>,
+    pub(crate) held: Held,
+}
+
+/// What waits for the name.
+pub(crate) enum Held {
+    Nothing,
+    Small { slot: Slot, bytes: Bytes },
+    Large { record: BlobRecord },
+}
+
+impl Incoming {
+    /// Content for `path` (for salvage only). `size` as far as the client says it.
+    pub(crate) async fn new(
+        shared: &Shared,
+        want: AlgorithmSet,
+        size: Option<u64>,
+        path: String,
+        owner: u64,
+    ) -> Result<Self> {
+        let large = size.is_some_and(|size| size > u64::from(shared.small_bytes_max));
+        let stage = if large {
+            let id = shared.tree.ids().blob().await?;
+            Stage::Large(Box::new(shared.blobs.create(id)?))
+        } else {
+            Stage::Small(Vec::new())
+        };
+        Ok(Self {
+            version: shared.tree.ids().version().await?,
+            digests: StreamDigests::new(want, &shared.lanes),
+            size: 0,
+            stage,
+            path,
+            owner,
+            shared: Shared::clone(shared),
+        })
+    }
+
+    /// The version that the content will be.
+    pub(crate) fn version(&self) -> VersionId {
+        self.version
+    }
+
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.size += bytes.len() as u64;
+        if self.size > crate::limits::OBJECT_BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "{}: more than {} bytes",
+                    self.path,
+                    crate::limits::OBJECT_BYTES_MAX
+                ),
+            ));
+        }
+        match &mut self.stage {
+            Stage::Small(parts) if self.size <= u64::from(self.shared.small_bytes_max) => {
+                parts.push(bytes.clone());
+            }
+            Stage::Small(parts) => {
+                let parts = core::mem::take(parts);
+                let id = self.shared.tree.ids().blob().await?;
+                let mut writer = self.shared.blobs.create(id)?;
+                for part in parts {
+                    writer.write(part).await?;
+                }
+                writer.write(bytes.clone()).await?;
+                self.stage = Stage::Large(Box::new(writer));
+            }
+            Stage::Large(writer) => writer.write(bytes.clone()).await?,
+        }
+        self.digests.update(bytes).await;
+        Ok(())
+    }
+
+    /// Ends the content and holds it against what the client says it is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
+    pub(crate) async fn finish(self, expect: &Expect) -> Result<Received> {
+        if let Some(size) = expect.size
+            && size != self.size
+        {
+            let message = format!("{}: {} of {size} bytes came", self.path, self.size);
+            return Err(Error::new(ErrorKind::IncompleteBody, message));
+        }
+        let digests = self.digests.finish().await;
+        for expected in &expect.digests {
+            if digests.verify(expected) != Some(true) {
+                let name = expected.algorithm();
+                let message = format!("{}: the {name:?} of what came is another", self.path);
+                return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+            }
+        }
+        let description = minicbor::to_vec(Description {
+            version: self.version,
+            size: self.size,
+            digests: &digests,
+            owner: self.owner,
+            path: &self.path,
+        })
+        // Writing into a vector cannot fail.
+        .unwrap_or_default();
+        let (extents, held) = match self.stage {
+            Stage::Small(_) if self.size == 0 => (Vec::new(), Held::Nothing),
+            Stage::Small(parts) => {
+                let (bytes, header) = encode_slot(&description, &parts);
+                let len = bytes.len() as u32;
+                let mut slot = self.shared.segments.reserve(len).await?;
+                slot.fill(bytes.clone());
+                let place = SlotPlace {
+                    offset: slot.offset(),
+                    header,
+                    len,
+                };
+                (
+                    vec![Extent::small(slot.segment(), place)],
+                    Held::Small { slot, bytes },
+                )
+            }
+            Stage::Large(writer) => {
+                let record = writer.seal(&description).await?;
+                (
+                    vec![Extent::large(record.id, 0, self.size)],
+                    Held::Large { record },
+                )
+            }
+        };
+        let copies = vec![ContentCopy {
+            extents,
+            ..ContentCopy::default()
+        }];
+        Ok(Received {
+            size: self.size,
+            digests,
+            copies,
+            held,
+        })
+    }
+}
+
+impl Held {
+    /// What the batch that gives the name must carry.
+    pub(crate) fn extra(&self) -> Extra {
+        match self {
+            Self::Nothing => Extra::default(),
+            Self::Small { slot, bytes } => Extra {
+                carry: Some(Carry {
+                    segment: slot.segment(),
+                    offset: slot.offset(),
+                    bytes: vec![bytes.clone()],
+                }),
+                ..Extra::default()
+            },
+            Self::Large { record } => {
+                let mut extra = Extra::default().blob(record.id, record.to_bytes().into());
+                if !record.missing.is_empty() {
+                    extra.puts.push((keys::repair(record.id), Bytes::new()));
+                }
+                extra
+            }
+        }
+    }
+
+    /// The name was given, or not: lets the slot settle, or takes the bytes back. When it is open
+    /// which of the two happened, they stay: a name may lead to them.
+    pub(crate) async fn settle<T>(self, shared: &Shared, outcome: &Result<T>) {
+        let refused = |error: &Error| {
+            matches!(
+                error.kind(),
+                ErrorKind::Precondition
+                    | ErrorKind::Conflict
+                    | ErrorKind::NotFound
+                    | ErrorKind::NoSuchBucket
+                    | ErrorKind::NoSuchUpload
+                    | ErrorKind::InvalidArgument
+            )
+        };
+        match (self, outcome) {
+            (Self::Small { slot, .. }, Ok(_)) => slot.settle(),
+            (Self::Small { slot, .. }, Err(error)) if refused(error) => slot.abandon(),
+            (Self::Large { record }, Err(error)) if refused(error) => {
+                shared.blobs.remove(&record).await;
+            }
+            _ => {}
+        }
+    }
+}

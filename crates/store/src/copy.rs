@@ -1,0 +1,116 @@
+//! Copying an object inside Dewar: the copy shares the bytes, so only names are written.
+
+use dewar_auth::{Action, Caller};
+use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_meta::ns::{CopyHeaders, CopyOptions};
+use dewar_types::{ErrorKind, Result};
+
+use crate::Store;
+use crate::admit::actor;
+use crate::api::{CopyRequest, Expect, GetRequest, ObjectInfo, PutRequest};
+use crate::info::{full_checksum, headers, read_condition, version_info, write_condition};
+
+impl Store {
+    /// Copies an object, of another bucket too. When a checksum is asked for that the source does
+    /// not have, its bytes are read and written anew to compute it; otherwise none are touched.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
+    /// [`ErrorKind::Precondition`], [`ErrorKind::Conflict`].
+    pub async fn copy(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
+        let inner = &self.inner;
+        let (source, target) = (&request.source, &request.target);
+        let from = inner
+            .admit(
+                caller,
+                Action::GetObject,
+                &source.bucket,
+                Some(source.key.as_str()),
+            )
+            .await?;
+        let to = inner
+            .admit(
+                caller,
+                Action::PutObject,
+                &target.bucket,
+                Some(target.key.as_str()),
+            )
+            .await?;
+        if let Some(algorithm) = request.checksum {
+            let file = inner.tree.lookup(&from, &source.key).await?;
+            if file.is_some_and(|file| file.file.current.digests.get(algorithm).is_none()) {
+                return self.copy_bytes(caller, request, algorithm).await;
+            }
+        }
+        let headers = match &request.attributes {
+            None => CopyHeaders::Keep,
+            Some(attributes) => CopyHeaders::Replace {
+                headers: headers(attributes)?,
+                metadata: attributes.user.clone(),
+            },
+        };
+        let options = CopyOptions {
+            headers,
+            source: read_condition(&request.source_condition),
+            target: write_condition(&request.condition),
+            checksum: full_checksum(request.checksum),
+            ..CopyOptions::default()
+        };
+        let principal = caller.to_string();
+        let published = inner
+            .tree
+            .copy(
+                &actor(caller, &principal),
+                (&from, &source.key),
+                (&to, &target.key),
+                &options,
+            )
+            .await?;
+        Ok(version_info(caller.user_id(), &published.version))
+    }
+
+    /// A copy whose bytes pass through, so that a digest can be computed.
+    async fn copy_bytes(
+        &self,
+        caller: &Caller,
+        request: CopyRequest,
+        algorithm: Algorithm,
+    ) -> Result<ObjectInfo> {
+        let read = GetRequest {
+            object: request.source,
+            range: None,
+            part: None,
+            condition: request.source_condition,
+        };
+        let mut download = self
+            .get(caller, read)
+            .await
+            .map_err(|error| match error.kind() {
+                // Every condition of a copy that fails is a failed precondition.
+                ErrorKind::NotModified => {
+                    dewar_types::Error::new(ErrorKind::Precondition, error.message().to_owned())
+                }
+                _ => error,
+            })?;
+        let put = PutRequest {
+            object: request.target,
+            size: Some(download.info.size),
+            attributes: request
+                .attributes
+                .unwrap_or_else(|| download.info.attributes.clone()),
+            want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
+            checksum: Some(algorithm),
+            condition: request.condition,
+        };
+        let mut upload = self.put(caller, put).await?;
+        while let Some(bytes) = download.next().await {
+            upload.write(bytes?).await?;
+        }
+        upload
+            .commit(Expect {
+                size: Some(download.info.size),
+                digests: Vec::new(),
+            })
+            .await
+    }
+}

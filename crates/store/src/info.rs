@@ -1,0 +1,120 @@
+//! From catalog records to what fronts hear, and back.
+
+use dewar_checksum::{Algorithm, Composite};
+use dewar_meta::ns::record::{FileRecord, ShownChecksum, SystemHeaders, VersionRecord};
+use dewar_meta::ns::{Condition, ETags};
+use dewar_types::{Error, ErrorKind, Result, UserId};
+
+use crate::api::{Attributes, ETag, ObjectChecksum, ObjectInfo, ReadCondition, WriteCondition};
+use crate::limits::ATTRIBUTE_BYTES_MAX;
+
+pub(crate) fn object_info(file: &FileRecord) -> ObjectInfo {
+    version_info(file.attributes.owner, &file.current)
+}
+
+pub(crate) fn version_info(owner: UserId, version: &VersionRecord) -> ObjectInfo {
+    ObjectInfo {
+        size: version.size,
+        etag: version.etag(),
+        modified: version.modified,
+        version: version.id,
+        owner,
+        attributes: Attributes {
+            content_type: version.headers.content_type.clone(),
+            cache_control: version.headers.cache_control.clone(),
+            content_disposition: version.headers.content_disposition.clone(),
+            content_encoding: version.headers.content_encoding.clone(),
+            content_language: version.headers.content_language.clone(),
+            expires: version.headers.expires.clone(),
+            user: version.metadata.clone(),
+        },
+        digests: version.digests.clone(),
+        checksum: shown_checksum(version),
+        parts: version.parts.as_ref().map(|parts| parts.count),
+    }
+}
+
+/// The checksum that the writer asked to have shown.
+pub(crate) fn shown_checksum(version: &VersionRecord) -> Option<ObjectChecksum> {
+    let (digest, parts) = version.checksum.as_ref()?.value(&version.digests)?;
+    Some(match parts {
+        None => ObjectChecksum::Full(digest),
+        Some(parts) => ObjectChecksum::Composite(Composite { digest, parts }),
+    })
+}
+
+/// How the choice of a checksum is stored.
+pub(crate) fn full_checksum(algorithm: Option<Algorithm>) -> Option<ShownChecksum> {
+    algorithm.map(ShownChecksum::full)
+}
+
+pub(crate) fn headers(attributes: &Attributes) -> Result<SystemHeaders> {
+    let texts = [
+        &attributes.content_type,
+        &attributes.cache_control,
+        &attributes.content_disposition,
+        &attributes.content_encoding,
+        &attributes.content_language,
+        &attributes.expires,
+    ];
+    let bytes = texts
+        .iter()
+        .filter_map(|text| text.as_ref())
+        .map(String::len)
+        .sum::<usize>()
+        + attributes
+            .user
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum::<usize>();
+    if bytes > ATTRIBUTE_BYTES_MAX {
+        let message = format!("{bytes} bytes of metadata, {ATTRIBUTE_BYTES_MAX} are allowed");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    Ok(SystemHeaders {
+        content_type: attributes.content_type.clone(),
+        cache_control: attributes.cache_control.clone(),
+        content_disposition: attributes.content_disposition.clone(),
+        content_encoding: attributes.content_encoding.clone(),
+        content_language: attributes.content_language.clone(),
+        expires: attributes.expires.clone(),
+        redirect: None,
+    })
+}
+
+fn tags(etags: &[ETag]) -> Option<ETags> {
+    if etags.is_empty() {
+        return None;
+    }
+    let mut values = Vec::with_capacity(etags.len());
+    for etag in etags {
+        match etag {
+            ETag::Any => return Some(ETags::Any),
+            ETag::Is(value) => values.push(value.clone()),
+        }
+    }
+    Some(ETags::OneOf(values))
+}
+
+pub(crate) fn read_condition(condition: &ReadCondition) -> Condition {
+    Condition {
+        if_match: tags(&condition.if_match),
+        if_none_match: tags(&condition.if_none_match),
+        if_modified_since: condition.if_modified_since,
+        if_unmodified_since: condition.if_unmodified_since,
+        ..Condition::NONE
+    }
+}
+
+pub(crate) fn write_condition(condition: &WriteCondition) -> Condition {
+    Condition {
+        if_match: condition
+            .if_match
+            .as_ref()
+            .and_then(|etag| tags(std::slice::from_ref(etag))),
+        if_none_match: condition.if_absent.then_some(ETags::Any),
+        if_size: condition.if_size,
+        if_modified_at: condition.if_modified_at,
+        ..Condition::NONE
+    }
+}

@@ -1,0 +1,30 @@
+//! Every limit of the verbs, by name.
+
+use std::time::Duration;
+
+/// Largest object in bytes: S3's 5 TiB.
+pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
+
+/// Largest small object unless configured otherwise; see docs/performance.md for the measurement.
+pub const SMALL_BYTES_DEFAULT: u32 = 64 * 1024;
+
+/// Smallest part of an upload but its last, in bytes.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+
+/// Highest part number.
+pub const PART_NUMBER_MAX: u32 = 10_000;
+
+/// Most items in a page of any listing.
+pub const PAGE_ITEMS_MAX: usize = 1000;
+
+/// User metadata and system headers of an object together, in bytes.
+pub const ATTRIBUTE_BYTES_MAX: usize = 8 * 1024;
+
+/// Buckets that one user may own.
+pub const BUCKETS_PER_OWNER_MAX: usize = 1000;
+
+/// How long a blob outlives its last name, so that readers who have just looked it up find it.
+pub const FREE_GRACE: Duration = Duration::from_secs(5);
+
+/// Blob records kept in memory.
+pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;

@@ -1,0 +1,561 @@
+//! Uploads in parts: create, part, complete, abort, list.
+
+use std::fmt;
+
+use bytes::Bytes;
+use dewar_auth::{Action, Caller};
+use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
+use dewar_meta::ns::record::{ETag, PartRecord, ShownChecksum, UploadChecksum, UploadRecord};
+use dewar_meta::ns::{
+    Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
+    NewUpload, PartNames, UploadQuery,
+};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, UploadId};
+
+use crate::admit::actor;
+use crate::api::{
+    CompletePart, CompleteRequest, CreateUploadRequest, Expect, GetRequest, ListPartsRequest,
+    ListUploadsRequest, ListedPart, ListedUpload, ObjectChecksum, ObjectInfo, ObjectRef,
+    PartSource, PartsPage, UploadPartRequest, UploadsPage,
+};
+use crate::content::Incoming;
+use crate::info::{headers, read_condition, version_info, write_condition};
+use crate::limits::{PAGE_ITEMS_MAX, PART_BYTES_MIN, PART_NUMBER_MAX};
+use crate::put::uncut;
+use crate::{Shared, Store};
+
+/// A part on its way in. Nothing of it can be seen before [`PartUpload::commit`]; dropped, it was
+/// never there.
+pub struct PartUpload {
+    shared: Shared,
+    bucket: Bucket,
+    key: ObjectKey,
+    upload: UploadId,
+    number: u16,
+    checksum: Option<Algorithm>,
+    incoming: Incoming,
+}
+
+impl Store {
+    /// Begins an upload in parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn create_upload(
+        &self,
+        caller: &Caller,
+        request: CreateUploadRequest,
+    ) -> Result<UploadId> {
+        let key = &request.object.key;
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::PutObject,
+                &request.object.bucket,
+                Some(key.as_str()),
+            )
+            .await?;
+        let checksum = request.checksum.map(|algorithm| UploadChecksum {
+            algorithm: algorithm.name().to_owned(),
+            full_object: !request.composite,
+        });
+        let new = NewUpload {
+            headers: headers(&request.attributes)?,
+            metadata: request.attributes.user,
+            checksum,
+            ..NewUpload::default()
+        };
+        let principal = caller.to_string();
+        let record = self
+            .inner
+            .tree
+            .create_upload(&actor(caller, &principal), &bucket, key, &new)
+            .await?;
+        Ok(record.id)
+    }
+
+    /// Begins to write a part.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`],
+    /// [`ErrorKind::InvalidArgument`] for a number out of range.
+    pub async fn upload_part(
+        &self,
+        caller: &Caller,
+        request: UploadPartRequest,
+    ) -> Result<PartUpload> {
+        let (bucket, key, number, open) = self.open_part(caller, &request).await?;
+        let checksum = request
+            .checksum
+            .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
+        let mut want = request.want.with(Algorithm::Md5);
+        if let Some(algorithm) = checksum {
+            want = want.with(algorithm);
+        }
+        let path = bucket.path(key.as_str());
+        let owner = caller.user_id().0;
+        let incoming = Incoming::new(&self.inner, want, request.size, path, owner).await?;
+        Ok(PartUpload {
+            shared: Shared::clone(&self.inner),
+            bucket,
+            key,
+            upload: request.upload,
+            number,
+            checksum,
+            incoming,
+        })
+    }
+
+    async fn open_part(
+        &self,
+        caller: &Caller,
+        request: &UploadPartRequest,
+    ) -> Result<(Bucket, ObjectKey, u16, UploadRecord)> {
+        let key = request.object.key.clone();
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::PutObject,
+                &request.object.bucket,
+                Some(key.as_str()),
+            )
+            .await?;
+        let number = part_number(request.number)?;
+        let open = self
+            .inner
+            .tree
+            .upload(&bucket, &key, request.upload)
+            .await?;
+        Ok((bucket, key, number, open))
+    }
+
+    /// Makes a part out of another object or a range of it. Its bytes are shared, and read only to
+    /// compute the digests that a range does not have.
+    ///
+    /// # Errors
+    /// As [`Store::upload_part`] and [`Store::get`].
+    pub async fn upload_part_copy(
+        &self,
+        caller: &Caller,
+        request: UploadPartRequest,
+        source: PartSource,
+    ) -> Result<ListedPart> {
+        let (bucket, key, number, open) = self.open_part(caller, &request).await?;
+        let checksum = request
+            .checksum
+            .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
+        let read = GetRequest {
+            object: source.object.clone(),
+            range: source.range,
+            part: None,
+            condition: source.condition.clone(),
+        };
+        let mut download = self
+            .get(caller, read)
+            .await
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotModified => {
+                    Error::new(ErrorKind::Precondition, error.message().to_owned())
+                }
+                _ => error,
+            })?;
+        let whole = download.range.len() == download.info.size;
+        let mut want = request.want.with(Algorithm::Md5);
+        if let Some(algorithm) = checksum {
+            want = want.with(algorithm);
+        }
+        let known = want
+            .iter()
+            .all(|algorithm| download.info.digests.get(algorithm).is_some());
+        let digests = if whole && known {
+            download.info.digests.clone()
+        } else {
+            let mut digests = dewar_checksum::StreamDigests::new(want, &self.inner.lanes);
+            while let Some(bytes) = download.next().await {
+                digests.update(bytes?).await;
+            }
+            digests.finish().await
+        };
+        let options = CopyOptions {
+            source: read_condition(&source.condition),
+            source_version: Some(download.info.version),
+            ..CopyOptions::default()
+        };
+        let etag = digests.md5().map_or(ETag::Version, ETag::Md5);
+        let record = self
+            .inner
+            .tree
+            .copy_part(
+                (download.bucket(), &source.object.key),
+                Some(download.range),
+                &options,
+                (&bucket, &key),
+                request.upload,
+                number,
+                PartNames {
+                    etag,
+                    digests,
+                    checksum: checksum.map(ShownChecksum::full),
+                },
+            )
+            .await?;
+        Ok(listed_part(number, &record, checksum))
+    }
+
+    /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchUpload`], [`ErrorKind::InvalidPart`], [`ErrorKind::InvalidPartOrder`],
+    /// [`ErrorKind::PartTooSmall`], [`ErrorKind::ChecksumMismatch`], [`ErrorKind::Precondition`].
+    pub async fn complete_upload(
+        &self,
+        caller: &Caller,
+        request: CompleteRequest,
+    ) -> Result<ObjectInfo> {
+        let key = request.object.key.clone();
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::PutObject,
+                &request.object.bucket,
+                Some(key.as_str()),
+            )
+            .await?;
+        let mut named = Vec::with_capacity(request.parts.len());
+        for part in &request.parts {
+            named.push(NamedPart {
+                number: part_number(part.number)?,
+                etag: part.etag.clone(),
+            });
+        }
+        let condition = write_condition(&request.condition);
+        let (shared, caller) = (Shared::clone(&self.inner), caller.clone());
+        uncut(async move {
+            let principal = caller.to_string();
+            let join =
+                |open: &UploadRecord, parts: &[(u16, &PartRecord)]| join(open, parts, &request);
+            let published = shared
+                .tree
+                .complete_upload(
+                    &actor(&caller, &principal),
+                    &bucket,
+                    &key,
+                    request.upload,
+                    &named,
+                    PART_BYTES_MIN,
+                    &condition,
+                    &join,
+                )
+                .await?;
+            Ok(version_info(caller.user_id(), &published.version))
+        })
+        .await
+    }
+
+    /// Gives an upload up and frees its parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`].
+    pub async fn abort_upload(
+        &self,
+        caller: &Caller,
+        object: ObjectRef,
+        upload: UploadId,
+    ) -> Result<()> {
+        let key = object.key.as_str();
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::AbortMultipartUpload,
+                &object.bucket,
+                Some(key),
+            )
+            .await?;
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        self.inner
+            .tree
+            .abort_upload(&actor, &bucket, &object.key, upload)
+            .await
+    }
+
+    /// A page of the parts of an upload.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`].
+    pub async fn list_parts(
+        &self,
+        caller: &Caller,
+        request: ListPartsRequest,
+    ) -> Result<PartsPage> {
+        let key = &request.object.key;
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::ListMultipartUploadParts,
+                &request.object.bucket,
+                Some(key.as_str()),
+            )
+            .await?;
+        let after = u16::try_from(request.after).unwrap_or(u16::MAX);
+        let max = request.max.clamp(1, PAGE_ITEMS_MAX);
+        let page = self
+            .inner
+            .tree
+            .list_parts(&bucket, key, request.upload, after, max)
+            .await?;
+        let checksum = announced(&page.upload);
+        let shown = checksum.map(|(algorithm, _)| algorithm);
+        let next = page.parts.last().map(|(number, _)| u32::from(*number));
+        Ok(PartsPage {
+            owner: page.upload.owner,
+            checksum,
+            parts: page
+                .parts
+                .iter()
+                .take(request.max)
+                .map(|(number, record)| listed_part(*number, record, shown))
+                .collect(),
+            next: next.filter(|_| page.truncated),
+        })
+    }
+
+    /// A page of the uploads in progress.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn list_uploads(
+        &self,
+        caller: &Caller,
+        request: ListUploadsRequest,
+    ) -> Result<UploadsPage> {
+        let bucket = self
+            .inner
+            .admit(
+                caller,
+                Action::ListBucketMultipartUploads,
+                &request.bucket,
+                None,
+            )
+            .await?;
+        if request.max == 0 {
+            return Ok(UploadsPage::default());
+        }
+        let query = UploadQuery {
+            prefix: &request.prefix,
+            delimiter: Some(request.delimiter.as_str()).filter(|text| !text.is_empty()),
+            after_key: Some(request.after_key.as_str()).filter(|text| !text.is_empty()),
+            after_upload: request.after_upload,
+            max: request.max.min(PAGE_ITEMS_MAX),
+        };
+        let found = self.inner.tree.list_uploads(&bucket, query).await?;
+        let mut page = UploadsPage {
+            next: found.next,
+            ..UploadsPage::default()
+        };
+        for item in found.items {
+            match item {
+                Item::Upload { key, upload } => page.uploads.push(ListedUpload {
+                    key,
+                    upload: upload.id,
+                    initiated: upload.initiated,
+                    owner: upload.owner,
+                    checksum: announced(&upload),
+                }),
+                Item::Prefix(prefix) => page.prefixes.push(prefix),
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl PartUpload {
+    /// Takes the next bytes; waits while the disks are behind.
+    ///
+    /// # Errors
+    /// As [`crate::Upload::write`].
+    pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.incoming.write(bytes).await
+    }
+
+    /// The part is complete: makes it durable and puts it to its upload, in place of an earlier one
+    /// of its number.
+    ///
+    /// # Errors
+    /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile.
+    pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
+        let id = self.incoming.version();
+        let received = self.incoming.finish(&expect).await?;
+        let (shared, bucket, key, upload, number, checksum) = (
+            self.shared,
+            self.bucket,
+            self.key,
+            self.upload,
+            self.number,
+            self.checksum,
+        );
+        uncut(async move {
+            let new = NewPart {
+                id: Some(id),
+                size: received.size,
+                etag: received.digests.md5().map_or(ETag::Version, ETag::Md5),
+                digests: received.digests,
+                copies: received.copies,
+                checksum: checksum.map(ShownChecksum::full),
+            };
+            let extra = received.held.extra();
+            let outcome = shared
+                .tree
+                .put_part(&bucket, &key, upload, number, &new, &extra)
+                .await;
+            received.held.settle(&shared, &outcome).await;
+            outcome.map(|record| listed_part(number, &record, checksum))
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for PartUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PartUpload({}, part {})",
+            self.bucket.path(self.key.as_str()),
+            self.number
+        )
+    }
+}
+
+fn part_number(number: u32) -> Result<u16> {
+    u16::try_from(number)
+        .ok()
+        .filter(|n| (1..=PART_NUMBER_MAX).contains(&u32::from(*n)))
+        .ok_or_else(|| {
+            let message = format!("part number {number}: 1 to {PART_NUMBER_MAX} are allowed");
+            Error::new(ErrorKind::InvalidArgument, message)
+        })
+}
+
+/// The checksum an upload was begun with, and whether it is composite.
+fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
+    let checksum = upload.checksum.as_ref()?;
+    Some((checksum.algorithm.parse().ok()?, !checksum.full_object))
+}
+
+fn listed_part(number: u16, record: &PartRecord, checksum: Option<Algorithm>) -> ListedPart {
+    ListedPart {
+        number: u32::from(number),
+        size: record.size,
+        etag: record.etag(),
+        modified: record.modified,
+        checksum: checksum.and_then(|algorithm| record.digests.get(algorithm)),
+    }
+}
+
+/// Works out what the joined object is called, and holds it against what the client says.
+fn join(
+    open: &UploadRecord,
+    parts: &[(u16, &PartRecord)],
+    request: &CompleteRequest,
+) -> Result<Joined> {
+    let mut md5s = Vec::with_capacity(parts.len());
+    for (number, part) in parts {
+        check_part(*number, part, &request.parts)?;
+        let md5 = part
+            .digests
+            .md5()
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("part {number} has no MD5")))?;
+        md5s.push(md5);
+    }
+    let size: u64 = parts.iter().map(|(_, part)| part.size).sum();
+    if let Some(expected) = request.size.filter(|expected| *expected != size) {
+        let message = format!("the parts have {size} bytes, the client says {expected}");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
+    let shown = shown(open, parts, &digests)?;
+    if let Some(expected) = &request.checksum {
+        let actual = shown.as_ref().and_then(|shown| shown.value(&digests)).map(
+            |(digest, parts)| match parts {
+                None => ObjectChecksum::Full(digest),
+                Some(parts) => ObjectChecksum::Composite(Composite { digest, parts }),
+            },
+        );
+        if actual.as_ref() != Some(expected) {
+            let message = "the checksum of the whole is another";
+            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
+        }
+    }
+    Ok(Joined {
+        etag: joined_etag(&md5s),
+        digests,
+        checksum: shown,
+    })
+}
+
+fn joined_etag(md5s: &[[u8; 16]]) -> ETag {
+    let text = multipart_etag(md5s);
+    let md5 = text
+        .split('-')
+        .next()
+        .and_then(|hex| u128::from_str_radix(hex, 16).ok());
+    match (md5, u16::try_from(md5s.len())) {
+        (Some(md5), Ok(count)) => ETag::Parts(md5.to_be_bytes(), count),
+        _ => ETag::Text(text),
+    }
+}
+
+/// Holds a part's checksum against the one in the client's list.
+fn check_part(number: u16, part: &PartRecord, listed: &[CompletePart]) -> Result<()> {
+    let expected: Option<&Digest> = listed
+        .iter()
+        .find(|listed| listed.number == u32::from(number))
+        .and_then(|listed| listed.checksum.as_ref());
+    match expected.map(|digest| part.digests.verify(digest)) {
+        None | Some(Some(true)) => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorKind::InvalidPart,
+            format!("part {number} has another checksum"),
+        )),
+    }
+}
+
+/// The checksum that the object will show: the one announced, or CRC-64/NVME where the parts
+/// have it.
+fn shown(
+    open: &UploadRecord,
+    parts: &[(u16, &PartRecord)],
+    digests: &DigestSet,
+) -> Result<Option<ShownChecksum>> {
+    let Some((algorithm, composite)) = announced(open) else {
+        let crc = Algorithm::Crc64Nvme;
+        return Ok(digests
+            .get(crc)
+            .and_then(|_| crate::info::full_checksum(Some(crc))));
+    };
+    if !composite {
+        return Ok(digests
+            .get(algorithm)
+            .and_then(|_| crate::info::full_checksum(Some(algorithm))));
+    }
+    let of_parts: Option<Vec<Digest>> = parts
+        .iter()
+        .map(|(_, part)| part.digests.get(algorithm))
+        .collect();
+    let Some(of_parts) = of_parts else {
+        return Ok(None);
+    };
+    let composite = Composite::of(&of_parts).map_err(|error| {
+        Error::with_source(
+            ErrorKind::Internal,
+            "the checksum of the parts' checksums",
+            error,
+        )
+    })?;
+    Ok(Some(ShownChecksum::from(&composite)))
+}

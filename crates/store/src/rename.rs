@@ -1,0 +1,62 @@
+//! Renaming an object or a directory.
+
+use dewar_auth::{Action, Caller};
+use dewar_meta::ns::RenameOptions;
+use dewar_types::{ObjectKey, Result};
+
+use crate::Store;
+use crate::admit::actor;
+use crate::api::RenameRequest;
+use crate::info::write_condition;
+
+impl Store {
+    /// Gives an object another key of its bucket, in one batch. A source that ends in `/` and is
+    /// no object means the directory with all that is below, whose size does not matter.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`], [`dewar_types::ErrorKind::NotFound`],
+    /// [`dewar_types::ErrorKind::Precondition`]; for directories also [`dewar_types::ErrorKind::AlreadyExists`],
+    /// [`dewar_types::ErrorKind::NotEmpty`], [`dewar_types::ErrorKind::InvalidArgument`] for a target below the source.
+    pub async fn rename(&self, caller: &Caller, request: RenameRequest) -> Result<()> {
+        let inner = &self.inner;
+        let source = &request.source.key;
+        let bucket = inner
+            .admit(
+                caller,
+                Action::RenameObject,
+                &request.source.bucket,
+                Some(source.as_str()),
+            )
+            .await?;
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        if let Some(directory) = source.as_str().strip_suffix('/')
+            && inner.tree.lookup(&bucket, source).await?.is_none()
+        {
+            let target = request.target.as_str();
+            let target = target.strip_suffix('/').unwrap_or(target);
+            let (from, to) = (ObjectKey::new(directory)?, ObjectKey::new(target)?);
+            let options = RenameOptions {
+                make_parents: true,
+                ..RenameOptions::default()
+            };
+            return inner
+                .tree
+                .rename_dir(&actor, (&bucket, &from), (&bucket, &to), options)
+                .await;
+        }
+        inner
+            .tree
+            .rename_file(
+                &actor,
+                (&bucket, source),
+                (&bucket, &request.target),
+                (
+                    &write_condition(&request.source_condition),
+                    &write_condition(&request.condition),
+                ),
+            )
+            .await
+            .map(|_| ())
+    }
+}

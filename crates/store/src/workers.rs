@@ -1,0 +1,185 @@
+//! Background work: sealing, compaction, freeing, sweeping, and looking after disks.
+//!
+//! Each worker is a loop that waits for its cue, does one bounded step and logs what failed; it
+//! tries again later, so an error here costs time and never data. [`Workers::stop`] ends them
+//! between steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_types::{BlobId, Result, Timestamp};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::limits::FREE_GRACE;
+use crate::{Shared, Store};
+
+/// Pause after a step that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How often the workers without a cue of their own look.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How often the disks are asked for their room.
+const SPACE_EVERY: Duration = Duration::from_secs(5);
+
+/// Blobs freed, or empty directories looked at, in one step.
+const STEP: usize = 256;
+
+/// The running workers of a store.
+#[derive(Debug)]
+pub struct Workers {
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts them. `first_new` is the first blob id that this opening of the store mints: the
+    /// sweep touches nothing from there on.
+    #[must_use]
+    pub fn start(store: &Store, first_new: BlobId) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let inner = || Arc::clone(&store.inner);
+        let tasks = vec![
+            tokio::spawn(until(stopped.clone(), seal(inner()))),
+            tokio::spawn(until(stopped.clone(), seal_early(inner()))),
+            tokio::spawn(until(stopped.clone(), compact(inner()))),
+            tokio::spawn(until(stopped.clone(), free(inner()))),
+            tokio::spawn(until(stopped.clone(), reclaim_dirs(inner()))),
+            tokio::spawn(until(stopped.clone(), space(inner()))),
+            tokio::spawn(until(stopped, sweep(inner(), first_new))),
+        ];
+        Self { stop, tasks }
+    }
+
+    /// Ends them and waits until they have ended.
+    pub async fn stop(self) {
+        // Nobody listening means that all have ended already.
+        let _ = self.stop.send(true);
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a worker did not end well");
+            }
+        }
+    }
+}
+
+async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        // An error means that the sender is gone, which is a stop too.
+        _ = stopped.wait_for(|stop| *stop) => {}
+        () = work => {}
+    }
+}
+
+async fn seal(inner: Shared) {
+    loop {
+        inner.segments.sealable().await;
+        if let Err(error) = inner.segments.seal_next().await {
+            tracing::warn!(%error, "a segment could not be sealed; trying again");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    }
+}
+
+async fn seal_early(inner: Shared) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if inner.table.pressed() {
+            inner.segments.close_current();
+        }
+    }
+}
+
+async fn compact(inner: Shared) {
+    loop {
+        match inner.segments.compact_step().await {
+            Ok(0) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(bytes) => tracing::debug!(bytes, "compacted"),
+            Err(error) => {
+                tracing::warn!(%error, "compaction failed; trying again");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+async fn free(inner: Shared) {
+    loop {
+        match free_step(&inner).await {
+            Ok(freed) if freed == STEP => {}
+            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(error) => {
+                tracing::warn!(%error, "blobs could not be freed; trying again");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+/// Frees blobs whose names are gone since the grace time and that nobody reads. Bytes go before
+/// the record does: a crash in between only repeats the removal.
+async fn free_step(inner: &Shared) -> Result<usize> {
+    let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
+    let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
+    let mut freed = Vec::new();
+    for unnamed in inner.tree.unnamed_blobs(before, STEP).await? {
+        if inner.readers.holds(unnamed.blob) {
+            continue;
+        }
+        if let Some(record) = inner.table.named(unnamed.blob).await? {
+            inner.blobs.remove(&record).await;
+        }
+        inner.table.forget(unnamed.blob);
+        freed.push(unnamed);
+    }
+    if !freed.is_empty() {
+        inner.tree.forget_blobs(&freed).await?;
+    }
+    Ok(freed.len())
+}
+
+async fn reclaim_dirs(inner: Shared) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Err(error) = inner.tree.reclaim_empty_dirs(STEP).await {
+            tracing::warn!(%error, "empty directories could not be reclaimed; trying again");
+        }
+    }
+}
+
+async fn space(inner: Shared) {
+    loop {
+        inner.blobs.placement().refresh(inner.blobs.pool()).await;
+        tokio::time::sleep(SPACE_EVERY).await;
+    }
+}
+
+/// Sweeps each disk once after the start, and again whenever it comes back from an absence.
+async fn sweep(inner: Shared, first_new: BlobId) {
+    let mut swept: Vec<Option<dewar_env::DiskState>> =
+        vec![None; inner.blobs.pool().members().count()];
+    loop {
+        for (member, swept) in inner.blobs.pool().members().zip(&mut swept) {
+            let state = member.disk.state();
+            if !state.writable() || *swept == Some(state) {
+                continue;
+            }
+            let record = async |blob| inner.table.named(blob).await;
+            match inner.blobs.sweep(member, first_new, record).await {
+                Ok(found) => {
+                    if found.removed > 0 {
+                        let disk = member.disk.label();
+                        tracing::info!(disk, removed = found.removed, "leftovers removed");
+                    }
+                    *swept = Some(state);
+                }
+                Err(error) => {
+                    tracing::debug!(disk = member.disk.label(), %error, "sweep cut short");
+                }
+            }
+        }
+        tokio::time::sleep(SPACE_EVERY).await;
+    }
+}
