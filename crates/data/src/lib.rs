@@ -1,1 +1,3 @@
 //! Where the bytes are: blobs, shards, pages, segments, placement.
+
+pub mod format;
