@@ -79,7 +79,11 @@ pub(super) fn decode(body: &Bytes) -> Result<Batch, Error> {
             let segment = BlobId(u64::from_be_bytes(at.array()?));
             let offset = u32::from_be_bytes(at.array()?);
             let bytes = at.bytes()?;
-            batch.carry = Some(Carry { segment, offset, bytes: vec![bytes] });
+            batch.carry = Some(Carry {
+                segment,
+                offset,
+                bytes: vec![bytes],
+            });
         }
         other => return Err(bad(format!("a carry mark of {other}"))),
     }
@@ -155,7 +159,10 @@ impl Reader {
         let len = self.number()?;
         match usize::try_from(len) {
             Ok(len) if len <= self.left.len() => Ok(self.left.split_to(len)),
-            _ => Err(bad(format!("{len} bytes are announced, {} left", self.left.len()))),
+            _ => Err(bad(format!(
+                "{len} bytes are announced, {} left",
+                self.left.len()
+            ))),
         }
     }
 

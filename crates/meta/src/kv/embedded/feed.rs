@@ -20,7 +20,9 @@ const YIELD_EVERY: usize = 1024;
 /// The feeding task: ends when the engine is closed or gone.
 pub(super) async fn run(inner: Weak<Inner>, mut closed: watch::Receiver<bool>) {
     loop {
-        let Some(engine) = inner.upgrade() else { return };
+        let Some(engine) = inner.upgrade() else {
+            return;
+        };
         let wanted = async {
             engine.wanted.notified().await;
         };
@@ -45,11 +47,14 @@ pub(super) async fn run(inner: Weak<Inner>, mut closed: watch::Receiver<bool>) {
 impl Inner {
     /// Feeds the frozen layer, if there is one.
     async fn feed_frozen(&self) -> Result<(), Error> {
-        let Some(frozen) = self.state.read().frozen.clone() else { return Ok(()) };
+        let Some(frozen) = self.state.read().frozen.clone() else {
+            return Ok(());
+        };
         let (upto, view) = (frozen.read().last(), Arc::clone(&self.state.read().view));
         // The index must not hold what could still be lost.
         self.journal.durable(upto).await?;
-        let entries = entries(&*view, &frozen.read().newest()).await?;
+        let newest = frozen.read().newest();
+        let entries = entries(&*view, &newest).await?;
         self.index.apply(entries, upto).await?;
         {
             let mut state = self.state.write();
@@ -124,7 +129,11 @@ async fn entries(
 ) -> Result<Vec<crate::index::Entry>, Error> {
     let mut entries = Vec::with_capacity(newest.len());
     for (number, (key, known)) in newest.iter().enumerate() {
-        let below = if known.complete() { None } else { view.get(key).await? };
+        let below = if known.complete() {
+            None
+        } else {
+            view.get(key).await?
+        };
         entries.push((key.clone(), known.clone().over(below)));
         if number % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;

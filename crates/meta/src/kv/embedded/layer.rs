@@ -53,7 +53,9 @@ impl Known {
         let before = base
             .and_then(|value| value[..].try_into().ok())
             .map_or(0, i64::from_be_bytes);
-        Some(Bytes::copy_from_slice(&before.wrapping_add(sum).to_be_bytes()))
+        Some(Bytes::copy_from_slice(
+            &before.wrapping_add(sum).to_be_bytes(),
+        ))
     }
 }
 
@@ -146,13 +148,18 @@ impl Layer {
         if known.complete() {
             return;
         }
-        let Some(versions) = self.keys.get(key) else { return };
+        let Some(versions) = self.keys.get(key) else {
+            return;
+        };
         look_at(versions, at, known);
     }
 
     /// The newest batch that touched a key.
     pub(super) fn touched(&self, key: &[u8]) -> Option<Seq> {
-        self.keys.get(key).and_then(|versions| versions.last()).map(|(seq, _)| *seq)
+        self.keys
+            .get(key)
+            .and_then(|versions| versions.last())
+            .map(|(seq, _)| *seq)
     }
 
     /// Keys from `from` to `to` (empty: no end) in order, that readers at `at` can see touched.
@@ -162,7 +169,11 @@ impl Layer {
         to: &'l [u8],
         at: Seq,
     ) -> impl DoubleEndedIterator<Item = (&'l Bytes, &'l Vec<(Seq, Op)>)> {
-        let to = if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) };
+        let to = if to.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Excluded(to)
+        };
         let valid = match (from, to) {
             (Bound::Included(from), Bound::Excluded(to)) => from < to,
             (Bound::Excluded(from), Bound::Excluded(to)) => from < to,
@@ -219,7 +230,10 @@ mod tests {
         layer.push(key.clone(), 3, Op::Delete, 0);
         layer.push(key.clone(), 5, put(b"b"), 0);
         let seen: Vec<_> = (0..7).map(|at| read(&layer, at)).collect();
-        let (a, b) = (Some(Bytes::from_static(b"a")), Some(Bytes::from_static(b"b")));
+        let (a, b) = (
+            Some(Bytes::from_static(b"a")),
+            Some(Bytes::from_static(b"b")),
+        );
         assert_eq!(seen, [None, a.clone(), a, None, None, b.clone(), b]);
     }
 
@@ -230,7 +244,11 @@ mod tests {
         for seq in 1..1000 {
             layer.push(key.clone(), seq, Op::Add(1), seq - 1);
         }
-        assert!(layer.bytes() < 400, "{} bytes for one counter", layer.bytes());
+        assert!(
+            layer.bytes() < 400,
+            "{} bytes for one counter",
+            layer.bytes()
+        );
         let sum = read(&layer, 1000).map(|v| i64::from_be_bytes(v[..].try_into().expect("8")));
         assert_eq!(sum, Some(999));
     }

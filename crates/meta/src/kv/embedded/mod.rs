@@ -36,17 +36,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
-use dewar_journal::{Hold, Journal, Recovery, Room};
+use dewar_journal::{Hold, Journal, Permit, Recovery, Room};
 use dewar_types::{Error, ErrorKind};
 use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
 
 pub use body::fuzz_batch;
 
-use super::{Batch, Carry, CommitError, Kv, KvRead, Page, Read, Scan, Seq};
+use super::{Batch, Carry, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
 use crate::index::{Index, IndexView};
 use layer::Layer;
 use read::Layers;
+use require::Ahead;
 
 /// First byte of the keys under which change-log records are kept.
 const CHANGE_LOG: u8 = b'L';
@@ -198,7 +199,10 @@ impl EmbeddedKv {
         let _ = self.inner.closing.send(true);
         self.inner.journal.close(patience).await?;
         fed.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "the catalog index was not fed in time"))
+            Err(Error::new(
+                ErrorKind::Timeout,
+                "the catalog index was not fed in time",
+            ))
         })
     }
 
@@ -216,55 +220,97 @@ impl EmbeddedKv {
         inner.wait_for_room().await;
         let pieces = body::encode(&batch);
         let len = pieces.iter().map(Bytes::len).sum();
-        let room = if batch.frees { Room::Reserve } else { Room::Ordinary };
+        let room = if batch.frees {
+            Room::Reserve
+        } else {
+            Room::Ordinary
+        };
         let permit = inner.journal.admit(len, room).await?;
-        let mut permit = Some(permit);
         batch.carry = None;
         let require = std::mem::take(&mut batch.require);
+        let mut prepared = Prepared {
+            batch,
+            pieces,
+            permit,
+        };
         loop {
             let ahead = inner.read_ahead(&require).await?;
-            let mut state = inner.state.write();
-            if !ahead.current(&state) {
-                continue;
+            match inner.append(&require, &ahead, prepared)? {
+                Appended::Done(seq) => {
+                    inner.journal.durable(seq).await?;
+                    return Ok(seq);
+                }
+                Appended::Collided { at, with } => {
+                    // A retry must see what it collided with.
+                    inner.journal.durable(with).await?;
+                    return Err(CommitError::Conflict(at));
+                }
+                Appended::Moved(again) => prepared = again,
             }
-            let mut active = state.active.write();
-            if let Err((at, collided)) =
-                require::judge(&require, &active, state.frozen.as_deref(), &ahead)
-            {
-                drop(active);
-                drop(state);
-                // A retry must see what it collided with.
-                inner.journal.durable(collided).await?;
-                return Err(CommitError::Conflict(at));
-            }
-            let Some(permit) = permit.take() else {
-                return Err(CommitError::Failed(Error::new(
-                    ErrorKind::Internal,
-                    "a batch was appended twice",
-                )));
-            };
-            let seq = inner.journal.append(permit, &pieces)?;
-            keep_changes(&inner.config, seq, &mut batch);
-            let floor = state.floor(inner.journal.durable_seq());
-            active.apply(seq, batch, floor);
-            let large = active.bytes() > inner.config.layer_bytes
-                || active.len() > inner.config.layer_keys;
-            drop(active);
-            if large && state.frozen.is_none() {
-                state.freeze();
-                inner.wanted.notify_one();
-            }
-            drop(state);
-            inner.journal.durable(seq).await?;
-            return Ok(seq);
         }
+    }
+}
+
+/// A batch with its room in the journal.
+struct Prepared {
+    batch: Batch,
+    pieces: Vec<Bytes>,
+    permit: Permit,
+}
+
+enum Appended {
+    Done(Seq),
+    /// A precondition does not hold, because of a batch.
+    Collided {
+        at: usize,
+        with: Seq,
+    },
+    /// The index was fed since the reading ahead: read ahead again.
+    Moved(Prepared),
+}
+
+impl Inner {
+    /// The one short lock: judges, appends, and puts the changes into the overlay.
+    fn append(
+        &self,
+        require: &[Require],
+        ahead: &Ahead,
+        prepared: Prepared,
+    ) -> Result<Appended, Error> {
+        let mut state = self.state.write();
+        if !ahead.current(&state) {
+            return Ok(Appended::Moved(prepared));
+        }
+        let mut active = state.active.write();
+        if let Err((at, with)) = require::judge(require, &active, state.frozen.as_deref(), ahead) {
+            return Ok(Appended::Collided { at, with });
+        }
+        let Prepared {
+            mut batch,
+            pieces,
+            permit,
+        } = prepared;
+        let seq = self.journal.append(permit, &pieces)?;
+        keep_changes(&self.config, seq, &mut batch);
+        active.apply(seq, batch, state.floor(self.journal.durable_seq()));
+        let large =
+            active.bytes() > self.config.layer_bytes || active.len() > self.config.layer_keys;
+        drop(active);
+        if large && state.frozen.is_none() {
+            state.freeze();
+            self.wanted.notify_one();
+        }
+        Ok(Appended::Done(seq))
     }
 }
 
 impl State {
     /// What all readers, now and later, can see.
     fn floor(&self, durable: Seq) -> Seq {
-        self.held.keys().next().map_or(durable, |held| (*held).min(durable))
+        self.held
+            .keys()
+            .next()
+            .map_or(durable, |held| (*held).min(durable))
     }
 
     fn freeze(&mut self) {
@@ -289,12 +335,18 @@ impl KvRead for EmbeddedKv {
         };
         match view.get_now(key) {
             Some(below) => {
-                let read = below.map(|below| Read { value: known.over(below), seq: at });
+                let read = below.map(|below| Read {
+                    value: known.over(below),
+                    seq: at,
+                });
                 Box::pin(std::future::ready(read))
             }
             None => Box::pin(async move {
                 let below = view.get(key).await?;
-                Ok(Read { value: known.over(below), seq: at })
+                Ok(Read {
+                    value: known.over(below),
+                    seq: at,
+                })
             }),
         }
     }
@@ -310,7 +362,10 @@ impl Kv for EmbeddedKv {
         let mut state = self.inner.state.write();
         let layers = self.inner.layers_of(&state);
         *state.held.entry(layers.at).or_default() += 1;
-        Arc::new(Snapshot { inner: Arc::clone(&self.inner), layers })
+        Arc::new(Snapshot {
+            inner: Arc::clone(&self.inner),
+            layers,
+        })
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>> {
@@ -320,7 +375,10 @@ impl Kv for EmbeddedKv {
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
         Box::pin(async move {
             if !self.inner.config.keep_changes {
-                return Err(Error::new(ErrorKind::Unsupported, "the change log is not kept"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the change log is not kept",
+                ));
             }
             self.changes_after(after, limit).await
         })
@@ -334,10 +392,18 @@ impl EmbeddedKv {
         let mut found: Vec<(Seq, Bytes)> = Vec::new();
         let mut batches = 0;
         loop {
-            let scan = Scan { from: &from, to: &[CHANGE_LOG + 1], limit: 256, reverse: false };
+            let scan = Scan {
+                from: &from,
+                to: &[CHANGE_LOG + 1],
+                limit: 256,
+                reverse: false,
+            };
             let page = snapshot.scan(scan).await?;
             for (key, value) in &page.pairs {
-                let seq = key.get(1..9).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
+                let seq = key
+                    .get(1..9)
+                    .and_then(|seq| seq.try_into().ok())
+                    .map(u64::from_be_bytes);
                 let Some(seq) = seq else { continue };
                 if found.last().is_none_or(|(last, _)| *last != seq) {
                     batches += 1;
@@ -408,6 +474,8 @@ fn keep_changes(config: &EmbeddedConfig, seq: Seq, batch: &mut Batch) {
 
 impl std::fmt::Debug for EmbeddedKv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmbeddedKv").field("journal", &self.inner.journal).finish_non_exhaustive()
+        f.debug_struct("EmbeddedKv")
+            .field("journal", &self.inner.journal)
+            .finish_non_exhaustive()
     }
 }

@@ -59,7 +59,10 @@ impl Layers {
         } else {
             known.over(self.view.get(key).await?)
         };
-        Ok(Read { value, seq: self.at })
+        Ok(Read {
+            value,
+            seq: self.at,
+        })
     }
 
     /// A key's value after everything appended, durable or not, given what the index says.
@@ -68,7 +71,10 @@ impl Layers {
     }
 
     pub(super) async fn scan(&self, scan: Scan<'_>) -> Result<Page, Error> {
-        let mut page = Page { seq: self.at, ..Page::default() };
+        let mut page = Page {
+            seq: self.at,
+            ..Page::default()
+        };
         if !scan.to.is_empty() && scan.from >= scan.to {
             return Ok(page);
         }
@@ -86,7 +92,12 @@ impl Layers {
         loop {
             // One more than wanted tells whether there is more.
             let limit = scan.limit + 1 - page.pairs.len();
-            let part = Scan { from: &from, to: scan.to, limit, reverse: false };
+            let part = Scan {
+                from: &from,
+                to: scan.to,
+                limit,
+                reverse: false,
+            };
             let below = self.view.scan(part).await?;
             let end = match below.pairs.last().filter(|_| below.more) {
                 Some((last, _)) => [last, &[0][..]].concat(),
@@ -104,7 +115,12 @@ impl Layers {
         let mut to = scan.to.to_vec();
         loop {
             let limit = scan.limit + 1 - page.pairs.len();
-            let part = Scan { from: scan.from, to: &to, limit, reverse: true };
+            let part = Scan {
+                from: scan.from,
+                to: &to,
+                limit,
+                reverse: true,
+            };
             let below = self.view.scan(part).await?;
             let start = match below.pairs.last().filter(|_| below.more) {
                 Some((last, _)) => last.to_vec(),
@@ -134,8 +150,9 @@ impl Layers {
         let frozen = self.frozen.as_ref().map(|layer| layer.read());
         let mut below = below.into_iter().peekable();
         let mut upper = active.range(Bound::Included(from), to, self.at);
-        let mut lower =
-            frozen.as_ref().map(|layer| layer.range(Bound::Included(from), to, self.at));
+        let mut lower = frozen
+            .as_ref()
+            .map(|layer| layer.range(Bound::Included(from), to, self.at));
         let mut next_upper = step(&mut upper, reverse);
         let mut next_lower = lower.as_mut().and_then(|range| step(range, reverse));
         loop {
@@ -151,7 +168,9 @@ impl Layers {
             if next_lower == Some(&key) {
                 next_lower = lower.as_mut().and_then(|range| step(range, reverse));
             }
-            let under = below.next_if(|(found, _)| *found == key).map(|(_, value)| value);
+            let under = below
+                .next_if(|(found, _)| *found == key)
+                .map(|(_, value)| value);
             let mut known = Known::default();
             active.look(&key, self.at, &mut known);
             if let Some(frozen) = &frozen {
@@ -172,6 +191,10 @@ fn step<'l, V: 'l>(
     range: &mut impl DoubleEndedIterator<Item = (&'l Bytes, V)>,
     reverse: bool,
 ) -> Option<&'l Bytes> {
-    let next = if reverse { range.next_back() } else { range.next() };
+    let next = if reverse {
+        range.next_back()
+    } else {
+        range.next()
+    };
     next.map(|(key, _)| key)
 }

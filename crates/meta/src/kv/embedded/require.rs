@@ -45,8 +45,11 @@ impl Inner {
         let layers = self.layers();
         let view = Arc::clone(&self.state.read().view);
         let applied = view.applied();
-        let mut ahead =
-            Ahead { view: Arc::clone(&view), values: BTreeMap::new(), ranges: BTreeMap::new() };
+        let mut ahead = Ahead {
+            view: Arc::clone(&view),
+            values: BTreeMap::new(),
+            ranges: BTreeMap::new(),
+        };
         for (at, require) in require.iter().enumerate() {
             match require {
                 // The layers tell whether it changed since it was read: no value is needed.
@@ -59,7 +62,9 @@ impl Inner {
                     ahead.values.insert(at, value);
                 }
                 Require::Empty { from, to } => {
-                    ahead.ranges.insert(at, self.range_ahead(&*view, &layers, from, to).await?);
+                    ahead
+                        .ranges
+                        .insert(at, self.range_ahead(&*view, &layers, from, to).await?);
                 }
             }
         }
@@ -78,7 +83,12 @@ impl Inner {
         let mut range = Range::default();
         let mut start = from.to_vec();
         loop {
-            let scan = Scan { from: &start, to, limit: RANGE_PAGE, reverse: false };
+            let scan = Scan {
+                from: &start,
+                to,
+                limit: RANGE_PAGE,
+                reverse: false,
+            };
             let page = view.scan(scan).await?;
             for (key, _) in page.pairs {
                 // What was appended counts, durable or not.
@@ -108,12 +118,19 @@ pub(super) fn judge(
     let frozen = frozen.as_deref();
     for (at, require) in require.iter().enumerate() {
         let holds = match require {
-            Require::Same { key, value, read_at } => {
-                same(key, value.as_ref(), *read_at, active, frozen, ahead.values.get(&at))
-            }
-            Require::Empty { from, to } => {
-                empty(from, to, active, frozen, ahead.ranges.get(&at))
-            }
+            Require::Same {
+                key,
+                value,
+                read_at,
+            } => same(
+                key,
+                value.as_ref(),
+                *read_at,
+                active,
+                frozen,
+                ahead.values.get(&at),
+            ),
+            Require::Empty { from, to } => empty(from, to, active, frozen, ahead.ranges.get(&at)),
         };
         if let Err(collided) = holds {
             return Err((at, collided));
@@ -123,7 +140,9 @@ pub(super) fn judge(
 }
 
 fn touched(key: &[u8], active: &Layer, frozen: Option<&Layer>) -> Option<Seq> {
-    active.touched(key).or_else(|| frozen.and_then(|layer| layer.touched(key)))
+    active
+        .touched(key)
+        .or_else(|| frozen.and_then(|layer| layer.touched(key)))
 }
 
 fn same(
@@ -153,7 +172,11 @@ fn same(
         return Err(collided);
     }
     let now = known.over(below.cloned().flatten());
-    if now.as_ref() == value { Ok(()) } else { Err(collided) }
+    if now.as_ref() == value {
+        Ok(())
+    } else {
+        Err(collided)
+    }
 }
 
 fn empty(
@@ -177,7 +200,10 @@ fn empty(
             return Err(touched(key, active, frozen).unwrap_or(0));
         }
     }
-    if let Some(last) = keys.last().filter(|_| below.is_some_and(|range| range.partial)) {
+    if let Some(last) = keys
+        .last()
+        .filter(|_| below.is_some_and(|range| range.partial))
+    {
         // The key that reading stopped at went meanwhile; what lies behind it is not known.
         return Err(touched(last, active, frozen).unwrap_or(0));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::disk::sim::SimWorld;
+use dewar_env::disk::sim::{SimLatency, SimWorld};
 use dewar_journal::{Journal, JournalConfig};
 use dewar_types::{BlobId, DiskId};
 
@@ -14,16 +14,29 @@ use crate::index::{Index, MemoryIndex};
 use crate::kv::{Batch, Carry, Kv, KvRead, Require, Scan, Seq};
 
 fn journal_config(m: usize) -> JournalConfig {
-    JournalConfig { file_bytes: 256 << 10, files_max: 8, ..JournalConfig::new(m) }
+    JournalConfig {
+        file_bytes: 256 << 10,
+        files_max: 8,
+        ..JournalConfig::new(m)
+    }
 }
 
 /// Layers so small that feeding happens all the time.
 fn small() -> EmbeddedConfig {
-    EmbeddedConfig { layer_keys: 20, keep_changes: true, ..EmbeddedConfig::default() }
+    EmbeddedConfig {
+        layer_keys: 20,
+        keep_changes: true,
+        ..EmbeddedConfig::default()
+    }
 }
 
 fn disks(world: &SimWorld) -> Vec<(DiskId, Arc<dyn dewar_env::Disk>)> {
-    world.dyn_disks().into_iter().zip(1..).map(|(disk, id)| (DiskId(id), disk)).collect()
+    world
+        .dyn_disks()
+        .into_iter()
+        .zip(1..)
+        .map(|(disk, id)| (DiskId(id), disk))
+        .collect()
 }
 
 async fn open(
@@ -31,8 +44,9 @@ async fn open(
     index: Arc<dyn Index>,
     m: usize,
 ) -> Result<(EmbeddedKv, Vec<(Seq, Carry)>), dewar_types::Error> {
-    let (journal, recovery) =
-        Journal::open(world.env(), disks(world), journal_config(m)).await.map_err(|error| {
+    let (journal, recovery) = Journal::open(world.env(), disks(world), journal_config(m))
+        .await
+        .map_err(|error| {
             dewar_types::Error::new(dewar_types::ErrorKind::Unavailable, error.to_string())
         })?;
     let mut carries = Vec::new();
@@ -46,8 +60,12 @@ async fn open(
 async fn fresh() -> Arc<dyn Kv> {
     let world = SimWorld::with_disks(1, 4);
     let env = world.env();
-    Journal::create(&env, &disks(&world), &journal_config(1)).await.expect("created");
-    let (kv, _) = open(&world, Arc::new(MemoryIndex::new()), 1).await.expect("opened");
+    Journal::create(&env, &disks(&world), &journal_config(1))
+        .await
+        .expect("created");
+    let (kv, _) = open(&world, Arc::new(MemoryIndex::new()), 1)
+        .await
+        .expect("opened");
     Arc::new(kv)
 }
 
@@ -75,7 +93,10 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -94,7 +115,9 @@ fn random_batch(chance: &mut Chance, number: u64) -> Batch {
             batch.puts.push((key(at), format!("{number}").into()));
         }
     }
-    batch.adds.push((Bytes::from_static(b"c"), 1 + chance.below(3) as i64));
+    batch
+        .adds
+        .push((Bytes::from_static(b"c"), 1 + chance.below(3) as i64));
     if chance.below(3) == 0 {
         batch.carry = Some(Carry {
             segment: BlobId(number),
@@ -113,10 +136,13 @@ fn apply(model: &mut BTreeMap<Bytes, Bytes>, batch: &Batch) {
         model.remove(key);
     }
     for (key, delta) in &batch.adds {
-        let before = model
-            .get(key)
-            .map_or(0, |v| i64::from_be_bytes(v[..].try_into().expect("a counter")));
-        model.insert(key.clone(), Bytes::copy_from_slice(&(before + delta).to_be_bytes()));
+        let before = model.get(key).map_or(0, |v| {
+            i64::from_be_bytes(v[..].try_into().expect("a counter"))
+        });
+        model.insert(
+            key.clone(),
+            Bytes::copy_from_slice(&(before + delta).to_be_bytes()),
+        );
     }
 }
 
@@ -124,7 +150,12 @@ async fn content(kv: &dyn KvRead) -> BTreeMap<Bytes, Bytes> {
     let mut found = BTreeMap::new();
     let mut from = Vec::new();
     loop {
-        let scan = Scan { from: &from, to: &[], limit: 7, reverse: false };
+        let scan = Scan {
+            from: &from,
+            to: &[],
+            limit: 7,
+            reverse: false,
+        };
         let page = kv.scan(scan).await.expect("readable");
         found.extend(page.pairs.iter().cloned());
         match page.pairs.last().filter(|_| page.more) {
@@ -141,7 +172,9 @@ fn crash_at(at: u64, seed: u64) -> bool {
     run(async move {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
-        Journal::create(&env, &disks(&world), &journal_config(1)).await.expect("created");
+        Journal::create(&env, &disks(&world), &journal_config(1))
+            .await
+            .expect("created");
         // The index is on medium of its own here: what it applied, it keeps.
         let index: Arc<dyn Index> = Arc::new(MemoryIndex::new());
         let mut chance = Chance(seed);
@@ -167,11 +200,17 @@ fn crash_at(at: u64, seed: u64) -> bool {
         let world = world.crash(seed);
         let gone = (seed % 4) as usize;
         world.disk(gone).vanish();
-        let present: Vec<_> =
-            disks(&world).into_iter().enumerate().filter(|(n, _)| *n != gone).map(|(_, d)| d).collect();
+        let present: Vec<_> = disks(&world)
+            .into_iter()
+            .enumerate()
+            .filter(|(n, _)| *n != gone)
+            .map(|(_, d)| d)
+            .collect();
         let opened = Journal::open(world.env(), present, journal_config(1)).await;
         let (journal, recovery) = opened.expect("one of four may be away");
-        let kv = EmbeddedKv::open(journal, recovery, index, small(), |_, _| {}).await.expect("opened");
+        let kv = EmbeddedKv::open(journal, recovery, index, small(), |_, _| {})
+            .await
+            .expect("opened");
         let mut found = content(&kv).await;
         found.retain(|key, _| key[0] != b'L');
         if found != model {
@@ -204,7 +243,9 @@ fn carries_come_back_at_recovery_until_they_are_released() {
     run(async {
         let world = SimWorld::with_disks(3, 3);
         let env = world.env();
-        Journal::create(&env, &disks(&world), &journal_config(1)).await.expect("created");
+        Journal::create(&env, &disks(&world), &journal_config(1))
+            .await
+            .expect("created");
         let index: Arc<dyn Index> = Arc::new(MemoryIndex::new());
         let (kv, _) = open(&world, Arc::clone(&index), 1).await.expect("opened");
         let hold = kv.journal().hold("segments", 0);
@@ -226,7 +267,10 @@ fn carries_come_back_at_recovery_until_they_are_released() {
         drop(hold);
         let world = world.crash(1);
         let (kv, carries) = open(&world, index, 1).await.expect("opened");
-        assert_eq!(carries, sent, "the index is fed, but the carries are still needed");
+        assert_eq!(
+            carries, sent,
+            "the index is fed, but the carries are still needed"
+        );
         assert_eq!(content(&kv).await.len(), 50);
     });
 }
@@ -236,12 +280,22 @@ fn many_writers_share_syncs() {
     run(async {
         let world = SimWorld::with_disks(5, 4);
         let env = world.env();
-        Journal::create(&env, &disks(&world), &journal_config(2)).await.expect("created");
-        let (kv, _) = open(&world, Arc::new(MemoryIndex::new()), 2).await.expect("opened");
+        Journal::create(&env, &disks(&world), &journal_config(2))
+            .await
+            .expect("created");
+        let (kv, _) = open(&world, Arc::new(MemoryIndex::new()), 2)
+            .await
+            .expect("opened");
         for disk in 0..4 {
-            world.disk(disk).set_latency(Duration::from_millis(2));
+            world.disk(disk).set_latency(SimLatency {
+                read: (Duration::ZERO, Duration::ZERO),
+                write: (Duration::ZERO, Duration::ZERO),
+                sync: (Duration::from_millis(2), Duration::from_millis(2)),
+            });
         }
-        let before: u64 = (0..4).map(|n| world.disk(n).counters().durable_writes).sum();
+        let before: u64 = (0..4)
+            .map(|n| world.disk(n).counters().durable_writes)
+            .sum();
         let tasks: Vec<_> = (0..64u64)
             .map(|writer| {
                 let kv = kv.clone();
@@ -259,9 +313,15 @@ fn many_writers_share_syncs() {
         for task in tasks {
             task.await.expect("ended well");
         }
-        let after: u64 = (0..4).map(|n| world.disk(n).counters().durable_writes).sum();
+        let after: u64 = (0..4)
+            .map(|n| world.disk(n).counters().durable_writes)
+            .sum();
         let per_disk = (after - before) / 4;
-        assert!(per_disk * 8 < 64 * 20, "{per_disk} syncs a disk for {} commits", 64 * 20);
+        assert!(
+            per_disk * 8 < 64 * 20,
+            "{per_disk} syncs a disk for {} commits",
+            64 * 20
+        );
     });
 }
 
@@ -271,17 +331,35 @@ fn an_emptied_range_is_empty_even_if_the_index_still_has_it() {
         let kv = fresh().await;
         let number_of_keys = 3000u64;
         for number in 0..number_of_keys {
-            let batch = Batch { puts: vec![(key(number), Bytes::new())], ..Batch::default() };
+            let batch = Batch {
+                puts: vec![(key(number), Bytes::new())],
+                ..Batch::default()
+            };
             kv.commit(batch).await.expect("committed");
         }
-        let empty = || Require::Empty { from: Bytes::from_static(b"e"), to: Bytes::from_static(b"f") };
+        let empty = || Require::Empty {
+            from: Bytes::from_static(b"e"),
+            to: Bytes::from_static(b"f"),
+        };
         for number in 0..number_of_keys {
-            let batch = Batch { require: vec![empty()], ..Batch::default() };
-            assert!(number > 20 || kv.commit(batch).await.is_err(), "key {number} is still there");
-            let batch = Batch { deletes: vec![key(number)], ..Batch::default() };
+            let batch = Batch {
+                require: vec![empty()],
+                ..Batch::default()
+            };
+            assert!(
+                number > 20 || kv.commit(batch).await.is_err(),
+                "key {number} is still there"
+            );
+            let batch = Batch {
+                deletes: vec![key(number)],
+                ..Batch::default()
+            };
             kv.commit(batch).await.expect("committed");
         }
-        let batch = Batch { require: vec![empty()], ..Batch::default() };
+        let batch = Batch {
+            require: vec![empty()],
+            ..Batch::default()
+        };
         kv.commit(batch).await.expect("empty now");
     });
 }
