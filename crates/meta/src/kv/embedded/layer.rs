@@ -40,11 +40,6 @@ impl Known {
         self.base.is_some()
     }
 
-    /// Whether no layer knows the key.
-    pub(super) fn nothing(&self) -> bool {
-        self.sum.is_none() && self.base.is_none()
-    }
-
     /// The key's value, given what lies under the layers.
     pub(super) fn over(self, below: Option<Bytes>) -> Option<Bytes> {
         let base = self.base.unwrap_or(below);

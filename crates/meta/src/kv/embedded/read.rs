@@ -8,7 +8,7 @@ use dewar_types::Error;
 use parking_lot::RwLock;
 
 use super::layer::{Known, Layer};
-use super::{Inner, State};
+use super::{CHANGE_LOG, Inner, State};
 use crate::index::IndexView;
 use crate::kv::{Page, Read, Scan, Seq};
 
@@ -91,7 +91,7 @@ impl Layers {
         let mut from = scan.from.to_vec();
         loop {
             // One more than wanted tells whether there is more.
-            let limit = scan.limit + 1 - page.pairs.len();
+            let limit = scan.limit.saturating_add(1) - page.pairs.len();
             let part = Scan {
                 from: &from,
                 to: scan.to,
@@ -114,7 +114,7 @@ impl Layers {
     async fn scan_back(&self, scan: &Scan<'_>, page: &mut Page) -> Result<(), Error> {
         let mut to = scan.to.to_vec();
         loop {
-            let limit = scan.limit + 1 - page.pairs.len();
+            let limit = scan.limit.saturating_add(1) - page.pairs.len();
             let part = Scan {
                 from: scan.from,
                 to: &to,
@@ -176,7 +176,9 @@ impl Layers {
             if let Some(frozen) = &frozen {
                 frozen.look(&key, self.at, &mut known);
             }
-            if let Some(value) = known.over(under) {
+            // Change-log records are the engine's own, but for the scan that asks for them.
+            let own = key.first() == Some(&CHANGE_LOG) && from.first() != Some(&CHANGE_LOG);
+            if let Some(value) = known.over(under).filter(|_| !own) {
                 if page.pairs.len() == limit {
                     page.more = true;
                     return;

@@ -15,7 +15,7 @@ use crate::kv::{Batch, Carry, Kv, KvRead, Require, Scan, Seq};
 
 fn journal_config(m: usize) -> JournalConfig {
     JournalConfig {
-        file_bytes: 256 << 10,
+        file_bytes: 2 << 20,
         files_max: 8,
         ..JournalConfig::new(m)
     }
