@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
 use dewar_data::blob::{BlobRecord, BlobWriter};
+use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::Carry;
 use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace};
@@ -73,7 +74,7 @@ impl Incoming {
         let large = size.is_some_and(|size| size > u64::from(shared.small_bytes_max));
         let stage = if large {
             let id = shared.tree.ids().blob().await?;
-            Stage::Large(Box::new(shared.blobs.create(id)?))
+            Stage::Large(Box::new(shared.blobs.create(id, ShardKind::Object)?))
         } else {
             Stage::Small(Vec::new())
         };
@@ -112,7 +113,7 @@ impl Incoming {
             Stage::Small(parts) => {
                 let parts = core::mem::take(parts);
                 let id = self.shared.tree.ids().blob().await?;
-                let mut writer = self.shared.blobs.create(id)?;
+                let mut writer = self.shared.blobs.create(id, ShardKind::Object)?;
                 for part in parts {
                     writer.write(part).await?;
                 }

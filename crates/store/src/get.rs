@@ -195,7 +195,7 @@ impl Download {
                 let message = format!("blob {} is shorter than its extent", piece.blob);
                 return Some(Err(Error::new(ErrorKind::Corrupt, message)));
             }
-            self.current = Some(self.shared.blobs.open(record).stream(range));
+            self.current = Some(self.shared.blobs.open(record)?.stream(range));
         }
     }
 }

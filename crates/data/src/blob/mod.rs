@@ -23,6 +23,7 @@ pub use record::BlobRecord;
 pub use sweep::Swept;
 pub use writer::BlobWriter;
 
+use crate::format::ShardKind;
 use crate::pool::{Placement, Pool};
 use shards::{OpenShards, ShardReader};
 use writer::WriterPlan;
@@ -104,7 +105,7 @@ impl BlobStore {
     /// # Errors
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when they
     /// are full.
-    pub fn create(&self, id: BlobId) -> Result<BlobWriter> {
+    pub fn create(&self, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
         let (layout, disks) = self.placement.choose(&self.pool, id)?;
         let disks = disks
             .into_iter()
@@ -112,6 +113,7 @@ impl BlobStore {
             .collect();
         Ok(BlobWriter::new(WriterPlan {
             id,
+            kind,
             generation: 1,
             pool: self.pool.number(),
             dewar: self.pool.dewar().0,
@@ -123,12 +125,15 @@ impl BlobStore {
     }
 
     /// Opens a blob; costs nothing until it is read.
-    #[must_use]
-    pub fn open(self: &Arc<Self>, record: Arc<BlobRecord>) -> BlobReader {
-        BlobReader {
+    ///
+    /// # Errors
+    /// As [`BlobRecord::geometry`].
+    pub fn open(self: &Arc<Self>, record: Arc<BlobRecord>) -> Result<BlobReader> {
+        Ok(BlobReader {
             store: Arc::clone(self),
+            geometry: record.geometry()?,
             record,
-        }
+        })
     }
 
     /// Removes a blob's shards. Call it when no name and no reader is left. Shards on disks that
@@ -179,9 +184,10 @@ impl BlobStore {
     ) {
         self.counts.bad_pages.fetch_add(1, Ordering::Relaxed);
         let record = Arc::clone(&reader.record);
-        let shard_len = crate::format::shard_len(record.layout, record.len, shard);
+        let geometry = reader.geometry;
         // A range that holds only a part of the page cannot heal it; the next whole read will.
-        let Some(content) = reader::page_in_rows(page, rows_from, rows, shard_len) else {
+        let Some(content) = reader::page_in_rows(page, rows_from, rows, geometry.shard_len(shard))
+        else {
             return;
         };
         let store = Arc::clone(self);
@@ -190,6 +196,7 @@ impl BlobStore {
                 pool: &store.pool,
                 open: &store.open,
                 record: &record,
+                geometry,
                 shard,
             };
             match target.heal(page, content).await {

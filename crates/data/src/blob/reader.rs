@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::BlobStore;
 use super::record::BlobRecord;
 use super::shards::{ShardError, ShardReader};
-use crate::format::{Piece, pieces, shard_len};
+use crate::format::{Geometry, Piece, runs};
 
 /// User bytes read at once, rounded to whole stripes.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -37,6 +37,7 @@ const SLOW_AFTER: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub struct BlobReader {
     pub(crate) store: Arc<BlobStore>,
+    pub(crate) geometry: Geometry,
     pub(crate) record: Arc<BlobRecord>,
 }
 
@@ -112,6 +113,7 @@ impl BlobReader {
             pool: self.store.pool(),
             open: self.store.open_shards(),
             record: &self.record,
+            geometry: self.geometry,
             shard,
         }
     }
@@ -119,27 +121,25 @@ impl BlobReader {
     /// The rows of each data shard that a window needs: contiguous, since units of one shard
     /// follow each other in it.
     fn needs(&self, window: ByteRange) -> Vec<Need> {
-        let mut needs: Vec<Need> = Vec::with_capacity(usize::from(self.record.layout.k));
-        for Piece { shard, offset, len } in pieces(self.record.layout, window) {
-            match needs.iter_mut().find(|need| need.shard == shard) {
-                Some(need) => need.to = offset + len,
-                None => needs.push(Need {
-                    shard,
-                    from: offset,
-                    to: offset + len,
-                }),
-            }
-        }
-        needs
+        (0..usize::from(self.record.layout.k))
+            .map(|shard| (shard, self.geometry.shard_span(shard, window)))
+            .filter(|(_, span)| !span.is_empty())
+            .map(|(shard, span)| Need {
+                shard,
+                from: span.start,
+                to: span.end,
+            })
+            .collect()
     }
 
     /// Puts a window's rows in the order of the object.
     fn arrange(&self, window: ByteRange, needs: &[Need], rows: &[Bytes]) -> Vec<Bytes> {
-        pieces(self.record.layout, window)
-            .filter_map(|Piece { shard, offset, len }| {
-                let at = needs.iter().position(|need| need.shard == shard)?;
-                let start = (offset - needs[at].from) as usize;
-                Some(rows[at].slice(start..start + len as usize))
+        self.geometry
+            .pieces(window)
+            .filter_map(|piece: Piece| {
+                let at = needs.iter().position(|need| need.shard == piece.shard)?;
+                let start = (piece.shard_offset - needs[at].from) as usize;
+                Some(rows[at].slice(start..start + piece.len))
             })
             .collect()
     }
@@ -256,9 +256,7 @@ impl BlobReader {
             .zip(got)
             .filter_map(|(need, bytes)| {
                 let bytes = bytes.as_ref()?;
-                let end = wanted
-                    .to
-                    .min(shard_len(layout, self.record.len, need.shard));
+                let end = wanted.to.min(self.geometry.shard_len(need.shard));
                 let covers = need.from <= wanted.from && need.to >= end && wanted.from <= end;
                 covers.then(|| {
                     let start = (wanted.from - need.from) as usize;
@@ -270,6 +268,10 @@ impl BlobReader {
         let mut others = (0..layout.shards())
             .filter(|shard| *shard != wanted.shard && !needs_covered(&have, *shard))
             .collect::<VecDeque<_>>();
+        // A unit that the last stripe does not have is known to be zeros and costs no read.
+        others
+            .make_contiguous()
+            .sort_by_key(|shard| self.geometry.shard_len(*shard) > wanted.from);
         let mut reads: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> =
             FuturesUnordered::new();
         let mut last_error = None;
@@ -343,7 +345,7 @@ fn needs_covered(have: &[(usize, Bytes)], shard: usize) -> bool {
 /// The page `number` out of rows that begin at `from`, if they hold all of it.
 pub(crate) fn page_in_rows(number: u64, from: u64, rows: &Bytes, shard_len: u64) -> Option<Bytes> {
     let start = number * PAGE_BYTES as u64;
-    let end = (start + PAGE_BYTES as u64).min(shard_len);
+    let end = start + runs::page_len(number, shard_len) as u64;
     let cut = start.checked_sub(from)? as usize..end.checked_sub(from)? as usize;
     (cut.end <= rows.len()).then(|| rows.slice(cut))
 }

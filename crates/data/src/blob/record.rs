@@ -3,6 +3,8 @@
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
+use crate::format::Geometry;
+
 /// Where the shards of one encoding of a blob are. Stored under the blob's id; changed only when
 /// the blob is encoded anew, never when names change.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -45,11 +47,9 @@ impl BlobRecord {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let bad = |why: String| Error::new(ErrorKind::Corrupt, format!("blob record: {why}"));
         let record: Self = minicbor::decode(bytes).map_err(|error| bad(error.to_string()))?;
+        record.geometry()?;
         let shards = record.layout.shards();
-        if Layout::new(record.layout.k, record.layout.m).is_err()
-            || record.layout.unit == 0
-            || !(record.layout.unit as usize).is_multiple_of(dewar_types::PAGE_BYTES)
-            || record.disks.len() != shards
+        if record.disks.len() != shards
             || record
                 .missing
                 .iter()
@@ -58,6 +58,18 @@ impl BlobRecord {
             return Err(bad(format!("{record:?} contradicts itself")));
         }
         Ok(record)
+    }
+
+    /// How the blob is cut.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when layout or length are outside the format; never for a record
+    /// that a writer made or [`BlobRecord::from_bytes`] accepted.
+    pub fn geometry(&self) -> Result<Geometry> {
+        Geometry::new(self.layout, self.len).map_err(|error| {
+            let message = format!("the record of blob {}", self.id);
+            Error::with_source(ErrorKind::Corrupt, message, error)
+        })
     }
 
     /// The file that holds a shard, relative to its disk. Blobs of like age share a folder, so

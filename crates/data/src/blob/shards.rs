@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_checksum::crc32c;
 use dewar_env::{Access, DiskError, DiskFile};
 use dewar_types::{BlobId, PAGE_BYTES};
 use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::record::BlobRecord;
-use crate::format::{PAGES_PER_RUN, Slot, page_offset, shard_len, slots_offset};
+use crate::format::runs::{RunSpan, checksum_page_at, page_at, run_spans, slot_at};
+use crate::format::{Geometry, PageKey, SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::pool::{Member, Pool};
 
 /// Shard files kept open at most; each costs a descriptor and up to
@@ -115,17 +115,23 @@ pub(crate) struct ShardReader<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) open: &'a OpenShards,
     pub(crate) record: &'a BlobRecord,
+    pub(crate) geometry: Geometry,
     pub(crate) shard: usize,
 }
 
 impl<'a> ShardReader<'a> {
     /// The shard's length in bytes.
     pub(crate) fn len(&self) -> u64 {
-        shard_len(self.record.layout, self.record.len, self.shard)
+        self.geometry.shard_len(self.shard)
     }
 
     fn key(&self) -> Key {
         (self.record.id, self.record.generation, self.shard as u8)
+    }
+
+    fn page_key(&self) -> PageKey {
+        let (blob, generation, shard) = self.key();
+        PageKey::new(blob, generation, shard)
     }
 
     fn missing(&self) -> ShardError {
@@ -156,26 +162,25 @@ impl<'a> ShardReader<'a> {
     pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<Bytes> {
         let (_, returns) = self.member().ok()?;
         let open = self.open.get(self.key(), returns)?;
-        let (first, last) = pages_of(from, to.min(self.len()));
-        if first / PAGES_PER_RUN != (last - 1) / PAGES_PER_RUN {
+        let to = to.min(self.len());
+        let mut spans = run_spans(from..to, self.len());
+        let span = spans.next()?;
+        if spans.next().is_some() {
             return None;
         }
-        let bytes = open
-            .file
-            .read_now(page_offset(first), self.bytes_of(first, last))?
-            .ok()?;
-        let run = first / PAGES_PER_RUN;
-        let kept = open.slot_pages.lock().get(&run).cloned();
+        let bytes = open.file.read_now(span.data_at, span.data_len)?.ok()?;
+        let kept = open.slot_pages.lock().get(&span.run).cloned();
         let slots = match kept {
             Some(slots) => slots,
             None => {
-                let slots = open.file.read_now(slots_offset(run), PAGE_BYTES)?.ok()?;
-                open.keep_slots(run, slots.clone());
+                let at = checksum_page_at(span.run);
+                let slots = open.file.read_now(at, PAGE_BYTES)?.ok()?;
+                open.keep_slots(span.run, slots.clone());
                 slots
             }
         };
-        self.verify(first, &bytes, last, &slots).ok()?;
-        Some(cut(&bytes, first, from, to.min(self.len())))
+        self.verify(&span, &bytes, &slots).ok()?;
+        Some(cut(&bytes, span.first_page, from, to))
     }
 
     /// Rows `from..to` of the shard (cut at its end), every page they touch verified.
@@ -185,14 +190,9 @@ impl<'a> ShardReader<'a> {
             return Ok(Bytes::new());
         }
         let open = self.open_file().await?;
-        let (first, last) = pages_of(from, to);
         let mut parts = Vec::new();
-        let mut page = first;
-        while page < last {
-            let run = page / PAGES_PER_RUN;
-            let end = last.min((run + 1) * PAGES_PER_RUN);
-            parts.push(self.run_pages(&open, run, page, end).await?);
-            page = end;
+        for span in run_spans(from..to, self.len()) {
+            parts.push(self.span_pages(&open, &span).await?);
         }
         let bytes = match parts.len() {
             1 => parts.swap_remove(0),
@@ -202,71 +202,60 @@ impl<'a> ShardReader<'a> {
                 joined.freeze()
             }
         };
-        Ok(cut(&bytes, first, from, to))
+        Ok(cut(&bytes, from / PAGE_BYTES as u64, from, to))
     }
 
-    /// Pages `first..last`, all of one run.
-    async fn run_pages(
-        &self,
-        open: &OpenShard,
-        run: u64,
-        first: u64,
-        last: u64,
-    ) -> Result<Bytes, ShardError> {
-        let data = (page_offset(first), self.bytes_of(first, last));
-        let kept = open.slot_pages.lock().get(&run).cloned();
+    /// The pages of one run, verified.
+    async fn span_pages(&self, open: &OpenShard, span: &RunSpan) -> Result<Bytes, ShardError> {
+        let kept = open.slot_pages.lock().get(&span.run).cloned();
         let (bytes, slots) = match kept {
-            Some(slots) => (open.file.read_at(data.0, data.1).await?, slots),
+            Some(slots) => (open.file.read_at(span.data_at, span.data_len).await?, slots),
             None => {
-                let pieces = vec![data, (slots_offset(run), PAGE_BYTES)];
+                let pieces = vec![
+                    (span.data_at, span.data_len),
+                    (checksum_page_at(span.run), PAGE_BYTES),
+                ];
                 let mut read = open.file.read_pieces(pieces).await?.into_iter();
                 let bytes = read.next().unwrap_or_default();
                 let slots = read.next().unwrap_or_default();
-                open.keep_slots(run, slots.clone());
+                open.keep_slots(span.run, slots.clone());
                 (bytes, slots)
             }
         };
-        let verified = self.verify(first, &bytes, last, &slots);
+        let verified = self.verify(span, &bytes, &slots);
         if verified.is_err() {
             // The checksum page may be what is bad, or what was read too early: never keep it.
-            open.slot_pages.lock().remove(&run);
+            open.slot_pages.lock().remove(&span.run);
         }
         verified.map(|()| bytes)
     }
 
-    fn verify(&self, first: u64, bytes: &[u8], last: u64, slots: &[u8]) -> Result<(), ShardError> {
-        let bad = |page| ShardError::BadPage {
+    /// Compares pages with the checksum page of their run.
+    fn verify(&self, span: &RunSpan, bytes: &[u8], slots: &[u8]) -> Result<(), ShardError> {
+        if bytes.len() != span.data_len {
+            // The file ends too early.
+            return Err(self.bad_page(span.first_page + (bytes.len() / PAGE_BYTES) as u64));
+        }
+        let start = (span.first_page % SLOTS_PER_PAGE as u64) as usize * SLOT_BYTES;
+        let slots = slots
+            .get(start..start + span.slots_len())
+            .ok_or_else(|| self.bad_page(span.first_page))?;
+        self.page_key()
+            .verify_pages(span.first_page, bytes, slots)
+            .map_err(|error| self.bad_page(error.page))
+    }
+
+    fn bad_page(&self, page: u64) -> ShardError {
+        let disk = self.record.disks[self.shard];
+        ShardError::BadPage {
             blob: self.record.id,
             shard: self.shard,
             page,
-            disk: self.pool.member(self.record.disks[self.shard]).map_or_else(
-                || self.record.disks[self.shard].to_string(),
-                |member| member.disk.label().to_owned(),
-            ),
-        };
-        if bytes.len() != self.bytes_of(first, last) {
-            return Err(bad(first + (bytes.len() / PAGE_BYTES) as u64));
+            disk: match self.pool.member(disk) {
+                Some(member) => member.disk.label().to_owned(),
+                None => disk.to_string(),
+            },
         }
-        for (page, content) in (first..last).zip(bytes.chunks(PAGE_BYTES)) {
-            let at = (page % PAGES_PER_RUN) as usize * 4;
-            let stored = slots.get(at..at + 4).and_then(|slot| slot.try_into().ok());
-            let slot = Slot {
-                blob: self.record.id,
-                generation: self.record.generation,
-                shard: self.shard as u8,
-                page,
-            };
-            if stored.map(u32::from_le_bytes) != Some(slot.seal(crc32c(content))) {
-                return Err(bad(page));
-            }
-        }
-        Ok(())
-    }
-
-    /// Stored bytes of pages `first..last`; only the shard's last page may be short.
-    fn bytes_of(&self, first: u64, last: u64) -> usize {
-        let page = PAGE_BYTES as u64;
-        ((last * page).min(self.len()) - first * page) as usize
     }
 
     async fn open_file(&self) -> Result<Arc<OpenShard>, ShardError> {
@@ -290,17 +279,10 @@ impl<'a> ShardReader<'a> {
         let (member, _) = self.member()?;
         let path = self.record.shard_path(self.shard);
         let file = member.disk.open(&path, Access::Write).await?;
-        let slot = Slot {
-            blob: self.record.id,
-            generation: self.record.generation,
-            shard: self.shard as u8,
-            page,
-        };
-        let value = Bytes::copy_from_slice(&slot.seal(crc32c(&content)).to_le_bytes());
-        let slot_at = slots_offset(page / PAGES_PER_RUN) + page % PAGES_PER_RUN * 4;
+        let slot = self.page_key().slot(page, &content).to_le_bytes();
         file.write_pieces(vec![
-            (page_offset(page), vec![content]),
-            (slot_at, vec![value]),
+            (page_at(page), vec![content]),
+            (slot_at(page), vec![Bytes::copy_from_slice(&slot)]),
         ])
         .await?;
         file.sync().await?;
@@ -318,12 +300,6 @@ impl OpenShard {
         }
         kept.insert(run, slots);
     }
-}
-
-/// The pages that rows `from..to` touch.
-fn pages_of(from: u64, to: u64) -> (u64, u64) {
-    let page = PAGE_BYTES as u64;
-    (from / page, to.div_ceil(page))
 }
 
 /// Rows `from..to` out of whole pages that begin with page `first`.

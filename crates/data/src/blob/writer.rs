@@ -13,13 +13,15 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_checksum::crc32c;
 use dewar_env::{CreateOptions, Disk, DiskFile};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::record::{BlobRecord, shard_dir, shard_path};
-use crate::format::{PAGES_PER_RUN, ShardHeader, Slot, page_offset, slots_offset};
+use crate::format::runs::{self, checksum_page_at, run_spans};
+use crate::format::{
+    BLOB_BYTES_MAX, ChecksumKind, OWNER_BYTES_MAX, PageKey, SLOT_BYTES, ShardHeader, ShardKind,
+};
 
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -31,6 +33,7 @@ const QUEUED_WINDOWS: usize = 2;
 /// How a blob is to be written.
 pub(crate) struct WriterPlan {
     pub(crate) id: BlobId,
+    pub(crate) kind: ShardKind,
     pub(crate) generation: u32,
     pub(crate) pool: u16,
     pub(crate) dewar: u128,
@@ -60,7 +63,7 @@ enum Work {
     Window {
         first_page: u64,
         bytes: Bytes,
-        slots: Vec<u32>,
+        slots: Bytes,
     },
     Finish {
         header: Bytes,
@@ -105,8 +108,13 @@ impl BlobWriter {
     /// Takes the next bytes. Waits while the disks are behind.
     ///
     /// # Errors
+    /// [`ErrorKind::TooLarge`] beyond [`BLOB_BYTES_MAX`];
     /// [`ErrorKind::Unavailable`] when so many shards failed that the blob cannot be acknowledged.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+        if self.len.saturating_add(bytes.len() as u64) > BLOB_BYTES_MAX {
+            let message = format!("blob {} is over {BLOB_BYTES_MAX} bytes", self.plan.id);
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
         let unit = u64::from(self.plan.layout.unit);
         while !bytes.is_empty() {
             let shard = (self.window_bytes / unit) % u64::from(self.plan.layout.k);
@@ -154,11 +162,7 @@ impl BlobWriter {
             .into_iter()
             .chain(parity.into_iter().map(BytesMut::freeze));
         for (shard, bytes) in parts.enumerate() {
-            let slots = bytes
-                .chunks(PAGE_BYTES)
-                .zip(first_page..)
-                .map(|(page, number)| self.slot(shard, number).seal(crc32c(page)))
-                .collect();
+            let slots = self.slots(shard, first_page, &bytes);
             // A shard whose task ended has failed: its outcome says why, and the others go on.
             if let Some(queue) = &self.shards[shard].queue
                 && queue
@@ -173,18 +177,17 @@ impl BlobWriter {
                 self.shards[shard].queue = None;
             }
         }
-        self.pages += longest.div_ceil(PAGE_BYTES) as u64;
+        self.pages += runs::page_count(longest as u64);
         self.window_bytes = 0;
         self.enough_shards()
     }
 
-    fn slot(&self, shard: usize, page: u64) -> Slot {
-        Slot {
-            blob: self.plan.id,
-            generation: self.plan.generation,
-            shard: shard as u8,
-            page,
-        }
+    /// The checksums of a shard's pages, as they stand in a checksum page.
+    fn slots(&self, shard: usize, first_page: u64, bytes: &[u8]) -> Bytes {
+        let key = PageKey::new(self.plan.id, self.plan.generation, shard as u8);
+        let mut slots = BytesMut::zeroed(bytes.len().div_ceil(PAGE_BYTES) * SLOT_BYTES);
+        key.fill_slots(first_page, bytes, &mut slots);
+        slots.freeze()
     }
 
     /// Shards that must be durable for an acknowledgement: one more than is needed to read, so
@@ -215,16 +218,16 @@ impl BlobWriter {
 
     /// Ends the blob: when this returns, enough shards are durable and the record may be named by
     /// the catalog. `describe` goes into every shard's header for salvage, at most
-    /// [`ShardHeader::DESCRIBE_BYTES_MAX`]; what is longer is cut.
+    /// [`OWNER_BYTES_MAX`] bytes; what is longer is cut.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] or [`ErrorKind::NoSpace`] when too few shards became durable;
     /// what was written is removed.
     pub async fn seal(mut self, describe: &[u8]) -> Result<BlobRecord> {
         self.flush().await?;
-        let describe = &describe[..describe.len().min(ShardHeader::DESCRIBE_BYTES_MAX)];
+        let describe = &describe[..describe.len().min(OWNER_BYTES_MAX)];
         for shard in 0..self.shards.len() {
-            let header = self.header(shard, describe);
+            let header = self.header(shard, describe)?;
             if let Some(queue) = self.shards[shard].queue.take() {
                 // A task that ended already says so in its outcome.
                 let _ = queue.send(Work::Finish { header }).await;
@@ -263,20 +266,29 @@ impl BlobWriter {
         }
     }
 
-    fn header(&self, shard: usize, describe: &[u8]) -> Bytes {
+    fn header(&self, shard: usize, describe: &[u8]) -> Result<Bytes> {
         let header = ShardHeader {
-            dewar: self.plan.dewar,
-            disk: self.plan.disks[shard].0,
-            pool: self.plan.pool,
+            checksum: ChecksumKind::Crc32cMixed,
+            kind: self.plan.kind,
+            sealed: true,
             blob: self.plan.id,
             generation: self.plan.generation,
             shard: shard as u8,
             layout: self.plan.layout,
-            len: self.len,
+            blob_len: Some(self.len),
             created: self.plan.created,
-            describe: Bytes::copy_from_slice(describe),
+            cluster: self.plan.dewar,
+            pool: self.plan.pool.into(),
+            disk: self.plan.disks[shard].0,
+            owner: describe.to_vec(),
         };
-        Bytes::from(header.encode())
+        match header.encode() {
+            Ok(page) => Ok(Bytes::copy_from_slice(&page)),
+            Err(error) => {
+                let message = format!("the header of blob {}", self.plan.id);
+                Err(Error::with_source(ErrorKind::Internal, message, error))
+            }
+        }
     }
 }
 
@@ -295,7 +307,7 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
         dir: shard_dir(plan.id),
         path: shard_path(plan.id, plan.generation, shard),
         file: None,
-        run: Vec::new(),
+        run: BytesMut::new(),
         run_number: 0,
     };
     tokio::spawn(async move {
@@ -316,7 +328,7 @@ struct ShardTask {
     path: String,
     file: Option<Arc<dyn DiskFile>>,
     /// Slots of the run being written.
-    run: Vec<u32>,
+    run: BytesMut,
     run_number: u64,
 }
 
@@ -349,7 +361,7 @@ impl ShardTask {
                     bytes,
                     slots,
                 } => {
-                    self.window(first_page, bytes, &slots).await?;
+                    self.window(first_page, bytes, slots).await?;
                 }
                 Work::Finish { header } => {
                     self.finish(header).await?;
@@ -372,34 +384,27 @@ impl ShardTask {
         Ok(file)
     }
 
-    async fn window(&mut self, first_page: u64, mut bytes: Bytes, slots: &[u32]) -> Result<()> {
+    async fn window(&mut self, first_page: u64, mut bytes: Bytes, mut slots: Bytes) -> Result<()> {
         let file = self.file().await?;
         let mut pieces = Vec::new();
-        let mut page = first_page;
-        let mut slots = slots;
-        while !slots.is_empty() {
-            let room = (PAGES_PER_RUN - page % PAGES_PER_RUN) as usize;
-            let take = room.min(slots.len());
-            let (now, later) = slots.split_at(take);
-            let cut = (take * PAGE_BYTES).min(bytes.len());
-            pieces.push((page_offset(page), vec![bytes.split_to(cut)]));
-            self.run.extend_from_slice(now);
-            slots = later;
-            page += take as u64;
-            if self.run.len() as u64 == PAGES_PER_RUN {
+        let start = first_page * PAGE_BYTES as u64;
+        let end = start + bytes.len() as u64;
+        for span in run_spans(start..end, end) {
+            pieces.push((span.data_at, vec![bytes.split_to(span.data_len)]));
+            self.run
+                .extend_from_slice(&slots.split_to(span.slots_len()));
+            if self.run.len() == PAGE_BYTES {
                 pieces.push(self.end_run());
             }
         }
         Ok(file.write_pieces(pieces).await?)
     }
 
-    /// The checksum page of the run that ends here.
+    /// The checksum page of the run that ends here; slots without a page are zeros.
     fn end_run(&mut self) -> (u64, Vec<Bytes>) {
-        let mut page = BytesMut::zeroed(PAGE_BYTES);
-        for (slot, value) in page.chunks_exact_mut(4).zip(self.run.drain(..)) {
-            slot.copy_from_slice(&value.to_le_bytes());
-        }
-        let offset = slots_offset(self.run_number);
+        let mut page = self.run.split();
+        page.resize(PAGE_BYTES, 0);
+        let offset = checksum_page_at(self.run_number);
         self.run_number += 1;
         (offset, vec![page.freeze()])
     }

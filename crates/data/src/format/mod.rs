@@ -1,90 +1,64 @@
-//! TEMPORARY shard format
-use bytes::Bytes;
-use dewar_types::{BlobId, ByteRange, DiskId, Layout, PAGE_BYTES, Timestamp};
-pub(crate) const PAGES_PER_RUN: u64 = 1024;
-pub(crate) fn slots_offset(run: u64) -> u64 {
-    4096 + run * 1025 * 4096
-}
-pub(crate) fn page_offset(page: u64) -> u64 {
-    slots_offset(page / 1024) + 4096 + (page % 1024) * PAGE_BYTES as u64
-}
-pub(crate) struct Slot {
-    pub(crate) blob: BlobId,
-    pub(crate) generation: u32,
-    pub(crate) shard: u8,
-    pub(crate) page: u64,
-}
-impl Slot {
-    pub(crate) fn seal(&self, crc: u32) -> u32 {
-        let mut x = self.blob.0
-            ^ (u64::from(self.generation) << 32)
-            ^ (u64::from(self.shard) << 56)
-            ^ self.page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        crc ^ (x >> 32) as u32
-    }
-}
-pub(crate) struct ShardHeader {
-    pub(crate) dewar: u128,
-    pub(crate) disk: DiskId,
-    pub(crate) pool: u16,
-    pub(crate) blob: BlobId,
-    pub(crate) generation: u32,
-    pub(crate) shard: u8,
-    pub(crate) layout: Layout,
-    pub(crate) len: u64,
-    pub(crate) created: Timestamp,
-    pub(crate) describe: Bytes,
-}
-impl ShardHeader {
-    pub(crate) const DESCRIBE_BYTES_MAX: usize = 3072;
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let _ = (
-            self.dewar,
-            self.disk,
-            self.pool,
-            self.blob,
-            self.generation,
-            self.shard,
-            self.layout,
-            self.len,
-            self.created,
-        );
-        let mut v = self.describe.to_vec();
-        v.resize(4096, 0);
-        v
-    }
-}
-pub(crate) fn shard_len(layout: Layout, len: u64, shard: usize) -> u64 {
-    let stripe = layout.stripe_bytes();
-    let unit = u64::from(layout.unit);
-    let full = len / stripe * unit;
-    let rest = len % stripe;
-    let s = if shard < usize::from(layout.k) {
-        shard as u64
+//! The shard file, version 1: what lies where, byte by byte, as pure functions over numbers and
+//! slices. `docs/formats/shard.md` draws it; it is a disk format, so it does not change.
+//!
+//! - [`Geometry`]: which bytes of a blob are in which shard, and which bytes of the other shards
+//!   give a lost one back.
+//! - [`runs`]: where the pages of a shard and their checksums are in its file.
+//! - [`PageKey`]: the checksum of a page, bound to the place where it belongs.
+//! - [`ShardHeader`]: the first page of the file, which says whose shard it is.
+//!
+//! Nothing here does I/O, allocates per page or depends on what stands on a disk, but for
+//! [`ShardHeader::decode`], which takes any bytes and answers with a header or a typed error.
+//!
+//! What the format does not do: find out which of two intact generations is current (the catalog
+//! knows), keep a torn header readable (a header is needed to salvage, not to read: the catalog
+//! knows the rest), or protect against someone who forges checksums (CRC is no signature).
+
+mod geometry;
+mod header;
+mod page;
+pub mod runs;
+mod shard_set;
+#[cfg(test)]
+mod tests;
+
+pub use geometry::{Geometry, GeometryError, Piece, Pieces, Source, Sources};
+pub use header::{ChecksumKind, HeaderError, ShardHeader, ShardKind, fuzz_shard_header};
+pub use page::{PageError, PageKey};
+pub use shard_set::ShardSet;
+
+/// The version of the format that is written, in every shard's header.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// Bytes of the header, which is the first page of the file.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Bytes of a checksum slot.
+pub const SLOT_BYTES: usize = 4;
+
+/// Slots in a checksum page, and so the most pages in a run.
+pub const SLOTS_PER_PAGE: usize = dewar_types::PAGE_BYTES / SLOT_BYTES;
+
+/// The longest owner description a header holds, in bytes.
+pub const OWNER_BYTES_MAX: usize = 3072;
+
+/// The longest blob, in bytes: 64 PiB, so that no offset in any shard file overflows.
+pub const BLOB_BYTES_MAX: u64 = 1 << 56;
+
+/// The largest stripe unit, in bytes.
+pub const UNIT_BYTES_MAX: u32 = 4 << 20;
+
+/// Why `layout` cannot be on a disk, if it cannot.
+fn layout_flaw(layout: dewar_types::Layout) -> Option<&'static str> {
+    if !(1..=16).contains(&layout.k) {
+        Some("k is not 1 to 16")
+    } else if layout.m > 4 {
+        Some("m is not 0 to 4")
+    } else if layout.unit == 0 || layout.unit > UNIT_BYTES_MAX {
+        Some("the stripe unit is not 4 KiB to 4 MiB")
+    } else if !(layout.unit as usize).is_multiple_of(dewar_types::PAGE_BYTES) {
+        Some("the stripe unit is not a multiple of 4 KiB")
     } else {
-        0
-    };
-    full + rest.saturating_sub(s * unit).min(unit)
-}
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) shard: usize,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-}
-pub(crate) fn pieces(layout: Layout, range: ByteRange) -> impl Iterator<Item = Piece> {
-    let unit = u64::from(layout.unit);
-    let mut at = range.start;
-    core::iter::from_fn(move || {
-        if at >= range.end {
-            return None;
-        }
-        let u = at / unit;
-        let shard = (u % u64::from(layout.k)) as usize;
-        let offset = u / u64::from(layout.k) * unit + at % unit;
-        let len = (unit - at % unit).min(range.end - at);
-        at += len;
-        Some(Piece { shard, offset, len })
-    })
+        None
+    }
 }

@@ -8,9 +8,15 @@ use parking_lot::Mutex;
 
 use super::Pool;
 
-/// A disk with less room than this takes no new blobs: deletes, compaction, repair and the
-/// catalog need it (PAIN.md 19).
-pub const RESERVE_BYTES: u64 = 256 << 20;
+/// The most that is kept free on a disk, in bytes.
+const RESERVE_BYTES_MAX: u64 = 256 << 20;
+
+/// A disk of `total` bytes with less room than this takes no new blobs: deletes, compaction, repair
+/// and the catalog need it.
+#[must_use]
+pub fn reserve_bytes(total: u64) -> u64 {
+    RESERVE_BYTES_MAX.min(total / 16)
+}
 
 /// Chooses disks by room and health; declustered, so that every set of k+m disks of a larger pool
 /// is used and rebuilding one disk reads from all (RECORDS.md section 6).
@@ -45,7 +51,11 @@ impl Placement {
     pub fn choose(&self, pool: &Pool, blob: BlobId) -> Result<(Layout, Vec<DiskId>)> {
         let live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
         let space = self.space.lock();
-        let roomy = |id: &DiskId| space.get(id).is_none_or(|s| s.available > RESERVE_BYTES);
+        let roomy = |id: &DiskId| {
+            space
+                .get(id)
+                .is_none_or(|s| s.available > reserve_bytes(s.total))
+        };
         let mut ranked: Vec<(f64, DiskId)> = live
             .iter()
             .filter(|id| roomy(id))
@@ -95,6 +105,14 @@ fn rank(blob: BlobId, disk: DiskId, weight: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reserve_follows_small_disks() {
+        assert_eq!(reserve_bytes(0), 0);
+        assert_eq!(reserve_bytes(1 << 30), 64 << 20);
+        assert_eq!(reserve_bytes(4 << 30), 256 << 20);
+        assert_eq!(reserve_bytes(1 << 44), 256 << 20);
+    }
 
     #[test]
     fn ranks_spread_by_weight() {

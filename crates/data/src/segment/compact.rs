@@ -12,6 +12,7 @@ use dewar_types::{BlobId, ByteRange, Result};
 use super::record::{Run, SegmentRecord, alive};
 use super::{SEGMENT_BYTES, Segments};
 use crate::blob::BlobRecord;
+use crate::format::ShardKind;
 
 /// A segment and its dead bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ impl Segments {
             for &(logical, len) in &victim.alive {
                 let writer = match &mut writer {
                     Some(writer) => writer,
-                    None => writer.insert(self.blobs.create(packed)?),
+                    None => writer.insert(self.blobs.create(packed, ShardKind::Segment)?),
                 };
                 let start = match &place.runs {
                     None => u64::from(logical),
@@ -137,7 +138,7 @@ impl Segments {
                     start,
                     end: start.saturating_add(u64::from(len)),
                 };
-                let mut stream = self.blobs.open(Arc::clone(&place.blob)).stream(range);
+                let mut stream = self.blobs.open(Arc::clone(&place.blob))?.stream(range);
                 while let Some(bytes) = stream.next().await {
                     writer.write(bytes?).await?;
                 }

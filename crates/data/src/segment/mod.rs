@@ -159,7 +159,7 @@ impl Segments {
                 let message = format!("segment {segment} holds nothing at {offset}+{len}");
                 Error::new(ErrorKind::Corrupt, message)
             })?;
-        self.blobs.open(Arc::clone(&place.blob)).read(range).await
+        self.blobs.open(Arc::clone(&place.blob))?.read(range).await
     }
 
     /// Looks a sealed segment up in the catalog and keeps the answer.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 
+use crate::format::ShardKind;
+
 use super::{SEGMENT_BYTES, SegmentRecord, Segments, UNSEALED_MAX};
 
 /// A segment in memory.
@@ -229,7 +231,7 @@ impl Segments {
         }
         // Shards of an earlier try, if it failed after writing some, are under the same names.
         self.blobs.discard_unnamed(id).await;
-        let mut writer = self.blobs.create(id)?;
+        let mut writer = self.blobs.create(id, ShardKind::Segment)?;
         let mut at = 0;
         for (offset, bytes) in slots {
             writer
