@@ -39,6 +39,9 @@ use crate::tls::{Tls, TlsError};
 /// 64 KiB reads).
 const S3_READ_BYTES: usize = 1 << 20;
 
+/// What the read buffers of all S3 connections may take together.
+const S3_READ_BYTES_TOTAL: usize = 256 << 20;
+
 /// Requests of a metrics scraper are small.
 const METRICS_READ_BYTES: usize = 16 * 1024;
 
@@ -154,6 +157,7 @@ pub async fn start<O: OpenEngine>(
             ids: Arc::clone(&ids),
             metrics: metrics.register(|dewar| ListenerMetrics::register(dewar, name)),
             read_bytes_max,
+            read_bytes_total: S3_READ_BYTES_TOTAL,
             open: AtomicUsize::new(0),
         })
     };
