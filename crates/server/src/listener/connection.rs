@@ -25,7 +25,7 @@ use super::{Arrival, BoxError, Door, Front, Stop};
 /// How long, and how many bytes, a half-closed connection is read on so that its last answer
 /// arrives.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 4 << 20;
+const LINGER_BYTES: usize = 32 << 20;
 
 /// Serves a connection until it ends, is overdue, or `stop` drains.
 pub(super) async fn run<F: Front>(
@@ -164,8 +164,8 @@ where
     F: Front,
 {
     let mut is_draining = false;
-    // For what the timer was last set before its time.
-    let mut armed = None;
+    // Whether the timer was set for a large buffer.
+    let mut armed = false;
     let mut look = true;
     poll_fn(|cx| {
         loop {
@@ -178,15 +178,11 @@ where
             is_draining = true;
             Pin::new(&mut *connection).graceful_shutdown();
         }
-        // Two deadlines may be nearer than the timer: of a head that has only begun, and of a
-        // large buffer on an idle connection.
-        let near = if watch.in_head() {
-            Some(Near::Head)
-        } else {
-            watch.idle_with_large_buffer().map(|_| Near::Shrink)
-        };
-        look |= near.is_some() && near != armed;
-        armed = near;
+        // The timer looks at least once in the shortest of the limits, so that it is never late
+        // for one of them; only a large buffer has to go sooner.
+        let shrinks = watch.idle_with_large_buffer().is_some();
+        look |= shrinks && !armed;
+        armed = shrinks;
         loop {
             if look {
                 look = false;
@@ -215,12 +211,6 @@ where
 /// How long an idle connection keeps a large buffer: longer than the gap between the requests of
 /// a busy client.
 const LARGE_BUFFER_TIME: Duration = Duration::from_millis(500);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Near {
-    Head,
-    Shrink,
-}
 
 enum Ended {
     Itself(hyper::Result<()>),

@@ -111,11 +111,6 @@ impl Watch {
         self.enter(Phase::Idle);
     }
 
-    /// Whether part of a head has come and the rest is awaited: its deadline is near.
-    pub(super) fn in_head(&self) -> bool {
-        self.phase() == Phase::Head
-    }
-
     /// Whether a request's body was not read to its end: what the client still sends would make
     /// the kernel reset the connection and destroy an answer that is under way.
     pub(super) fn body_left(&self) -> bool {
