@@ -1,4 +1,4 @@
-//! What the digests cost: CPU seconds of a thread per gigabyte (1e9 bytes), the best of several runs.
+//! What the digests cost: CPU seconds per gigabyte (1e9 bytes), the best of several runs.
 //!
 //! `cargo run --release -p dewar-checksum --example cost`
 
@@ -10,10 +10,11 @@ use dewar_checksum::{
     crc64nvme, md5, md5_many,
 };
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Runtime};
 
-/// CPU time of this thread in seconds.
+/// CPU time of this process in seconds: of one thread, except where a runtime has two.
 fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
@@ -52,9 +53,18 @@ fn main() {
     slices(&data);
     pipelines(&data);
     md5_in_memory(&data);
-    md5_of_streams(&data, 256 << 10);
-    md5_of_streams(&data, 64 << 10);
-    md5_of_streams(&data, 4 << 10);
+    for threads in [1, 2] {
+        let runtime = if threads == 1 {
+            Builder::new_current_thread().build()
+        } else {
+            Builder::new_multi_thread().worker_threads(threads).build()
+        };
+        let runtime = runtime.expect("a runtime without drivers");
+        println!("\n{threads} thread(s)");
+        for chunk in [256 << 10, 64 << 10, 4 << 10] {
+            md5_of_streams(&runtime, &data, chunk);
+        }
+    }
 }
 
 fn slices(data: &[u8]) {
@@ -161,11 +171,8 @@ fn md5_in_memory(data: &[u8]) {
     }
 }
 
-/// Uploads that all have bytes ready, on one thread; then the same with chunks of uneven length.
-fn md5_of_streams(data: &[u8], chunk: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime without drivers");
+/// Uploads that all have bytes ready; then the same with chunks of uneven length.
+fn md5_of_streams(runtime: &Runtime, data: &[u8], chunk: usize) {
     let body = Bytes::copy_from_slice(data);
     for uneven in [false, true] {
         for streams in [1usize, 2, 4, 8, 16, 32] {

@@ -1,1 +1,181 @@
-//! The replicated, group-committed log below catalog and blobs.
+//! The replicated, group-committed log below catalog and blobs (RECORDS.md section 5).
+//!
+//! # Purpose
+//! A record (a catalog batch, and the bytes of a small object) is durable when m+1 disks have it,
+//! so losing any m disks loses none. Many writers share one sync per disk.
+//!
+//! # Protocol
+//! - [`Journal::admit`] gives room, [`Journal::append`] a sequence and a place in the log,
+//!   [`Journal::durable`] waits for m+1 disks. The order of calls to `append` is the order of the
+//!   log, and records become durable in that order.
+//! - [`Hold`]s say who still needs what; files below all of them are used again.
+//! - [`epoch`] says which disks take part; [`open`] how what is on them becomes a log again;
+//!   [`keeper`] what happens when a disk fails meanwhile. docs/formats/journal.md draws the bytes.
+//!
+//! # Crash cases
+//! After a crash the chain of intact records of the newest epoch is the log. It holds all that was
+//! acknowledged; what was not is there wholly or not at all, and never after a gap.
+//!
+//! # Cancellation
+//! Dropping any future of this crate is harmless; an appended record may become durable anyway.
+
+mod buffer;
+mod catalog;
+mod chain;
+mod checksum;
+mod config;
+mod copies;
+mod epoch;
+mod error;
+mod fill;
+mod format;
+mod hold;
+mod keeper;
+mod lane;
+mod log;
+mod open;
+mod recovery;
+mod status;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_env::{Disk, Env};
+use dewar_types::{DiskId, Error};
+
+pub use config::JournalConfig;
+pub use epoch::EpochId;
+pub use error::OpenError;
+pub use hold::Hold;
+pub use log::{Counters, Permit, Room};
+pub use recovery::Recovery;
+pub use status::{JournalState, Status};
+
+use keeper::Tasks;
+use log::Shared;
+
+/// The place of a record in the log; the first is 1.
+pub type Seq = u64;
+
+/// An open journal; clones are the same one. When the last is dropped, what is under way still
+/// happens, but nothing new is begun: see [`Journal::close`].
+#[derive(Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    tasks: Arc<Tasks>,
+}
+
+impl Journal {
+    fn new(shared: Arc<Shared>, tasks: Arc<Tasks>) -> Self {
+        Self { shared, tasks }
+    }
+
+    /// Makes an empty journal on all of these disks. Only a command to format does this.
+    ///
+    /// # Errors
+    /// [`OpenError::Formatted`] if one of them has a journal; if not all can be written.
+    pub async fn create(
+        env: &Env,
+        disks: &[(DiskId, Arc<dyn Disk>)],
+        config: &JournalConfig,
+    ) -> Result<(), OpenError> {
+        open::create(env, disks, config).await
+    }
+
+    /// Opens the journal on these disks, which are all that are there: members of its newest epoch
+    /// and new ones. Must be called on a tokio runtime, which runs the journal's tasks.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing has changed then but the number of the next epoch.
+    pub async fn open(
+        env: Env,
+        disks: Vec<(DiskId, Arc<dyn Disk>)>,
+        config: JournalConfig,
+    ) -> Result<(Self, Recovery), OpenError> {
+        open::open(env, disks, config).await
+    }
+
+    /// Waits until there is room for a record with a body of up to `bytes`.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::TooLarge`] if it can never fit,
+    /// [`dewar_types::ErrorKind::Unavailable`] while too few disks can be written.
+    pub async fn admit(&self, bytes: usize, room: Room) -> Result<Permit, Error> {
+        self.shared.admit(bytes, room).await
+    }
+
+    /// Puts a record, given in pieces, at the end of the log. Cheap and synchronous.
+    ///
+    /// # Errors
+    /// If it is longer than was admitted or the journal is closed; nothing was appended then.
+    pub fn append(&self, permit: Permit, body: &[Bytes]) -> Result<Seq, Error> {
+        self.shared.append(permit, body)
+    }
+
+    /// Returns when the record and all before it are durable on m+1 disks.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Unavailable`] if too many disks stayed away for
+    /// [`JournalConfig::stall_max`]; the record may still become durable later.
+    pub async fn durable(&self, seq: Seq) -> Result<(), Error> {
+        self.shared.durable(seq).await
+    }
+
+    /// The last durable record.
+    #[must_use]
+    pub fn durable_seq(&self) -> Seq {
+        self.shared.acked()
+    }
+
+    /// The last appended record.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.shared.state.lock().last()
+    }
+
+    /// Keeps the records after `seq` until the hold is advanced or released.
+    #[must_use]
+    pub fn hold(&self, name: &str, seq: Seq) -> Hold {
+        Hold::new(Arc::clone(&self.shared), name, seq)
+    }
+
+    /// What the journal says about itself.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Brings in a disk that was not there when the journal was opened: a member that is back, or
+    /// a new one, which becomes a member by a new epoch.
+    pub fn attach(&self, id: DiskId, disk: Arc<dyn Disk>) {
+        let member = epoch::Member::new(id, disk);
+        {
+            let mut state = self.shared.state.lock();
+            state.members.retain(|known| known.id != id);
+            state.members.push(Arc::clone(&member));
+        }
+        self.tasks.watch(&self.shared, &member);
+        self.shared.attention.notify_one();
+    }
+
+    /// Ends the journal cleanly: waits up to `patience` for what was appended, notes how far holds
+    /// have come, and refuses everything from then on.
+    ///
+    /// # Errors
+    /// If something that was appended did not become durable in time.
+    pub async fn close(&self, patience: Duration) -> Result<(), Error> {
+        keeper::close(&self.shared, &self.tasks, patience).await
+    }
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal")
+            .field("durable", &self.durable_seq())
+            .finish_non_exhaustive()
+    }
+}

@@ -27,8 +27,9 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 pub enum PoolKey {
     /// The pool is about to be formatted: a key that is not there is made.
     Fresh,
-    /// The pool exists and its secrets are wrapped with this key.
-    Known(MasterKeyId),
+    /// The pool exists. Its key is this one, where that is known before the catalog is open; where
+    /// not, [`check`] follows.
+    Existing(Option<MasterKeyId>),
 }
 
 /// Why there is no master key.
@@ -100,15 +101,25 @@ pub fn open(
         });
     }
     match (read(path)?, pool) {
-        (Some(keys), PoolKey::Fresh) => Ok(keys),
-        (Some(keys), PoolKey::Known(id)) if keys.holds(id) => Ok(keys),
-        (Some(_), PoolKey::Known(expected)) => Err(KeyFileError::Wrong {
-            path: path.to_path_buf(),
-            expected,
-        }),
+        (Some(keys), PoolKey::Fresh | PoolKey::Existing(None)) => Ok(keys),
+        (Some(keys), PoolKey::Existing(Some(id))) => check(path, &keys, id).map(|()| keys),
         (None, PoolKey::Fresh) => create(path, rng),
-        (None, PoolKey::Known(_)) => Err(KeyFileError::Missing(path.to_path_buf())),
+        (None, PoolKey::Existing(_)) => Err(KeyFileError::Missing(path.to_path_buf())),
     }
+}
+
+/// Whether the file `path`, which was read as `keys`, holds the key that the pool names.
+///
+/// # Errors
+/// [`KeyFileError::Wrong`].
+pub fn check(path: &Path, keys: &MasterKeys, expected: MasterKeyId) -> Result<(), KeyFileError> {
+    if keys.holds(expected) {
+        return Ok(());
+    }
+    Err(KeyFileError::Wrong {
+        path: path.to_path_buf(),
+        expected,
+    })
 }
 
 fn create(path: &Path, rng: &dyn Rng) -> Result<MasterKeys, KeyFileError> {
@@ -210,7 +221,7 @@ mod tests {
         // A crash before the pool was formatted: the key is there, the pool is not.
         let again = open(&path, &[], PoolKey::Fresh, &RealRng).expect("takes");
         assert_eq!(again.current(), id);
-        let known = open(&path, &[], PoolKey::Known(id), &RealRng).expect("opens");
+        let known = open(&path, &[], PoolKey::Existing(Some(id)), &RealRng).expect("opens");
         assert_eq!(known.current(), id);
     }
 
@@ -219,13 +230,16 @@ mod tests {
         let dir = tempfile::tempdir().expect("folder");
         let path = dir.path().join("master.key");
         let other = MasterKeys::generate(&RealRng).current();
-        let error = open(&path, &[], PoolKey::Known(other), &RealRng).expect_err("missing");
+        let existing = PoolKey::Existing(None);
+        assert!(open(&path, &[], existing, &RealRng).is_err());
+        let error =
+            open(&path, &[], PoolKey::Existing(Some(other)), &RealRng).expect_err("missing");
         assert!(matches!(error, KeyFileError::Missing(_)), "{error}");
         assert!(error.to_string().contains("master.key"));
         assert!(!path.exists());
         open(&path, &[], PoolKey::Fresh, &RealRng).expect("makes");
         let before = fs::read(&path).expect("reads");
-        let error = open(&path, &[], PoolKey::Known(other), &RealRng).expect_err("wrong");
+        let error = open(&path, &[], PoolKey::Existing(Some(other)), &RealRng).expect_err("wrong");
         assert!(error.to_string().contains(&other.to_string()), "{error}");
         assert_eq!(fs::read(&path).expect("reads"), before);
     }

@@ -19,6 +19,12 @@ impl Lane<'_> {
         self.state = state;
         self.data = &self.data[blocks * BLOCK..];
     }
+
+    /// Hashes what is left without the help of lanes.
+    pub(super) fn finish_alone(&mut self) {
+        scalar::compress(&mut self.state, self.data);
+        self.data = &[];
+    }
 }
 
 /// Where the next `blocks` blocks of every lane begin. Positions without a lane repeat the first one: reading it again is
@@ -119,10 +125,11 @@ impl Instructions {
         }
     }
 
-    /// Hashes everything that up to 16 lanes hold, of whatever lengths. Reorders the lanes.
+    /// Hashes what up to 16 lanes hold, of whatever lengths, until fewer than `fewest` (at least 1) still hold something.
+    /// Reorders the lanes.
     ///
     /// Lanes fall out as they end; the rest go on in the kernel that suits their number.
-    pub(super) fn hash_all(self, lanes: &mut [Lane<'_>]) {
+    pub(super) fn hash_while(self, fewest: usize, lanes: &mut [Lane<'_>]) {
         assert!(lanes.len() <= WIDEST, "at most {WIDEST} lanes");
         lanes.sort_by_key(|lane| core::cmp::Reverse(lane.data.len()));
         let mut busy = lanes.len();
@@ -130,16 +137,14 @@ impl Instructions {
             while busy > 0 && lanes[busy - 1].data.is_empty() {
                 busy -= 1;
             }
-            if busy < self.fewest_together() {
+            if busy < fewest.max(self.fewest_together()) {
                 break;
             }
             let blocks = lanes[busy - 1].data.len() / BLOCK;
             self.together(&mut lanes[..busy], blocks);
         }
-        for lane in &mut lanes[..busy] {
-            let mut state = lane.state;
-            scalar::compress(&mut state, lane.data);
-            lane.advance(state, lane.data.len() / BLOCK);
+        if busy >= fewest {
+            lanes[..busy].iter_mut().for_each(Lane::finish_alone);
         }
     }
 }

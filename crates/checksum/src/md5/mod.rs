@@ -55,7 +55,7 @@ fn many(instructions: Instructions, inputs: &[&[u8]]) -> Vec<[u8; 16]> {
                 data: whole_blocks(inputs[owner]).0,
             })
             .collect();
-        instructions.hash_all(&mut lanes);
+        instructions.hash_while(1, &mut lanes);
         for lane in lanes {
             let input = inputs[lane.owner];
             let (blocks, rest) = whole_blocks(input);

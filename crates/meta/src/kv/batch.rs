@@ -21,6 +21,9 @@ pub struct Batch {
     pub log: Vec<Bytes>,
     /// Bytes of a small object that ride in the same journal record (RECORDS.md section 6).
     pub carry: Option<Carry>,
+    /// Whether it leads to room being freed (a segment is sealed, a blob forgotten): then it may
+    /// use what is kept back for that when the log is nearly full.
+    pub frees: bool,
 }
 
 /// Longest key in bytes.

@@ -7,6 +7,7 @@
 mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+pub mod embedded;
 pub mod memory;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 
 mod api;
 mod client;
-mod secret_text;
+pub(crate) mod secret_text;
 mod server;
 mod socket;
 
@@ -22,4 +22,4 @@ pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,22 +1,22 @@
-//! A secret as JSON text, for the two places where one has to travel: to the server with
-//! `key add --secret-key-file`, and back once when a key was made.
+//! A secret as JSON text, for the places where one has to travel: to the server with
+//! `key add --secret-key-file`, back once when a key was made, and into a demo's own file.
 
 use dewar_auth::Secret;
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(secret.reveal())
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
     String::deserialize(from).map(Secret::new)
 }
 
 /// The same for a secret that may be absent.
-pub(super) mod option {
+pub(crate) mod option {
     use super::{Deserialize, Deserializer, Secret, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         secret: &Option<Secret>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
@@ -26,7 +26,7 @@ pub(super) mod option {
         }
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Secret>, D::Error> {
         Ok(Option::<String>::deserialize(from)?.map(Secret::new))

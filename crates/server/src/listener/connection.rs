@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -14,16 +15,17 @@ use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
 use tracing::Instrument as _;
 use tracing::instrument::Instrumented;
 
-use super::watch::{InFlight, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
+use super::watch::{InFlight, Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
 use super::{Arrival, BoxError, Door, Front, Stop};
 
 /// How long, and how many bytes, a half-closed connection is read on so that its last answer
 /// arrives.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 4 << 20;
+const LINGER_BYTES: usize = 32 << 20;
 
 /// Serves a connection until it ends, is overdue, or `stop` drains.
 pub(super) async fn run<F: Front>(
@@ -45,7 +47,7 @@ pub(super) async fn run<F: Front>(
     match &door.tls {
         None => {
             watch.handshake_done();
-            http(socket, peer, door, front, stop, watch, false).await;
+            Box::pin(http(socket, peer, door, front, stop, watch, false)).await;
         }
         Some(tls) => {
             let limit = door.limits.load().header_timeout;
@@ -58,7 +60,7 @@ pub(super) async fn run<F: Front>(
             match accepted {
                 Ok(Ok(stream)) => {
                     watch.handshake_done();
-                    http(stream, peer, door, front, stop, watch, true).await;
+                    Box::pin(http(stream, peer, door, front, stop, watch, true)).await;
                 }
                 Ok(Err(error)) => {
                     door.metrics.handshakes_failed.inc();
@@ -73,6 +75,9 @@ pub(super) async fn run<F: Front>(
     }
 }
 
+/// HTTP on a stream. hyper keeps the read buffer that a large body made grow, a megabyte of it,
+/// for as long as its connection lives; so when a connection has idled with one for a moment, hyper
+/// is taken off the stream and put on again with a fresh buffer.
 async fn http<T, F>(
     stream: T,
     peer: SocketAddr,
@@ -85,27 +90,84 @@ async fn http<T, F>(
     T: AsyncRead + AsyncWrite + Unpin + Send,
     F: Front,
 {
-    let limits = door.limits.load_full();
-    let service = Watched {
+    let mut inlet = Inlet {
+        before: Bytes::new(),
+        inner: stream,
+        watch: Arc::clone(&watch),
+    };
+    let mut service = Watched {
         front,
         door: Arc::clone(door),
         watch: Arc::clone(&watch),
         peer,
         secure,
     };
-    let mut connection = http1::Builder::new()
-        // The watch does this, with one timer for all phases.
-        .header_read_timeout(None)
-        .max_buf_size(door.read_bytes_max)
-        .max_header_size(limits.header_bytes_max)
-        .serve_connection(TokioIo::new(stream), service);
+    let mut draining = pin!(stop.drain_token().cancelled());
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    loop {
+        let mut connection = http1::Builder::new()
+            // The watch does this, with one timer for all phases.
+            .header_read_timeout(None)
+            .max_buf_size(door.read_bytes())
+            .max_header_size(door.limits.load().header_bytes_max)
+            .serve_connection(TokioIo::new(inlet), service);
+        let ended = drive(
+            &mut connection,
+            door,
+            &watch,
+            draining.as_mut(),
+            timer.as_mut(),
+        )
+        .await;
+        let mut parts = connection.into_parts();
+        match ended {
+            Ended::Shrink => {
+                watch.buffer_released();
+                door.metrics.buffers_released.inc();
+                inlet = parts.io.into_inner();
+                // A whole request cannot be in it, or it would not be idle; copied, so that the
+                // large buffer goes.
+                inlet.before = Bytes::copy_from_slice(&parts.read_buf);
+                parts.read_buf.clear();
+                service = parts.service;
+            }
+            Ended::Itself(result) => {
+                // hyper has answered a malformed head; the client may still be sending.
+                let malformed = result.as_ref().is_err_and(hyper::Error::is_parse);
+                if let Err(error) = result {
+                    tracing::debug!(door = door.name, %peer, %error, "connection failed");
+                }
+                close(parts.io.into_inner(), malformed || watch.body_left()).await;
+                return;
+            }
+            Ended::Overdue(overdue) => {
+                if overdue != Overdue::Idle {
+                    door.metrics.timed_out.inc();
+                }
+                tracing::debug!(door = door.name, %peer, ?overdue, "connection timed out");
+                return;
+            }
+        }
+    }
+}
 
-    let mut draining = pin!(stop.draining());
+/// Polls a connection until it ends, is overdue, or should be put on a fresh buffer.
+async fn drive<T, F>(
+    connection: &mut http1::Connection<TokioIo<Inlet<T>>, Watched<F>>,
+    door: &Door,
+    watch: &Watch,
+    mut draining: Pin<&mut impl Future<Output = ()>>,
+    mut timer: Pin<&mut Sleep>,
+) -> Ended
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send,
+    F: Front,
+{
     let mut is_draining = false;
-    let mut timer = pin!(tokio::time::sleep(limits.header_timeout));
-    drop(limits);
-    let mut head_seen = false;
-    let ended = poll_fn(|cx| {
+    // Whether the timer was set for a large buffer.
+    let mut armed = false;
+    let mut look = true;
+    poll_fn(|cx| {
         loop {
             if let Poll::Ready(result) = connection.poll_without_shutdown(cx) {
                 return Poll::Ready(Ended::Itself(result));
@@ -114,18 +176,28 @@ async fn http<T, F>(
                 break;
             }
             is_draining = true;
-            Pin::new(&mut connection).graceful_shutdown();
+            Pin::new(&mut *connection).graceful_shutdown();
         }
-        // The deadline of a head that has only begun may be nearer than the timer.
-        let head = watch.in_head();
-        let mut look = head && !head_seen;
-        head_seen = head;
+        // The timer looks at least once in the shortest of the limits, so that it is never late
+        // for one of them; only a large buffer has to go sooner.
+        let shrinks = watch.idle_with_large_buffer().is_some();
+        look |= shrinks && !armed;
+        armed = shrinks;
         loop {
             if look {
-                match watch.check(&door.limits.load()) {
-                    Ok(next) => timer.as_mut().reset(next),
+                look = false;
+                let mut next = match watch.check(&door.limits.load()) {
+                    Ok(next) => next,
                     Err(overdue) => return Poll::Ready(Ended::Overdue(overdue)),
+                };
+                if let Some(since) = watch.idle_with_large_buffer() {
+                    let until = since + LARGE_BUFFER_TIME;
+                    if until <= Instant::now() {
+                        return Poll::Ready(Ended::Shrink);
+                    }
+                    next = next.min(until);
                 }
+                timer.as_mut().reset(next);
             }
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
@@ -133,31 +205,17 @@ async fn http<T, F>(
             look = true;
         }
     })
-    .await;
-
-    match ended {
-        Ended::Itself(Ok(())) => {
-            let stream = connection.into_parts().io.into_inner();
-            close(stream, watch.body_left()).await;
-        }
-        Ended::Itself(Err(error)) => {
-            tracing::debug!(door = door.name, %peer, %error, "connection failed");
-            // hyper has answered a malformed head; the client may still be sending.
-            let stream = connection.into_parts().io.into_inner();
-            close(stream, error.is_parse()).await;
-        }
-        Ended::Overdue(overdue) => {
-            if overdue != Overdue::Idle {
-                door.metrics.timed_out.inc();
-            }
-            tracing::debug!(door = door.name, %peer, ?overdue, "connection timed out");
-        }
-    }
+    .await
 }
+
+/// How long an idle connection keeps a large buffer: longer than the gap between the requests of
+/// a busy client.
+const LARGE_BUFFER_TIME: Duration = Duration::from_millis(500);
 
 enum Ended {
     Itself(hyper::Result<()>),
     Overdue(Overdue),
+    Shrink,
 }
 
 /// Closes the sending side; with `linger`, reads what the client still sends, within bounds, so

@@ -19,6 +19,8 @@ pub struct ListenerMetrics {
     pub handshakes_failed: Counter,
     /// Connections closed because a head, a body or an answer made no progress.
     pub timed_out: Counter,
+    /// Large read buffers that were taken from idle connections.
+    pub buffers_released: Counter,
 }
 
 impl ListenerMetrics {
@@ -55,6 +57,11 @@ impl ListenerMetrics {
             "connections_timed_out",
             "Connections closed because a head, a body or an answer made no progress",
             metrics.timed_out.clone(),
+        );
+        all.register(
+            "read_buffers_released",
+            "Large read buffers that were taken from idle connections",
+            metrics.buffers_released.clone(),
         );
         metrics
     }

@@ -5,8 +5,9 @@
 //! timer ([`watch`]) for handshake, head, idling and stalled bodies.
 //!
 //! **Limits.** At `connections_max` a further connection is answered 503 (without TLS) and closed
-//! at once. An idle connection holds its socket, one task and hyper's first read buffer of 8 KiB;
-//! larger buffers exist only while a body streams. Heads are bounded by `header_bytes_max`.
+//! at once. An idle connection holds its socket, one task and two buffers of 8 KiB; larger ones
+//! exist only while a body streams and for half a second longer, and their sum is bounded. Heads
+//! are bounded by `header_bytes_max`.
 //!
 //! **Stopping** ([`Stop::drain`]): the sockets close, idle connections end, running requests
 //! finish and their connections end with them; at the deadline what is left is cut by dropping it.
@@ -168,8 +169,21 @@ pub struct Door {
     /// The largest read from a socket while a body streams. Large bodies cost half at 1 MiB
     /// of what they cost at 64 KiB; small answers never let the buffer grow.
     pub read_bytes_max: usize,
+    /// What these buffers may take together: with many connections open, each gets less.
+    pub read_bytes_total: usize,
     /// Connections that are open now.
     pub open: AtomicUsize,
+}
+
+/// However many connections there are, a body is not read in smaller pieces.
+const READ_BYTES_MIN: usize = 64 * 1024;
+
+impl Door {
+    /// The largest read of a connection that begins now.
+    fn read_bytes(&self) -> usize {
+        let share = self.read_bytes_total / self.open.load(Relaxed).max(1);
+        share.max(READ_BYTES_MIN).min(self.read_bytes_max)
+    }
 }
 
 /// A bound socket whose connections wait in the kernel until [`Listener::serve`].

@@ -26,6 +26,9 @@ impl Stop {
     /// Runs a task that [`Stop::drain`] waits for and, at its deadline, drops.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let cut = self.cut.clone();
+        // Boxed: a future inside an async block takes its room twice, and idle connections are
+        // many.
+        let task = Box::pin(task);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
@@ -38,6 +41,11 @@ impl Stop {
     /// Returns when the group shall finish what runs and begin nothing new.
     pub async fn draining(&self) {
         self.drain.cancelled().await;
+    }
+
+    /// The token behind [`Stop::draining`]; its future may be polled again after it has ended.
+    pub(super) fn drain_token(&self) -> &CancellationToken {
+        &self.drain
     }
 
     /// Whether it shall.

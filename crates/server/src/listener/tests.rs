@@ -59,6 +59,7 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
         ids: Arc::new(RequestIds::new(&RealRng)),
         metrics: ListenerMetrics::default(),
         read_bytes_max: 1 << 20,
+        read_bytes_total: 256 << 20,
         open: AtomicUsize::new(0),
     });
     let stop = Stop::new();
@@ -273,7 +274,8 @@ async fn a_client_that_takes_nothing_is_cut() {
 async fn an_early_answer_arrives_although_the_client_is_still_sending() {
     let running = start(LIMITS, None).await;
     let mut socket = running.connect().await;
-    let length = 3 << 20;
+    // More than the kernel's buffers on both sides hold.
+    let length = 24 << 20;
     let head = format!("PUT /early HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     send(&mut socket, &head).await;
     // As clients do: send everything, look at the answer only then.
@@ -283,6 +285,65 @@ async fn an_early_answer_arrives_although_the_client_is_still_sending() {
     let (answer, _) = to_end(&mut socket).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(answer.ends_with("early"), "{answer}");
+}
+
+/// The buffer that a large body made grow is given back, and what stood in it is not lost.
+#[tokio::test]
+async fn an_idle_connection_keeps_no_large_buffer() {
+    let limits = Limits {
+        idle_timeout: Duration::from_secs(60),
+        header_timeout: Duration::from_secs(60),
+        body_timeout: Duration::from_secs(60),
+        ..LIMITS
+    };
+    let running = start(limits, None).await;
+    let mut socket = running.connect().await;
+    let length = 8 << 20;
+    for rest in ["", "GET / HT", ""] {
+        let before = running.door.metrics.buffers_released.get();
+        let head = format!("PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        send(&mut socket, &head).await;
+        let mut body = vec![0; length];
+        // The beginning of the next request comes with the end of this body.
+        body.extend_from_slice(rest.as_bytes());
+        socket.write_all(&body).await.expect("sends");
+        assert!(
+            one_answer(&mut socket)
+                .await
+                .ends_with(&format!("{length} 0 false"))
+        );
+        let start = Instant::now();
+        while running.door.metrics.buffers_released.get() == before {
+            assert!(start.elapsed() < PATIENCE, "never given back");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(
+            start.elapsed() > Duration::from_millis(300),
+            "busy clients keep theirs"
+        );
+        send(&mut socket, GET.strip_prefix(rest).expect("its beginning")).await;
+        assert!(one_answer(&mut socket).await.ends_with("0 0 false"));
+    }
+    assert_eq!(running.door.metrics.accepted.get(), 1);
+    assert_eq!(running.stop.drain(PATIENCE).await, 0);
+}
+
+#[test]
+fn many_connections_share_the_memory_for_buffers() {
+    let door = |open| Door {
+        name: "test",
+        limits: ArcSwap::from_pointee(LIMITS),
+        tls: None,
+        ids: Arc::new(RequestIds::new(&RealRng)),
+        metrics: ListenerMetrics::default(),
+        read_bytes_max: 1 << 20,
+        read_bytes_total: 256 << 20,
+        open: AtomicUsize::new(open),
+    };
+    assert_eq!(door(0).read_bytes(), 1 << 20);
+    assert_eq!(door(256).read_bytes(), 1 << 20);
+    assert_eq!(door(1024).read_bytes(), 256 << 10);
+    assert_eq!(door(1_000_000).read_bytes(), READ_BYTES_MIN);
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! What a connection is waiting for, and since when.
 //!
 //! One timer per connection looks at this record; nothing on the way of a request sets a timer.
-//! The record is kept by three wrappers: the socket (below TLS, so that progress means bytes on
-//! the wire), the request's body and the answer's body.
+//! The record is kept by four wrappers: the socket (below TLS, so that progress means bytes on
+//! the wire), the inlet (above TLS, where hyper's buffer is seen), the request's body and the
+//! answer's body.
 //!
 //! ```text
 //! handshake --done--> idle --first byte--> head --headers complete--> busy --answer sent--> idle
@@ -66,6 +67,7 @@ pub(super) struct Watch {
     body_wait: AtomicU64,
     write_wait: AtomicU64,
     body_left: AtomicBool,
+    buffer_grown: AtomicBool,
 }
 
 impl Watch {
@@ -77,6 +79,7 @@ impl Watch {
             body_wait: AtomicU64::new(0),
             write_wait: AtomicU64::new(0),
             body_left: AtomicBool::new(false),
+            buffer_grown: AtomicBool::new(false),
         }
     }
 
@@ -108,15 +111,25 @@ impl Watch {
         self.enter(Phase::Idle);
     }
 
-    /// Whether part of a head has come and the rest is awaited: its deadline is near.
-    pub(super) fn in_head(&self) -> bool {
-        self.phase() == Phase::Head
-    }
-
     /// Whether a request's body was not read to its end: what the client still sends would make
     /// the kernel reset the connection and destroy an answer that is under way.
     pub(super) fn body_left(&self) -> bool {
         self.body_left.load(Relaxed)
+    }
+
+    /// Whether hyper holds a large buffer for a connection that waits for its next request, since
+    /// when (`None`: not at all). Everything that was to be sent has left then.
+    pub(super) fn idle_with_large_buffer(&self) -> Option<Instant> {
+        let idle = self.buffer_grown.load(Relaxed)
+            && self.phase() == Phase::Idle
+            && self.write_wait.load(Relaxed) == 0;
+        let since = self.phase_since.load(Relaxed).saturating_sub(1);
+        idle.then(|| self.start + Duration::from_millis(since))
+    }
+
+    /// The buffer was given back.
+    pub(super) fn buffer_released(&self) {
+        self.buffer_grown.store(false, Relaxed);
     }
 
     /// What is overdue, or the time to look again.
@@ -217,6 +230,65 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedSocket<T> {
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
         self.note_write(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// A read that offers more room than this comes from a buffer that has grown.
+const LARGE_READ: usize = 32 * 1024;
+
+/// What hyper reads from: what an earlier hyper connection on the same stream had read too much,
+/// then the stream.
+pub(super) struct Inlet<T> {
+    pub(super) before: Bytes,
+    pub(super) inner: T,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Inlet<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.before.is_empty() {
+            let taken = self.before.len().min(buf.remaining());
+            buf.put_slice(&self.before.split_to(taken));
+            return Poll::Ready(Ok(()));
+        }
+        if buf.remaining() > LARGE_READ {
+            self.watch.buffer_grown.store(true, Relaxed);
+        }
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Inlet<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -4,14 +4,12 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::Metrics;
+use crate::listener::RequestBody;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::service::Service;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
-
-use crate::listener::RequestBody;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -28,18 +26,18 @@ pub enum Readiness {
 /// Answers questions about the server.
 #[derive(Clone)]
 pub struct Endpoint {
-    registry: Arc<Registry>,
+    metrics: Metrics,
     readiness: Arc<dyn Fn() -> Readiness + Send + Sync>,
 }
 
 impl Endpoint {
-    /// Shows `registry`; `readiness` is asked for every `/ready` and must not block.
+    /// Shows `metrics`; `readiness` is asked for every `/ready` and must not block.
     pub fn new(
-        registry: Registry,
+        metrics: Metrics,
         readiness: impl Fn() -> Readiness + Send + Sync + 'static,
     ) -> Self {
         Self {
-            registry: Arc::new(registry),
+            metrics,
             readiness: Arc::new(readiness),
         }
     }
@@ -50,16 +48,13 @@ impl Endpoint {
             return (StatusCode::METHOD_NOT_ALLOWED, TEXT, only);
         }
         match path {
-            "/metrics" => {
-                let mut text = String::new();
-                match encode(&mut text, &self.registry) {
-                    Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
-                    Err(error) => {
-                        tracing::error!(%error, "cannot show the metrics");
-                        (StatusCode::INTERNAL_SERVER_ERROR, TEXT, String::new())
-                    }
+            "/metrics" => match self.metrics.text() {
+                Ok(text) => (StatusCode::OK, OPEN_METRICS, text),
+                Err(error) => {
+                    tracing::error!(%error, "cannot show the metrics");
+                    (StatusCode::INTERNAL_SERVER_ERROR, TEXT, String::new())
                 }
-            }
+            },
             "/live" => (StatusCode::OK, TEXT, "live\n".to_owned()),
             "/ready" => match (self.readiness)() {
                 Readiness::Ready => (StatusCode::OK, TEXT, "ready\n".to_owned()),
@@ -101,12 +96,12 @@ mod tests {
 
     #[test]
     fn shows_metrics_liveness_and_readiness() {
-        let mut metrics = Metrics::new();
-        let counters = ListenerMetrics::register(metrics.dewar(), "s3");
+        let metrics = Metrics::new();
+        let counters = metrics.register(|dewar| ListenerMetrics::register(dewar, "s3"));
         counters.accepted.inc_by(3);
         let ready = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&ready);
-        let endpoint = Endpoint::new(metrics.into_registry(), move || {
+        let endpoint = Endpoint::new(metrics.clone(), move || {
             if asked.load(Relaxed) {
                 Readiness::Ready
             } else {
@@ -125,6 +120,16 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
+        metrics.register(|dewar| {
+            let late = prometheus_client::metrics::gauge::Gauge::<i64>::default();
+            dewar.register("late", "Registered while shown", late);
+        });
+        assert!(
+            endpoint
+                .answer(&Method::GET, "/metrics")
+                .2
+                .contains("dewar_late 0")
+        );
         assert_eq!(endpoint.answer(&Method::GET, "/live").0, StatusCode::OK);
         let (status, _, text) = endpoint.answer(&Method::GET, "/ready");
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -4,15 +4,19 @@
 mod endpoint;
 mod process;
 
+use std::sync::{Arc, PoisonError, RwLock};
+
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use endpoint::{Endpoint, Readiness};
 
-/// Everything that is counted, before it is shown. Constructors get [`Metrics::dewar`] and
-/// register their families there.
+/// Everything that is counted. Clones are the same registry: parts of the server register their
+/// families while the endpoint already shows the others.
+#[derive(Clone, Debug)]
 pub struct Metrics {
-    registry: Registry,
+    registry: Arc<RwLock<Registry>>,
 }
 
 impl Default for Metrics {
@@ -27,23 +31,33 @@ impl Metrics {
     pub fn new() -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(process::Process));
-        let mut metrics = Self { registry };
-        metrics.dewar().register(
-            "build",
-            "Version of the program",
-            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
-        );
+        let metrics = Self {
+            registry: Arc::new(RwLock::new(registry)),
+        };
+        metrics.register(|dewar| {
+            let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+            dewar.register("build", "Version of the program", build);
+        });
         metrics
     }
 
-    /// Where names get the prefix `dewar_`.
-    pub fn dewar(&mut self) -> &mut Registry {
-        self.registry.sub_registry_with_prefix("dewar")
+    /// Registers families; their names get the prefix `dewar_`.
+    pub fn register<T>(&self, families: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut registry = self
+            .registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        families(registry.sub_registry_with_prefix("dewar"))
     }
 
-    /// The finished registry, for the [`Endpoint`].
-    #[must_use]
-    pub fn into_registry(self) -> Registry {
-        self.registry
+    /// All of it in the OpenMetrics text format.
+    ///
+    /// # Errors
+    /// A collector failed.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
     }
 }

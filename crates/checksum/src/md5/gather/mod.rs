@@ -44,6 +44,9 @@ const JOB_MAX: usize = 256 << 10;
 /// Fewer bytes than this are hashed at once: they cost less than meeting others does.
 const JOB_MIN: usize = 2 << 10;
 
+/// Fewer bytes than this of a job are not worth another meeting.
+const REST_MIN: usize = 8 << 10;
+
 /// How often a stream lets others run before it takes what is there: once for tasks that are ready, once more for those that
 /// the first made ready.
 const PATIENCE: usize = 2;
@@ -249,53 +252,31 @@ async fn hash_with_others(shared: &Arc<Shared>, state: [u32; 4], data: Bytes) ->
         return state;
     }
     let claim = Claim::new(shared, state, data.clone());
-    for _ in 0..PATIENCE {
-        if claim.is_ripe() {
-            break;
+    loop {
+        for _ in 0..PATIENCE {
+            if claim.is_ripe() {
+                break;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
-    let result = poll_fn(|context| {
-        let mut led = false;
-        loop {
-            let batch = {
-                let mut queue = shared.queue();
-                let Queue {
-                    jobs,
-                    waiting,
-                    combiners,
-                    ..
-                } = &mut *queue;
-                let job = jobs
-                    .get_mut(&claim.ticket)
-                    .expect("a job stays until its claim is dropped");
-                match job.stage {
-                    Stage::Done(state) => return Poll::Ready(Some(state)),
-                    Stage::Abandoned => return Poll::Ready(None),
-                    Stage::Waiting { .. }
-                        if !led && (*combiners == 0 || waiting.len() >= WIDEST) =>
-                    {
-                        Batch::take(shared, &mut queue)
-                    }
-                    Stage::Waiting { .. } | Stage::Taken => {
-                        job.waker = Some(context.waker().clone());
-                        if led {
-                            // More than a batch of older jobs: one batch a turn.
-                            context.waker().wake_by_ref();
-                        }
-                        return Poll::Pending;
-                    }
-                }
-            };
-            batch.run();
-            led = true;
+        let mut slept = false;
+        let turn = poll_fn(|context| claim.turn(&mut slept, context.waker())).await;
+        match turn {
+            Turn::Done(state) => return state,
+            Turn::Abandoned => return shared.alone(state, &data),
+            Turn::Again => {}
+            Turn::Lead(batch) => batch.run(),
         }
-    })
-    .await;
-    match result {
-        Some(state) => state,
-        None => shared.alone(state, &data),
     }
+}
+
+/// What an owner has to do next.
+enum Turn<'a> {
+    Done([u32; 4]),
+    Abandoned,
+    /// A batch has ended and the job still waits, or waits again.
+    Again,
+    Lead(Batch<'a>),
 }
 
 impl Shared {
@@ -337,6 +318,29 @@ impl<'a> Claim<'a> {
         let waits = queue.jobs.get(&self.ticket).is_some_and(Job::is_waiting);
         !waits || queue.waiting.len() >= WIDEST || queue.waiting.len() + queue.taken >= open
     }
+
+    /// Decides about the next turn, or leaves `waker` to be called at the end of a batch.
+    fn turn(&self, slept: &mut bool, waker: &Waker) -> Poll<Turn<'a>> {
+        let mut queue = self.shared.queue();
+        let may_lead = queue.combiners == 0 || queue.waiting.len() >= WIDEST;
+        let job = queue
+            .jobs
+            .get_mut(&self.ticket)
+            .expect("a job stays until its claim is dropped");
+        match job.stage {
+            Stage::Done(state) => Poll::Ready(Turn::Done(state)),
+            Stage::Abandoned => Poll::Ready(Turn::Abandoned),
+            Stage::Waiting { .. } if *slept => Poll::Ready(Turn::Again),
+            Stage::Waiting { .. } if may_lead => {
+                Poll::Ready(Turn::Lead(Batch::take(self.shared, &mut queue)))
+            }
+            Stage::Waiting { .. } | Stage::Taken => {
+                job.waker = Some(waker.clone());
+                *slept = true;
+                Poll::Pending
+            }
+        }
+    }
 }
 
 impl Drop for Claim<'_> {
@@ -358,8 +362,10 @@ struct Batch<'a> {
 struct Owed {
     ticket: Ticket,
     state: [u32; 4],
+    /// What is still to be hashed.
     data: Bytes,
-    done: bool,
+    /// Whether `state` and `data` are what a kernel has left.
+    worked: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -377,7 +383,7 @@ impl<'a> Batch<'a> {
                     ticket,
                     state,
                     data,
-                    done: false,
+                    worked: false,
                 });
             }
         }
@@ -388,7 +394,9 @@ impl<'a> Batch<'a> {
         Self { shared, jobs }
     }
 
-    /// Hashes all jobs; their owners hear of it when the batch is dropped.
+    /// Hashes the jobs until the first of the long ones ends. What is left of the others then goes back into the queue, to share
+    /// the lanes with what others bring meanwhile; only short rests are finished with the lanes that remain. (Finishing all
+    /// costs up to a quarter more where chunks are of uneven length.) The owners hear of it when the batch is dropped.
     fn run(mut self) {
         let mut lanes: Vec<Lane<'_>> = self
             .jobs
@@ -400,12 +408,22 @@ impl<'a> Batch<'a> {
                 data: &job.data,
             })
             .collect();
-        self.shared.instructions.hash_all(&mut lanes);
-        let states: Vec<(usize, [u32; 4])> =
-            lanes.iter().map(|lane| (lane.owner, lane.state)).collect();
-        for (owner, state) in states {
-            self.jobs[owner].state = state;
-            self.jobs[owner].done = true;
+        let instructions = self.shared.instructions;
+        let is_long = |lane: &&Lane<'_>| lane.data.len() >= REST_MIN;
+        let long = lanes.iter().filter(is_long).count();
+        instructions.hash_while(long.max(1), &mut lanes);
+        // The longest are first now.
+        let long = lanes.iter().take_while(is_long).count();
+        instructions.hash_while(1, &mut lanes[long..]);
+        let left: Vec<(usize, [u32; 4], usize)> = lanes
+            .iter()
+            .map(|lane| (lane.owner, lane.state, lane.data.len()))
+            .collect();
+        for (owner, state, left) in left {
+            let owed = &mut self.jobs[owner];
+            owed.state = state;
+            owed.data = owed.data.split_off(owed.data.len() - left);
+            owed.worked = true;
         }
     }
 }
@@ -417,19 +435,32 @@ impl Drop for Batch<'_> {
         let mut wakers = Vec::with_capacity(WIDEST);
         {
             let mut queue = self.shared.queue();
-            queue.combiners -= 1;
-            queue.taken -= self.jobs.len();
-            for owed in &self.jobs {
-                if let Some(job) = queue.jobs.get_mut(&owed.ticket) {
-                    job.stage = if owed.done {
-                        Stage::Done(owed.state)
-                    } else {
-                        Stage::Abandoned
-                    };
-                    wakers.extend(job.waker.take());
-                }
+            let Queue {
+                jobs,
+                waiting,
+                combiners,
+                taken,
+                ..
+            } = &mut *queue;
+            *combiners -= 1;
+            *taken -= self.jobs.len();
+            for owed in self.jobs.drain(..) {
+                let Some(job) = jobs.get_mut(&owed.ticket) else {
+                    continue;
+                };
+                job.stage = if !owed.worked {
+                    Stage::Abandoned
+                } else if owed.data.is_empty() {
+                    Stage::Done(owed.state)
+                } else {
+                    waiting.push_front(owed.ticket);
+                    Stage::Waiting {
+                        state: owed.state,
+                        data: owed.data,
+                    }
+                };
+                wakers.extend(job.waker.take());
             }
-            let Queue { jobs, waiting, .. } = &mut *queue;
             for ticket in waiting.iter() {
                 wakers.extend(jobs.get_mut(ticket).and_then(|job| job.waker.take()));
             }
@@ -440,4 +471,4 @@ impl Drop for Batch<'_> {
     }
 }
 
-const _: () = assert!(JOB_MAX.is_multiple_of(BLOCK) && JOB_MIN >= BLOCK);
+const _: () = assert!(JOB_MAX.is_multiple_of(BLOCK) && JOB_MIN >= BLOCK && REST_MIN >= BLOCK);

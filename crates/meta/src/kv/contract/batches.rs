@@ -33,6 +33,7 @@ pub async fn failed_precondition_changes_nothing(kv: Arc<dyn Kv>) {
         adds: vec![(bytes("n"), 1)],
         log: vec![bytes("never")],
         carry: None,
+        ..Batch::default()
     };
     assert_eq!(conflict(&kv, batch).await, 1);
     assert_eq!(get(&*kv, "a").await.as_deref(), Some("2"));

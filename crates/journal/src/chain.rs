@@ -1,0 +1,226 @@
+//! The log as a gap-free chain of verified records.
+//!
+//! Records follow one another inside a group without a gap; a group begins at the next multiple of
+//! 4 KiB, or in the next file. So the record after the one at hand stands at one of three places,
+//! and it is the right one if it verifies there, has the next sequence and names the checksum of
+//! the one at hand. Where no copy has such a record, the chain ends.
+
+use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_types::{DiskId, Error, ErrorKind};
+
+use crate::Seq;
+use crate::copies::{Copies, FileCopy, Verified};
+use crate::epoch::{EpochId, Span};
+use crate::format::{BLOCK_BYTES, Place, RECORD_HEADER_BYTES};
+
+/// Where copies of journal files come from.
+pub(crate) trait Source: Send + Sync {
+    /// The copies of a file; none if there is no such file.
+    fn copies(&self, epoch: EpochId, file: u64) -> BoxFuture<'_, Vec<FileCopy>>;
+}
+
+/// A record of the chain.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) place: Place,
+    pub(crate) record: Verified,
+}
+
+impl Link {
+    /// The record's body.
+    pub(crate) fn body(&self) -> Bytes {
+        self.record.raw.slice(RECORD_HEADER_BYTES..)
+    }
+}
+
+/// Walks the chain.
+pub(crate) struct Chain<S> {
+    source: S,
+    file_bytes: u64,
+    /// The stretches still ahead, the current one first.
+    spans: Vec<Span>,
+    file: u64,
+    offset: u64,
+    next: Seq,
+    prev: u32,
+    copies: Option<Copies>,
+    /// Disks that could not be read where the next record was looked for.
+    stumbled: Vec<DiskId>,
+    mended: u64,
+}
+
+/// Where a chain begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) file: u64,
+    pub(crate) first: Seq,
+    pub(crate) prev: u32,
+}
+
+impl<S: Source> Chain<S> {
+    /// A chain through `spans`, the first of which holds the file where it starts.
+    pub(crate) fn new(source: S, file_bytes: u64, spans: Vec<Span>, start: Start) -> Self {
+        Self {
+            source,
+            file_bytes,
+            spans,
+            file: start.file,
+            offset: BLOCK_BYTES,
+            next: start.first,
+            prev: start.prev,
+            copies: None,
+            stumbled: Vec::new(),
+            mended: 0,
+        }
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if the chain breaks off in a stretch whose end is known to be later.
+    pub(crate) async fn next(&mut self) -> Result<Option<Link>, Error> {
+        loop {
+            let Some(span) = self.spans.first().cloned() else {
+                return Ok(None);
+            };
+            if span.last.is_some_and(|last| self.next > last) {
+                self.spans.remove(0);
+                if let Some(following) = self.spans.first().cloned() {
+                    self.enter(following.file);
+                    self.next = following.first;
+                    self.prev = following.prev;
+                }
+                continue;
+            }
+            if let Some(link) = self.find(&span).await {
+                self.next = link.record.header.seq + 1;
+                self.prev = link.record.header.crc;
+                self.offset = link.place.offset + link.record.header.framed_bytes() as u64;
+                return Ok(Some(link));
+            }
+            return match span.last {
+                None => Ok(None),
+                Some(last) => Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!(
+                        "the journal has no intact copy of record {} of epoch {}, which goes up to \
+                         {last}",
+                        self.next, span.number
+                    ),
+                )),
+            };
+        }
+    }
+
+    /// Sequence of the last record that was found.
+    pub(crate) fn end(&self) -> Seq {
+        self.next - 1
+    }
+
+    /// Records that were intact in one copy and not in another.
+    pub(crate) fn mended(&self) -> u64 {
+        self.mended + self.copies.as_ref().map_or(0, |copies| copies.mended)
+    }
+
+    /// Disks that could not be read where the record after the end would be.
+    pub(crate) fn unreadable(&self) -> &[DiskId] {
+        &self.stumbled
+    }
+
+    /// Looks behind the end for a record that proves that more had been acknowledged.
+    pub(crate) async fn evidence(&mut self) -> Option<Seq> {
+        let span = self.spans.first()?.clone();
+        let place = Place {
+            epoch: span.epoch,
+            file: self.file,
+            offset: self.offset,
+        };
+        let end = self.end();
+        self.load(&span).await;
+        self.copies
+            .as_mut()?
+            .evidence(place, span.number, end)
+            .await
+    }
+
+    /// The same chain, whatever its source is.
+    pub(crate) fn erased(self) -> Chain<std::sync::Arc<dyn Source>>
+    where
+        S: 'static,
+    {
+        Chain {
+            source: std::sync::Arc::new(self.source),
+            file_bytes: self.file_bytes,
+            spans: self.spans,
+            file: self.file,
+            offset: self.offset,
+            next: self.next,
+            prev: self.prev,
+            copies: self.copies,
+            stumbled: self.stumbled,
+            mended: self.mended,
+        }
+    }
+
+    async fn find(&mut self, span: &Span) -> Option<Link> {
+        self.stumbled.clear();
+        if let Some(link) = self.at(span).await {
+            return Some(link);
+        }
+        let (file, offset) = (self.file, self.offset);
+        if !offset.is_multiple_of(BLOCK_BYTES) {
+            self.offset = offset.next_multiple_of(BLOCK_BYTES);
+            if let Some(link) = self.at(span).await {
+                return Some(link);
+            }
+        }
+        if offset > BLOCK_BYTES {
+            self.enter(file + 1);
+            if let Some(link) = self.at(span).await {
+                return Some(link);
+            }
+            self.enter(file);
+            self.offset = offset;
+            self.load(span).await;
+        }
+        None
+    }
+
+    fn enter(&mut self, file: u64) {
+        self.mended = self.mended();
+        self.copies = None;
+        self.file = file;
+        self.offset = BLOCK_BYTES;
+    }
+
+    async fn load(&mut self, span: &Span) {
+        if self.copies.is_none() {
+            let copies = self.source.copies(span.epoch, self.file).await;
+            self.copies = Some(Copies::new(copies, self.file_bytes));
+        }
+    }
+
+    async fn at(&mut self, span: &Span) -> Option<Link> {
+        if self.offset >= self.file_bytes {
+            return None;
+        }
+        self.load(span).await;
+        let place = Place {
+            epoch: span.epoch,
+            file: self.file,
+            offset: self.offset,
+        };
+        let (next, prev, number) = (self.next, self.prev, span.number);
+        let copies = self.copies.as_mut()?;
+        let record = copies
+            .record(&place, |header| {
+                let follows = header.seq == next || (header.jump && header.seq > next);
+                follows && header.prev == prev && header.epoch == number
+            })
+            .await;
+        self.stumbled.extend(copies.stumbled());
+        let record = record?;
+        Some(Link { place, record })
+    }
+}

@@ -1,0 +1,84 @@
+//! What the journal is told and what bounds it.
+
+use std::time::Duration;
+
+use dewar_types::{DiskId, Error, ErrorKind};
+
+use crate::format::{BLOCK_BYTES, framed_bytes};
+
+/// Settings and limits of a journal. [`JournalConfig::new`] has the defaults.
+#[derive(Clone, Debug)]
+pub struct JournalConfig {
+    /// How many disks may be lost: the largest m of any local pool.
+    pub m: usize,
+    /// Bytes of one file; a multiple of 4096, at least 64 KiB.
+    pub file_bytes: u64,
+    /// Files in use at most, per holder; at least 6. Two of them are kept for
+    /// [`crate::Room::Reserve`].
+    pub files_max: usize,
+    /// Bytes that may wait for their acknowledgement; more have to wait in `admit`.
+    pub unacked_bytes_max: usize,
+    /// Groups under way at once where a sync is slow.
+    pub groups_in_flight_max: usize,
+    /// Time by which a further group is started behind one that is under way.
+    pub group_spacing: Duration,
+    /// Bytes by which one holder may lag behind before it is dropped.
+    pub lag_bytes_max: usize,
+    /// Time by which one holder may lag behind before it is dropped.
+    pub lag_max: Duration,
+    /// How long an append waits for disks to come back before it is told that they did not.
+    pub stall_max: Duration,
+    /// Members that are declared lost: the opening rule no longer counts them.
+    pub lost: Vec<DiskId>,
+    /// Open although more than m members of the newest epoch are away, in a new lineage
+    /// (`dewar serve --accept-loss`). Acknowledged records may be gone afterwards.
+    pub accept_loss: bool,
+    /// Only read: no epoch is started and appends fail.
+    pub read_only: bool,
+}
+
+impl JournalConfig {
+    /// Defaults for pools that survive the loss of `m` disks.
+    #[must_use]
+    pub fn new(m: usize) -> Self {
+        Self {
+            m,
+            file_bytes: 64 << 20,
+            files_max: 16,
+            unacked_bytes_max: 32 << 20,
+            groups_in_flight_max: 4,
+            group_spacing: Duration::from_millis(1),
+            lag_bytes_max: 64 << 20,
+            lag_max: Duration::from_secs(2),
+            stall_max: Duration::from_secs(10),
+            lost: Vec::new(),
+            accept_loss: false,
+            read_only: false,
+        }
+    }
+
+    /// The longest record body in bytes that fits a file.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> usize {
+        let room = self.file_bytes - BLOCK_BYTES;
+        usize::try_from(room).unwrap_or(usize::MAX) - framed_bytes(0)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = if self.file_bytes < 64 << 10 || !self.file_bytes.is_multiple_of(BLOCK_BYTES) {
+            "file_bytes must be a multiple of 4096 and at least 65536"
+        } else if self.file_bytes > 1 << 30 {
+            "file_bytes must be at most 1 GiB"
+        } else if self.files_max < 6 {
+            "files_max must be at least 6"
+        } else if self.groups_in_flight_max == 0 {
+            "groups_in_flight_max must not be 0"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("journal: {wrong}"),
+        ))
+    }
+}

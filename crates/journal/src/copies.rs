@@ -1,0 +1,181 @@
+//! Reading a journal file from whichever copy verifies.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::{DiskErrorKind, DiskFile};
+use dewar_types::DiskId;
+
+use crate::format::{BLOCK_BYTES, Place, RECORD_HEADER_BYTES, RecordHeader, verify_record};
+
+/// What is read ahead of a record, in bytes.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// One disk's copy of a file.
+#[derive(Debug)]
+pub(crate) struct FileCopy {
+    pub(crate) disk: DiskId,
+    file: Arc<dyn DiskFile>,
+    window: Bytes,
+    window_at: u64,
+    /// Its disk does not answer; it is not asked again.
+    gone: bool,
+    /// A read failed since the last record was found.
+    stumbled: bool,
+}
+
+impl FileCopy {
+    pub(crate) fn new(disk: DiskId, file: Arc<dyn DiskFile>) -> Self {
+        Self {
+            disk,
+            file,
+            window: Bytes::new(),
+            window_at: 0,
+            gone: false,
+            stumbled: false,
+        }
+    }
+
+    /// Bytes at an offset, of which at least `len` would be there in an intact file.
+    async fn bytes(&mut self, offset: u64, len: usize) -> Option<Bytes> {
+        if self.gone {
+            return None;
+        }
+        if let Some(found) = self.within(offset, len) {
+            return Some(found);
+        }
+        let start = offset - offset % BLOCK_BYTES;
+        let least = (offset + len as u64).next_multiple_of(BLOCK_BYTES) - start;
+        // Where the window has a bad sector, what is needed may still be readable.
+        for wanted in [least.max(WINDOW_BYTES), least] {
+            match self
+                .file
+                .read_at(start, usize::try_from(wanted).ok()?)
+                .await
+            {
+                Ok(window) => {
+                    self.window = window;
+                    self.window_at = start;
+                    return self.within(offset, len);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, offset, "a copy of the journal cannot be read");
+                    self.gone = error.kind() != DiskErrorKind::Io;
+                }
+            }
+            if self.gone {
+                break;
+            }
+        }
+        self.stumbled = true;
+        None
+    }
+
+    fn within(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let from = usize::try_from(offset.checked_sub(self.window_at)?).ok()?;
+        let to = from.checked_add(len)?;
+        (to <= self.window.len()).then(|| self.window.slice(from..to))
+    }
+}
+
+/// A record that verified.
+#[derive(Clone, Debug)]
+pub(crate) struct Verified {
+    pub(crate) header: RecordHeader,
+    /// Header and body.
+    pub(crate) raw: Bytes,
+}
+
+/// All copies of one file that there are.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    copies: Vec<FileCopy>,
+    file_bytes: u64,
+    /// The copy that served last.
+    best: usize,
+    /// Records that one copy had and another had not, or not intact.
+    pub(crate) mended: u64,
+}
+
+impl Copies {
+    pub(crate) fn new(copies: Vec<FileCopy>, file_bytes: u64) -> Self {
+        Self {
+            copies,
+            file_bytes,
+            best: 0,
+            mended: 0,
+        }
+    }
+
+    /// Disks whose copy could not be read where the last record was looked for.
+    pub(crate) fn stumbled(&self) -> impl Iterator<Item = DiskId> + '_ {
+        let stumbled = self.copies.iter().filter(|copy| copy.stumbled || copy.gone);
+        stumbled.map(|copy| copy.disk)
+    }
+
+    /// The record at a place if a copy has it intact and its header is what is looked for.
+    pub(crate) async fn record(
+        &mut self,
+        place: &Place,
+        wanted: impl Fn(&RecordHeader) -> bool + Send + Sync,
+    ) -> Option<Verified> {
+        let count = self.copies.len();
+        for copy in &mut self.copies {
+            copy.stumbled = false;
+        }
+        // A read may go wrong once, so each copy gets a second chance with fresh bytes.
+        for attempt in 0..2 * count {
+            let index = (self.best + attempt) % count;
+            if attempt >= count {
+                self.copies[index].window = Bytes::new();
+            }
+            if let Some(found) = self.try_copy(index, place, &wanted).await {
+                if attempt > 0 {
+                    self.mended += 1;
+                }
+                self.best = index;
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    async fn try_copy(
+        &mut self,
+        index: usize,
+        place: &Place,
+        wanted: &(impl Fn(&RecordHeader) -> bool + Send + Sync),
+    ) -> Option<Verified> {
+        let copy = &mut self.copies[index];
+        let head = copy.bytes(place.offset, RECORD_HEADER_BYTES).await?;
+        let header = RecordHeader::parse(&head)?;
+        let end = place.offset.checked_add(header.framed_bytes() as u64)?;
+        if end > self.file_bytes || !wanted(&header) {
+            return None;
+        }
+        let len = RECORD_HEADER_BYTES + header.len as usize;
+        let raw = copy.bytes(place.offset, len).await?;
+        verify_record(&raw, place).then_some(Verified { header, raw })
+    }
+
+    /// Whether any copy has, at a block boundary from `place` on, an intact record that says that
+    /// records after `end` had been acknowledged. Gives how far they had been.
+    pub(crate) async fn evidence(&mut self, place: Place, epoch: u64, end: u64) -> Option<u64> {
+        for index in 0..self.copies.len() {
+            let mut at = Place {
+                offset: place.offset.next_multiple_of(BLOCK_BYTES),
+                ..place
+            };
+            let later = |header: &RecordHeader| {
+                header.epoch == epoch && header.seq > end && header.acked > end
+            };
+            while at.offset < self.file_bytes {
+                if let Some(found) = self.try_copy(index, &at, &later).await {
+                    return Some(found.header.acked);
+                }
+                at.offset += BLOCK_BYTES;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,206 @@
+//! Epochs: who takes part in the journal, and which records count.
+//!
+//! Every opening for writing and every change of disks starts a new epoch (RECORDS.md section 5).
+//! Its record, the file `journal/epoch` on every member, is written twice. First as a *proposal*,
+//! which must be durable on more than m members of the old and of the new list; then, when the
+//! records it stands on are durable too, *confirmed* by the same rule. Only then is it used.
+//!
+//! # Why this is enough
+//! Whoever opens sees all but m members of the newest confirmed epoch that it finds, so it sees at
+//! least one confirmed copy of any epoch that was ever used, and at least one proposal of any that
+//! was ever confirmed anywhere. A new number is above every number seen, proposals included, so no
+//! two confirmed epochs share a number and the highest confirmed one is the one that was used
+//! last. A proposal that never got that far names nothing that was acknowledged and is ignored.
+//!
+//! # Crash cases
+//! During the proposal, or while records are made durable for it: the old epoch is still the
+//! highest confirmed one and its files are untouched. During the confirmation: either of the two
+//! is opened; the new one holds everything the old one had acknowledged, and nothing more was.
+
+mod publish;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use bytes::Bytes;
+use dewar_types::{DiskId, Error, ErrorKind};
+use minicbor::{Decode, Encode};
+
+use crate::{Seq, checksum};
+
+pub(crate) use publish::{Member, Publication, publish};
+
+/// The path of the epoch record on every member.
+pub(crate) const EPOCH_PATH: &str = "journal/epoch";
+const MAGIC: [u8; 8] = *b"DEWAREPO";
+const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 20;
+
+/// The random identity of an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EpochId(pub u128);
+
+impl fmt::Display for EpochId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for EpochId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EpochId({self})")
+    }
+}
+
+impl<C> Encode<C> for EpochId {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(&self.0.to_be_bytes())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for EpochId {
+    fn decode(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let bytes: [u8; 16] = d
+            .bytes()?
+            .try_into()
+            .map_err(|_| minicbor::decode::Error::message("an epoch id has 16 bytes"))?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+}
+
+/// A stretch of the log that one epoch wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Span {
+    #[n(0)]
+    pub(crate) epoch: EpochId,
+    /// The epoch's number.
+    #[n(1)]
+    pub(crate) number: u64,
+    /// Its first file.
+    #[n(2)]
+    pub(crate) file: u64,
+    /// Sequence of its first record.
+    #[n(3)]
+    pub(crate) first: Seq,
+    /// Checksum of the record before.
+    #[n(4)]
+    pub(crate) prev: u32,
+    /// Where it ends; what it wrote beyond is void. `None` for the epoch itself.
+    #[n(5)]
+    pub(crate) last: Option<Seq>,
+}
+
+/// The content of the file `journal/epoch`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct EpochFile {
+    /// The newest confirmed epoch that this disk knows of.
+    #[n(0)]
+    pub(crate) confirmed: Option<Epoch>,
+    /// Number of the epoch that was being started.
+    #[n(1)]
+    pub(crate) proposed: Option<u64>,
+}
+
+/// An epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Epoch {
+    /// Disks of another lineage are never merged; the id is that of the lineage's first epoch.
+    #[n(0)]
+    pub(crate) lineage: EpochId,
+    /// Lineages this one was split off from, by `--accept-loss`.
+    #[n(1)]
+    pub(crate) former: Vec<EpochId>,
+    #[n(2)]
+    pub(crate) id: EpochId,
+    #[n(3)]
+    pub(crate) number: u64,
+    /// The epoch before and the sequence where it ends.
+    #[n(4)]
+    pub(crate) parent: Option<EpochId>,
+    #[n(5)]
+    pub(crate) parent_end: Seq,
+    /// How many members may be away.
+    #[n(6)]
+    pub(crate) m: u32,
+    #[n(7)]
+    pub(crate) members: Vec<DiskId>,
+    /// The members that hold the journal.
+    #[n(8)]
+    pub(crate) holders: Vec<DiskId>,
+    /// The log, oldest first; the last one is this epoch's own.
+    #[n(9)]
+    pub(crate) spans: Vec<Span>,
+    /// No record up to this one is needed any more.
+    #[n(10)]
+    pub(crate) floor: Seq,
+    /// Records up to this one were durable when this was written.
+    #[n(11)]
+    pub(crate) acked: Seq,
+}
+
+impl EpochFile {
+    /// The highest number in it.
+    pub(crate) fn number(&self) -> u64 {
+        let confirmed = self.confirmed.as_ref().map_or(0, |epoch| epoch.number);
+        confirmed.max(self.proposed.unwrap_or(0))
+    }
+
+    /// The file's bytes.
+    pub(crate) fn encode(&self) -> Bytes {
+        let cbor = minicbor::to_vec(self).expect("writing to memory cannot fail");
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + cbor.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&checksum::crc32c(&[&cbor]).to_le_bytes());
+        // The longest possible list of disks and spans is far below 4 GiB.
+        bytes.extend_from_slice(&(cbor.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&cbor);
+        bytes.into()
+    }
+
+    /// Reads a file's bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] if it does not verify, [`ErrorKind::Unsupported`] if it is of a
+    /// later version.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("epoch file: {what}"));
+        let Some((head, cbor)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Err(corrupt("too short"));
+        };
+        if head[..8] != MAGIC {
+            return Err(corrupt("no epoch file"));
+        }
+        let version = u16::from_le_bytes([head[8], head[9]]);
+        if version != VERSION {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("epoch file of version {version}; this Dewar reads version {VERSION}"),
+            ));
+        }
+        let crc = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+        let len = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+        if cbor.len() != len as usize || checksum::crc32c(&[cbor]) != crc {
+            return Err(corrupt("checksum or length is wrong"));
+        }
+        let file: Self =
+            minicbor::decode(cbor).map_err(|error| corrupt(&format!("not readable: {error}")))?;
+        if let Some(epoch) = &file.confirmed
+            && epoch.spans.last().is_none_or(|span| span.epoch != epoch.id)
+        {
+            return Err(corrupt("the last stretch is not the epoch's own"));
+        }
+        Ok(file)
+    }
+}
+
+/// How many of `list` are in `there`.
+pub(crate) fn count(list: &[DiskId], there: &[DiskId]) -> usize {
+    list.iter().filter(|id| there.contains(id)).count()
+}

@@ -1,0 +1,139 @@
+//! Writing an epoch's record to the members.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_env::{Disk, DiskError};
+use dewar_types::{DiskId, Error, ErrorKind};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::{EPOCH_PATH, count};
+
+/// How long to wait for further members once enough have the record.
+const STRAGGLERS_MAX: Duration = Duration::from_millis(200);
+
+/// A disk that belongs to the journal, whether it holds records or not.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: DiskId,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Epoch records of one disk are written one after the other, in the order they came.
+    writing: tokio::sync::Mutex<()>,
+    /// A write of the record was given up. It may still happen and replace a newer record, so this
+    /// disk no longer counts until the process restarts.
+    doubtful: AtomicBool,
+}
+
+impl Member {
+    pub(crate) fn new(id: DiskId, disk: Arc<dyn Disk>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            disk,
+            writing: tokio::sync::Mutex::default(),
+            doubtful: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a record written now would count.
+    pub(crate) fn countable(&self) -> bool {
+        self.disk.state().writable() && !self.doubtful.load(Ordering::Relaxed)
+    }
+
+    async fn write(&self, content: Bytes) -> Result<(), DiskError> {
+        let _turn = self.writing.lock().await;
+        if self.doubtful.load(Ordering::Relaxed) {
+            return Err(DiskError::new(
+                dewar_env::DiskErrorKind::Poisoned,
+                "replace",
+                self.disk.label(),
+                EPOCH_PATH,
+            ));
+        }
+        let written = self.disk.replace_file(EPOCH_PATH, content).await;
+        if written.is_err() {
+            self.doubtful.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+/// What to write and whom it must reach.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    pub(crate) content: Bytes,
+    /// Lists of members, each with the m it was made for: more than m of each must have it.
+    pub(crate) lists: Vec<(Vec<DiskId>, usize)>,
+}
+
+impl Publication {
+    fn reached(&self, done: &[DiskId]) -> bool {
+        self.lists.iter().all(|(list, m)| count(list, done) > *m)
+    }
+}
+
+/// Writes the record to all members that can be written and returns when enough have it and the
+/// others have answered or had a little time to. Their writes go on in the background.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] if it did not become durable on enough members. It may be on some.
+pub(crate) async fn publish(
+    runtime: &Handle,
+    members: &[Arc<Member>],
+    publication: &Publication,
+) -> Result<(), Error> {
+    let (report, mut reports) = mpsc::unbounded_channel();
+    for member in members.iter().filter(|member| member.countable()) {
+        let (member, report) = (Arc::clone(member), report.clone());
+        let content = publication.content.clone();
+        runtime.spawn(async move {
+            let written = member.write(content).await;
+            // Nobody waits for a straggler any more.
+            let _ = report.send((member.id, written));
+        });
+    }
+    drop(report);
+
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    loop {
+        let next = if publication.reached(&done) {
+            match tokio::time::timeout(STRAGGLERS_MAX, reports.recv()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(()),
+            }
+        } else {
+            reports.recv().await
+        };
+        match next {
+            Some((id, Ok(()))) => done.push(id),
+            Some((_, Err(error))) => failed.push(error.to_string()),
+            None => break,
+        }
+    }
+    if publication.reached(&done) {
+        return Ok(());
+    }
+    let lists: Vec<String> = publication
+        .lists
+        .iter()
+        .map(|(list, m)| {
+            format!(
+                "{} of {} members, more than {m} needed",
+                count(list, &done),
+                list.len()
+            )
+        })
+        .collect();
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "the journal's epoch reached {}{}{}",
+            lists.join("; "),
+            if failed.is_empty() { "" } else { "; " },
+            failed.join("; ")
+        ),
+    ))
+}

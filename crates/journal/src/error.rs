@@ -1,0 +1,74 @@
+//! Why a journal could not be opened.
+
+use dewar_types::{DiskId, Error, ErrorKind};
+use thiserror::Error as ThisError;
+
+use crate::{EpochId, Seq};
+
+/// Why a journal could not be opened or made.
+#[derive(Debug, ThisError)]
+pub enum OpenError {
+    /// No disk has a journal; it must be made by a command.
+    #[error("no disk holds a journal; is this a formatted pool, and are its disks mounted?")]
+    NotFormatted,
+    /// A disk has a journal already.
+    #[error("disk {0} holds a journal already")]
+    Formatted(DiskId),
+    /// The opening rule (RECORDS.md section 5).
+    #[error(
+        "{found} of the {members} disks of the newest journal epoch {epoch} are there and {needed} \
+         are needed; away are {away:?}. Bring disks back, or accept loss"
+    )]
+    TooFewMembers {
+        /// Number of the newest epoch found.
+        epoch: u64,
+        /// Members that are there.
+        found: usize,
+        /// Members that must be there: all but m.
+        needed: usize,
+        /// Members in all.
+        members: usize,
+        /// Who is away.
+        away: Vec<DiskId>,
+    },
+    /// Too few disks to write to.
+    #[error("{found} disks can be written and {needed} are needed for the journal")]
+    TooFewWritable {
+        /// Disks that can be written.
+        found: usize,
+        /// m+1.
+        needed: usize,
+    },
+    /// Disks of lineages that were split by accepting a loss on both sides.
+    #[error("the disks belong to journals that went separate ways: {0:?}; only one may be used")]
+    SplitLineages(Vec<EpochId>),
+    /// Records that had been acknowledged are on no disk that is there.
+    #[error(
+        "the journal ends at record {end}, but records up to {acked} had been acknowledged; bring \
+         back the disks that have them, or accept loss"
+    )]
+    Lost {
+        /// The last record found.
+        end: Seq,
+        /// How far records had been acknowledged, at least.
+        acked: Seq,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match error {
+            OpenError::Other(error) => return error,
+            OpenError::NotFormatted => ErrorKind::NotFound,
+            OpenError::Formatted(_) => ErrorKind::AlreadyExists,
+            OpenError::TooFewMembers { .. } | OpenError::TooFewWritable { .. } => {
+                ErrorKind::Unavailable
+            }
+            OpenError::SplitLineages(_) | OpenError::Lost { .. } => ErrorKind::Corrupt,
+        };
+        Self::with_source(kind, error.to_string(), error)
+    }
+}

@@ -1,0 +1,467 @@
+//! The keeper: notices holders that fail, starts epochs without them, and brings in new ones.
+//!
+//! A holder that failed leaves by a new epoch on those that remain, at once. A replacement then
+//! gets files of its own in the background and joins by a further epoch; from then on it takes new
+//! records, and the older files are copied to it. Until they are, [`crate::Status::margin`] does
+//! not count it.
+//!
+//! # Crash cases
+//! See [`crate::epoch`]: an epoch that was not confirmed is ignored, one that was confirmed ends
+//! its parent exactly where acknowledging had stopped.
+//!
+//! # Cancellation
+//! The tasks of this module end when the journal is closed or dropped.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dewar_types::{DiskId, Error, ErrorKind};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
+use crate::fill::fill;
+use crate::lane::{Found, Lane};
+use crate::log::{Phase, Shared, State};
+
+/// How often the keeper looks without having been called.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a disk that failed an operation is not asked to hold the journal again.
+const REST: Duration = Duration::from_secs(30);
+/// Spare files per holder.
+const SPARES: usize = 1;
+
+/// The background tasks of a journal; they end with it.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    set: Mutex<JoinSet<()>>,
+}
+
+impl Tasks {
+    pub(crate) fn spawn(&self, shared: &Shared, task: impl Future<Output = ()> + Send + 'static) {
+        let mut set = self.set.lock();
+        while set.try_join_next().is_some() {}
+        set.spawn_on(task, &shared.runtime);
+    }
+
+    /// Ends them all.
+    pub(crate) fn abort(&self) {
+        self.set.lock().abort_all();
+    }
+
+    /// Starts the tender of a holder, which keeps a spare file ready.
+    pub(crate) fn tend(&self, shared: &Arc<Shared>, lane: &Arc<Lane>) {
+        self.spawn(shared, tend(Arc::clone(shared), Arc::clone(lane)));
+    }
+
+    /// Starts the keeper.
+    pub(crate) fn keep(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let members = shared.state.lock().members.clone();
+        for member in &members {
+            self.watch(shared, member);
+        }
+        let keeper = Keeper {
+            shared: Arc::clone(shared),
+            tasks: Arc::downgrade(self),
+            resting: BTreeMap::new(),
+            candidate: Arc::default(),
+            preparing: None,
+            waiting: Vec::new(),
+        };
+        self.spawn(shared, keeper.run());
+    }
+
+    /// Calls the keeper whenever a member's disk changes its state.
+    pub(crate) fn watch(&self, shared: &Arc<Shared>, member: &Arc<Member>) {
+        let mut state = member.disk.watch();
+        let shared_by_task = Arc::clone(shared);
+        self.spawn(shared, async move {
+            while state.changed().await.is_ok() {
+                shared_by_task.attention.notify_one();
+            }
+        });
+    }
+}
+
+async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
+    loop {
+        let may_grow = {
+            let state = shared.state.lock();
+            state.phase == Phase::Opening || state.files.len() < shared.config.files_max
+        };
+        if !lane.tend(SPARES, may_grow).await {
+            shared.attention.notify_one();
+            shared.room.notify_waiters();
+            return;
+        }
+        shared.room.notify_waiters();
+        lane.attention.notified().await;
+    }
+}
+
+type Candidate = Arc<Mutex<Option<(DiskId, Result<Found, String>)>>>;
+
+struct Keeper {
+    shared: Arc<Shared>,
+    tasks: Weak<Tasks>,
+    /// Disks that failed, and when.
+    resting: BTreeMap<DiskId, Duration>,
+    /// A replacement whose files are ready.
+    candidate: Candidate,
+    preparing: Option<DiskId>,
+    /// Replacements that are ready for the next epoch.
+    waiting: Vec<Replacement>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Replacement {
+    pub(crate) lane: Arc<Lane>,
+    /// Files of an earlier time as a holder; they go when the copies are complete.
+    pub(crate) leftovers: Vec<String>,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        // When each member last came back, to bring its epoch file up to date.
+        let mut seen: BTreeMap<DiskId, dewar_env::DiskState> = BTreeMap::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shared.attention.notified() => {}
+                () = tokio::time::sleep(TICK) => {}
+            }
+            if self.shared.state.lock().phase == Phase::Closed {
+                return;
+            }
+            self.look().await;
+            self.refresh(&mut seen).await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let now = self.shared.env.clock.elapsed();
+        let (lanes, stalled, newcomers) = {
+            let state = self.shared.state.lock();
+            let stalled = matches!(state.phase, Phase::Stalled { .. } | Phase::Changing);
+            let known = &state.epoch.members;
+            let newcomers = state.members.iter().any(|m| !known.contains(&m.id));
+            (state.lanes.clone(), stalled, newcomers)
+        };
+        let mut failed = false;
+        for lane in &lanes {
+            if let Some(why) = lane.failure() {
+                tracing::warn!(disk = %lane.id, why, "a holder leaves the journal");
+                // A disk that went away may hold again as soon as it is back.
+                if !lane.was_away() {
+                    self.resting.entry(lane.id).or_insert(now);
+                }
+                failed = true;
+            }
+        }
+        self.take_candidate(now);
+        self.waiting.retain(|new| new.lane.failure().is_none());
+        if failed || stalled || newcomers || !self.waiting.is_empty() {
+            self.change().await;
+        }
+        self.seek_replacement(now);
+    }
+
+    /// Notes the replacement that was being prepared.
+    fn take_candidate(&mut self, now: Duration) {
+        let Some((id, prepared)) = self.candidate.lock().take() else {
+            return;
+        };
+        self.preparing = None;
+        let state = self.shared.state.lock();
+        let member = state.members.iter().find(|member| member.id == id);
+        match (prepared, member) {
+            (Ok(found), Some(member)) => {
+                let disk = Arc::clone(&member.disk);
+                let leftovers = found.leftovers.clone();
+                let lane = Lane::new(id, disk, self.shared.config.file_bytes, found);
+                self.waiting.push(Replacement { lane, leftovers });
+            }
+            (Err(why), _) => {
+                tracing::warn!(disk = %id, why, "a disk cannot hold the journal");
+                self.resting.insert(id, now);
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Starts preparing a replacement where there are fewer holders than there should be.
+    fn seek_replacement(&mut self, now: Duration) {
+        if self.preparing.is_some() {
+            return;
+        }
+        self.resting
+            .retain(|_, since| now.saturating_sub(*since) < REST);
+        let chosen = {
+            let state = self.shared.state.lock();
+            let living = state.lanes.iter().filter(|lane| lane.failure().is_none());
+            let waiting = self.waiting.iter().map(|new| &new.lane);
+            let holding: Vec<DiskId> = living.chain(waiting).map(|lane| lane.id).collect();
+            if holding.len() > state.quorum {
+                return;
+            }
+            let free = state.members.iter().find(|member| {
+                !holding.contains(&member.id)
+                    && !self.resting.contains_key(&member.id)
+                    && member.disk.state().writable()
+            });
+            free.map(Arc::clone)
+        };
+        let (Some(member), Some(tasks)) = (chosen, self.tasks.upgrade()) else {
+            return;
+        };
+        self.preparing = Some(member.id);
+        let (shared, candidate) = (Arc::clone(&self.shared), Arc::clone(&self.candidate));
+        tasks.spawn(&self.shared, async move {
+            let prepared = Lane::prepare(&member.disk, shared.config.file_bytes).await;
+            let prepared = prepared.map_err(|error| error.to_string());
+            *candidate.lock() = Some((member.id, prepared));
+            shared.attention.notify_one();
+        });
+    }
+
+    /// Starts a new epoch on the holders that live and the one that joins.
+    async fn change(&mut self) {
+        let plan = {
+            let mut state = self.shared.state.lock();
+            if matches!(state.phase, Phase::Closed | Phase::ReadOnly) {
+                return;
+            }
+            self.plan(&mut state)
+        };
+        let Some(plan) = plan else {
+            return;
+        };
+        match self.start_epoch(&plan).await {
+            Ok(()) => self.install(plan),
+            Err(error) => {
+                // The epoch may be on some members, so the one before it is over in any case:
+                // the next look tries a further one, which ends it at the same record.
+                let mut state = self.shared.state.lock();
+                state.epoch_seen = state.epoch_seen.max(plan.epoch.number);
+                self.stall(&mut state, error.to_string());
+            }
+        }
+    }
+
+    fn plan(&self, state: &mut State) -> Option<Plan> {
+        let shared = &self.shared;
+        let mut lanes: Vec<_> = state
+            .lanes
+            .iter()
+            .filter(|lane| lane.failure().is_none())
+            .map(Arc::clone)
+            .collect();
+        lanes.extend(self.waiting.iter().map(|new| Arc::clone(&new.lane)));
+        if lanes.len() < state.quorum {
+            let why = format!(
+                "{} of {} needed holders can be written",
+                lanes.len(),
+                state.quorum
+            );
+            self.stall(state, why);
+            return None;
+        }
+        let first_file = state.current_file() + 1;
+        state.phase = Phase::Changing;
+        let end = shared.acked();
+        let number = state.epoch.number.max(state.epoch_seen) + 1;
+        let id = EpochId(shared.env.rng.u128());
+        let mut spans = state.spans_ended_at(end);
+        spans.push(Span {
+            epoch: id,
+            number,
+            file: first_file,
+            first: end + 1,
+            prev: state.acked_checksum(),
+            last: None,
+        });
+        let mut members = state.epoch.members.clone();
+        for member in &state.members {
+            if !members.contains(&member.id) {
+                members.push(member.id);
+            }
+        }
+        let epoch = Epoch {
+            id,
+            number,
+            parent: Some(state.epoch.id),
+            parent_end: end,
+            m: u32::try_from(shared.config.m).unwrap_or(u32::MAX),
+            members,
+            holders: lanes.iter().map(|lane| lane.id).collect(),
+            spans,
+            floor: state.floor(),
+            acked: end,
+            ..state.epoch.clone()
+        };
+        Some(Plan {
+            before: state.epoch.clone(),
+            epoch,
+            lanes,
+            members: state.members.clone(),
+        })
+    }
+
+    async fn start_epoch(&self, plan: &Plan) -> Result<(), Error> {
+        let proposal = EpochFile {
+            confirmed: Some(plan.before.clone()),
+            proposed: Some(plan.epoch.number),
+        };
+        let confirmation = EpochFile {
+            confirmed: Some(plan.epoch.clone()),
+            proposed: None,
+        };
+        let lists = lists(&plan.before, &plan.epoch);
+        for file in [proposal, confirmation] {
+            let publication = Publication {
+                content: file.encode(),
+                lists: lists.clone(),
+            };
+            publish(&self.shared.runtime, &plan.members, &publication).await?;
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, plan: Plan) {
+        let mut state = self.shared.state.lock();
+        if state.phase == Phase::Closed {
+            return;
+        }
+        tracing::info!(
+            epoch = plan.epoch.number,
+            holders = plan.lanes.len(),
+            "the journal goes on in a new epoch"
+        );
+        let first_file = plan.epoch.spans.last().map_or(0, |span| span.file);
+        let new = std::mem::take(&mut self.waiting);
+        let older = state.files_up_to(self.shared.acked());
+        for replacement in &new {
+            let lane = &replacement.lane;
+            lane.begin_at(first_file);
+            lane.set_missing(older.iter().map(|file| file.header.file).collect());
+        }
+        state.counters.changes += 1;
+        self.shared.enter(&mut state, plan.epoch, plan.lanes);
+        drop(state);
+        let Some(tasks) = self.tasks.upgrade() else {
+            return;
+        };
+        for replacement in new {
+            tasks.tend(&self.shared, &replacement.lane);
+            let shared = Arc::clone(&self.shared);
+            tasks.spawn(&self.shared, fill(shared, replacement, older.clone()));
+        }
+    }
+
+    fn stall(&self, state: &mut State, why: String) {
+        let now = self.shared.env.clock.elapsed();
+        let since = match &state.phase {
+            Phase::Stalled { since, .. } => *since,
+            _ => {
+                tracing::error!(why, "the journal cannot be written");
+                now
+            }
+        };
+        state.phase = Phase::Stalled { why, since };
+        self.shared.room.notify_waiters();
+        if now.saturating_sub(since) >= self.shared.config.stall_max {
+            self.shared.fail_waiters(state);
+        }
+    }
+
+    /// Brings the epoch file of members that came back up to date.
+    async fn refresh(&self, seen: &mut BTreeMap<DiskId, dewar_env::DiskState>) {
+        let (members, epoch) = {
+            let state = self.shared.state.lock();
+            if state.phase != Phase::Running {
+                return;
+            }
+            (state.members.clone(), state.epoch.clone())
+        };
+        let mut back = Vec::new();
+        for member in members {
+            let now = member.disk.state();
+            let before = seen.insert(member.id, now);
+            if now.writable() && before.is_some_and(|before| before != now) {
+                back.push(member);
+            }
+        }
+        if back.is_empty() {
+            return;
+        }
+        let file = EpochFile {
+            confirmed: Some(epoch),
+            proposed: None,
+        };
+        let publication = Publication {
+            content: file.encode(),
+            lists: Vec::new(),
+        };
+        if let Err(error) = publish(&self.shared.runtime, &back, &publication).await {
+            tracing::warn!(%error, "a member that came back has an old epoch file");
+        }
+    }
+}
+
+struct Plan {
+    before: Epoch,
+    epoch: Epoch,
+    lanes: Vec<Arc<Lane>>,
+    members: Vec<Arc<Member>>,
+}
+
+/// The lists that an epoch must reach: the old members and the new ones.
+pub(crate) fn lists(before: &Epoch, epoch: &Epoch) -> Vec<(Vec<DiskId>, usize)> {
+    vec![
+        (before.members.clone(), before.m as usize),
+        (epoch.members.clone(), epoch.m as usize),
+    ]
+}
+
+/// Ends a journal; see [`crate::Journal::close`].
+pub(crate) async fn close(
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    patience: Duration,
+) -> Result<(), Error> {
+    let last = shared.state.lock().last();
+    let durable = tokio::time::timeout(patience, shared.durable(last)).await;
+    let (phase, epoch, members) = {
+        let mut state = shared.state.lock();
+        let phase = std::mem::replace(&mut state.phase, Phase::Closed);
+        shared.fail_waiters(&mut state);
+        let epoch = Epoch {
+            floor: state.floor(),
+            acked: shared.acked(),
+            ..state.epoch.clone()
+        };
+        (phase, epoch, state.members.clone())
+    };
+    tasks.abort();
+    // The floor spares the next opening what no hold needs; it is no loss if it is not written.
+    if phase == Phase::Running {
+        let lists = vec![(epoch.members.clone(), epoch.m as usize)];
+        let file = EpochFile {
+            confirmed: Some(epoch),
+            proposed: None,
+        };
+        let publication = Publication {
+            content: file.encode(),
+            lists,
+        };
+        publish(&shared.runtime, &members, &publication).await?;
+    }
+    match durable {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            format!("the journal was closed before record {last} was durable"),
+        )),
+    }
+}

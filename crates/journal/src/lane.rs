@@ -1,0 +1,407 @@
+//! One holder: its files and what is being written to it.
+//!
+//! A lane knows nothing of quorums. It gives each file number of the log a place on its disk (a
+//! *slot*: a zero-filled file, usually one that was used before), keeps a spare slot ready, and
+//! counts what is under way. A failed operation ends the lane for good; its disk may come back as
+//! a new one.
+//!
+//! A slot is used again only when nothing is being written to it any more, because a write that
+//! was given up may still happen. For the same reason a disk that was dropped starts with new
+//! files, and what it still has of the log stays until the copies are complete.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile, DiskState};
+use dewar_types::DiskId;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::Seq;
+
+/// The folder of journal files on every disk.
+pub(crate) const JOURNAL_DIR: &str = "journal";
+const SUFFIX: &str = ".log";
+/// Writes handed to a disk at once; what is beyond waits here instead of filling its queue.
+const WRITES_MAX: usize = 16;
+
+/// A place for one file of the log.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) path: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// A disk that takes the log.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) id: DiskId,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Its state when the lane began: another number of returns means that it was away meanwhile.
+    began: DiskState,
+    file_bytes: u64,
+    permits: Semaphore,
+    inner: Mutex<Inner>,
+    /// File numbers below this one have a place or a spare slot to take.
+    horizon: AtomicU64,
+    /// There are new spare slots, or the lane failed.
+    ready: Notify,
+    /// The tender has something to do.
+    pub(crate) attention: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The slot of each file number.
+    files: BTreeMap<u64, Arc<Slot>>,
+    spares: Vec<Arc<Slot>>,
+    /// Slots that are free once nothing is under way in them.
+    retired: Vec<Arc<Slot>>,
+    /// File numbers are given out in order.
+    next: u64,
+    /// Number in the next new file's name.
+    name: u64,
+    outstanding: BTreeMap<u64, Outstanding>,
+    outstanding_bytes: usize,
+    /// Old files that are still being copied here.
+    missing: Vec<u64>,
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    last: Seq,
+    bytes: usize,
+    started: Duration,
+}
+
+impl Lane {
+    /// A lane that starts with what was found on its disk; see [`Lane::begin_at`].
+    pub(crate) fn new(id: DiskId, disk: Arc<dyn Disk>, file_bytes: u64, found: Found) -> Arc<Self> {
+        let began = disk.state();
+        let lane = Self {
+            id,
+            disk,
+            began,
+            file_bytes,
+            permits: Semaphore::new(WRITES_MAX),
+            horizon: AtomicU64::new(0),
+            inner: Mutex::new(Inner {
+                spares: found.spares,
+                name: found.name,
+                ..Inner::default()
+            }),
+            ready: Notify::new(),
+            attention: Notify::new(),
+        };
+        Arc::new(lane)
+    }
+
+    /// Gets a disk ready that becomes a holder while the journal runs: a first spare slot under a
+    /// name that was never used.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(crate) async fn prepare(disk: &Arc<dyn Disk>, file_bytes: u64) -> Result<Found, DiskError> {
+        let mut name = 0;
+        let mut leftovers = Vec::new();
+        for entry in disk.list(JOURNAL_DIR).await? {
+            let path = format!("{JOURNAL_DIR}/{}", entry.name);
+            if let Some(number) = name_number(&path) {
+                name = name.max(number + 1);
+                leftovers.push(path);
+            }
+        }
+        let spare = create(&**disk, name, file_bytes).await?;
+        Ok(Found {
+            spares: vec![spare],
+            leftovers,
+            name: name + 1,
+        })
+    }
+
+    /// Says which file number comes first.
+    pub(crate) fn begin_at(&self, first: u64) {
+        let mut inner = self.inner.lock();
+        inner.next = inner.next.max(first);
+        self.set_horizon(&inner);
+    }
+
+    /// Why the lane failed, if it did: an operation did, or its disk was away meanwhile.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let state = self.disk.state();
+        if state != self.began {
+            self.fail(&format!("{}: {state:?}", self.disk.label()));
+        }
+        self.inner.lock().failed.clone()
+    }
+
+    /// Whether its disk is or was away, so that it is no fault of its own.
+    pub(crate) fn was_away(&self) -> bool {
+        self.disk.state() != self.began
+    }
+
+    /// Ends the lane.
+    pub(crate) fn fail(&self, why: &str) {
+        let mut inner = self.inner.lock();
+        if inner.failed.is_none() {
+            inner.failed = Some(why.to_owned());
+        }
+        drop(inner);
+        self.ready.notify_waiters();
+        self.attention.notify_one();
+    }
+
+    /// File numbers below this one can be written without waiting.
+    pub(crate) fn horizon(&self) -> u64 {
+        self.horizon.load(Ordering::Acquire)
+    }
+
+    /// Notes a write that is about to begin.
+    pub(crate) fn begin(&self, flight: u64, last: Seq, bytes: usize, started: Duration) {
+        let mut inner = self.inner.lock();
+        let outstanding = Outstanding {
+            last,
+            bytes,
+            started,
+        };
+        inner.outstanding.insert(flight, outstanding);
+        inner.outstanding_bytes += bytes;
+    }
+
+    /// Writes a group to its place; durable on return.
+    ///
+    /// # Errors
+    /// What the disk says; the lane has failed then.
+    pub(crate) async fn write(
+        &self,
+        flight: u64,
+        file: u64,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<(), DiskError> {
+        let written = async {
+            let _turn = self.permits.acquire().await;
+            let slot = self.slot(file).await?;
+            slot.file.write_durable(offset, vec![bytes]).await
+        };
+        let written = written.await;
+        let mut inner = self.inner.lock();
+        if let Some(ended) = inner.outstanding.remove(&flight) {
+            inner.outstanding_bytes -= ended.bytes;
+        }
+        let retired = !inner.retired.is_empty();
+        drop(inner);
+        if let Err(error) = &written {
+            self.fail(&error.to_string());
+        } else if retired {
+            self.attention.notify_one();
+        }
+        written
+    }
+
+    /// By how much it lags behind what others have made durable: bytes, and for how long.
+    pub(crate) fn lag(&self, acked: Seq, now: Duration) -> (usize, Duration) {
+        let inner = self.inner.lock();
+        let behind = inner
+            .outstanding
+            .values()
+            .filter(|outstanding| outstanding.last <= acked);
+        let mut lag = (0, Duration::ZERO);
+        for outstanding in behind {
+            lag.0 += outstanding.bytes;
+            lag.1 = lag.1.max(now.saturating_sub(outstanding.started));
+        }
+        lag
+    }
+
+    /// The slot of a file number; takes a spare one for a number that is new, and waits for one.
+    pub(crate) async fn slot(&self, file: u64) -> Result<Arc<Slot>, DiskError> {
+        loop {
+            let ready = self.ready.notified();
+            tokio::pin!(ready);
+            ready.as_mut().enable();
+            if let Some(slot) = self.take_slot(file)? {
+                return Ok(slot);
+            }
+            self.attention.notify_one();
+            ready.await;
+        }
+    }
+
+    fn take_slot(&self, file: u64) -> Result<Option<Arc<Slot>>, DiskError> {
+        let mut inner = self.inner.lock();
+        if let Some(slot) = inner.files.get(&file) {
+            return Ok(Some(Arc::clone(slot)));
+        }
+        if inner.failed.is_some() {
+            return Err(self.error("write"));
+        }
+        let Some(slot) = inner.spares.pop() else {
+            return Ok(None);
+        };
+        inner.files.insert(file, Arc::clone(&slot));
+        inner.next = inner.next.max(file + 1);
+        self.set_horizon(&inner);
+        drop(inner);
+        self.attention.notify_one();
+        Ok(Some(slot))
+    }
+
+    /// The slot of a file number, if it has one.
+    pub(crate) fn existing(&self, file: u64) -> Option<Arc<Slot>> {
+        let inner = self.inner.lock();
+        if inner.failed.is_some() || inner.missing.contains(&file) {
+            return None;
+        }
+        inner.files.get(&file).map(Arc::clone)
+    }
+
+    /// The file is no longer needed.
+    pub(crate) fn release(&self, file: u64) {
+        let mut inner = self.inner.lock();
+        inner.missing.retain(|missing| *missing != file);
+        if let Some(slot) = inner.files.remove(&file) {
+            inner.retired.push(slot);
+            drop(inner);
+            self.attention.notify_one();
+        }
+    }
+
+    /// Takes a file that was found on the disk and is not needed any more.
+    pub(crate) fn adopt(&self, slot: Arc<Slot>) {
+        let mut inner = self.inner.lock();
+        let known = |other: &Arc<Slot>| other.path == slot.path;
+        if !inner.files.values().any(known) && !inner.spares.iter().any(known) {
+            inner.retired.push(slot);
+            drop(inner);
+            self.attention.notify_one();
+        }
+    }
+
+    /// Files that a new holder does not have yet.
+    pub(crate) fn set_missing(&self, files: Vec<u64>) {
+        self.inner.lock().missing = files;
+    }
+
+    /// The first file that is still to be copied here.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        self.inner.lock().missing.first().copied()
+    }
+
+    /// How many files are still to be copied here.
+    pub(crate) fn missing_count(&self) -> usize {
+        self.inner.lock().missing.len()
+    }
+
+    /// A file was copied; `None` if it is not needed any more.
+    pub(crate) fn copied(&self, file: u64, slot: Option<Arc<Slot>>) {
+        let mut inner = self.inner.lock();
+        let wanted = inner.missing.contains(&file);
+        inner.missing.retain(|missing| *missing != file);
+        match slot {
+            Some(slot) if wanted => {
+                inner.files.insert(file, slot);
+            }
+            Some(slot) => inner.retired.push(slot),
+            None => {}
+        }
+    }
+
+    /// A new zero-filled file that is no spare slot yet.
+    pub(crate) async fn create_slot(&self) -> Result<Arc<Slot>, DiskError> {
+        let name = {
+            let mut inner = self.inner.lock();
+            inner.name += 1;
+            inner.name - 1
+        };
+        create(&*self.disk, name, self.file_bytes).await
+    }
+
+    /// Keeps `wanted` spare slots ready while the lane lives and `allowed` says so; gives `false`
+    /// when the lane has failed.
+    pub(crate) async fn tend(&self, wanted: usize, may_grow: bool) -> bool {
+        loop {
+            let surplus = {
+                let mut inner = self.inner.lock();
+                if inner.failed.is_some() {
+                    return false;
+                }
+                let (free, busy): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.retired)
+                    .into_iter()
+                    .partition(|slot| Arc::strong_count(slot) == 1);
+                inner.retired = busy;
+                inner.spares.extend(free);
+                self.set_horizon(&inner);
+                let keep = inner.spares.len().min(wanted + 1);
+                inner.spares.split_off(keep)
+            };
+            self.ready.notify_waiters();
+            for slot in surplus {
+                if let Err(error) = self.disk.remove(&slot.path).await {
+                    self.fail(&error.to_string());
+                }
+            }
+            if self.inner.lock().spares.len() >= wanted || !may_grow {
+                return true;
+            }
+            match self.create_slot().await {
+                Ok(slot) => self.inner.lock().retired.push(slot),
+                Err(error) => {
+                    self.fail(&error.to_string());
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn set_horizon(&self, inner: &Inner) {
+        let horizon = inner.next + inner.spares.len() as u64;
+        self.horizon.store(horizon, Ordering::Release);
+    }
+
+    fn error(&self, operation: &'static str) -> DiskError {
+        DiskError::new(
+            DiskErrorKind::Missing,
+            operation,
+            self.disk.label(),
+            JOURNAL_DIR,
+        )
+    }
+}
+
+/// What a lane starts with.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) spares: Vec<Arc<Slot>>,
+    /// Files that hold something of the log, maybe.
+    pub(crate) leftovers: Vec<String>,
+    /// Number in the next new file's name.
+    pub(crate) name: u64,
+}
+
+/// The number in a journal file's name; `None` if the path is not one's.
+pub(crate) fn name_number(path: &str) -> Option<u64> {
+    let name = path.strip_prefix(JOURNAL_DIR)?.strip_prefix('/')?;
+    name.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+/// Opens a journal file for direct reads and writes.
+pub(crate) async fn open_slot(disk: &dyn Disk, path: String) -> Result<Arc<Slot>, DiskError> {
+    let file = disk.open(&path, Access::Direct).await?;
+    Ok(Arc::new(Slot { path, file }))
+}
+
+async fn create(disk: &dyn Disk, name: u64, file_bytes: u64) -> Result<Arc<Slot>, DiskError> {
+    let path = format!("{JOURNAL_DIR}/{name:08}{SUFFIX}");
+    let options = CreateOptions {
+        zeroed_bytes: file_bytes,
+        direct: true,
+    };
+    let file = disk.create(&path, options).await?;
+    disk.sync_dir(JOURNAL_DIR).await?;
+    Ok(Arc::new(Slot { path, file }))
+}

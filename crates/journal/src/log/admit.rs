@@ -1,0 +1,131 @@
+//! Back-pressure: an append needs a permit, and permits are bounded by memory and by files.
+
+use std::sync::Arc;
+
+use dewar_types::{Error, ErrorKind};
+
+use super::{Phase, Shared, State};
+use crate::format::{BLOCK_BYTES, framed_bytes};
+
+/// Files kept for [`Room::Reserve`].
+const RESERVE_FILES: usize = 2;
+
+/// Which part of the log may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Waits while the log is nearly full.
+    Ordinary,
+    /// May use the last files too: for records that lead to others being freed.
+    Reserve,
+}
+
+/// The right to append a record of up to so many bytes. Dropping it gives the room back.
+pub struct Permit {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Permit {
+    /// Takes the reservation out of the permit.
+    pub(super) fn spend(mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The longest body it allows.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Permit({})", self.bytes)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.shared.state.lock().reserved -= self.bytes;
+            self.shared.room.notify_waiters();
+        }
+    }
+}
+
+impl Shared {
+    /// Waits for room for a record with a body of `body` bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] if it fits no file, [`ErrorKind::Unavailable`] if the journal
+    /// cannot be written at present.
+    pub(crate) async fn admit(self: &Arc<Self>, body: usize, room: Room) -> Result<Permit, Error> {
+        if body > self.config.record_bytes_max() {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "a journal record of {body} bytes; at most {} fit",
+                    self.config.record_bytes_max()
+                ),
+            ));
+        }
+        let bytes = framed_bytes(body);
+        if let Some(permit) = self.try_admit(bytes, room)? {
+            return Ok(permit);
+        }
+        loop {
+            let freed = self.room.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(permit) = self.try_admit(bytes, room)? {
+                return Ok(permit);
+            }
+            freed.await;
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>, bytes: usize, room: Room) -> Result<Option<Permit>, Error> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Running | Phase::Changing | Phase::Opening => {}
+            _ => return Err(state.refusal()),
+        }
+        let waiting = state.unacked + state.reserved;
+        let memory = waiting == 0 || waiting + bytes <= self.config.unacked_bytes_max;
+        if !memory || !self.has_files(&state, bytes, room) {
+            return Ok(None);
+        }
+        state.reserved += bytes;
+        Ok(Some(Permit {
+            shared: Arc::clone(self),
+            bytes,
+        }))
+    }
+
+    /// Whether the files that exist hold this much more.
+    fn has_files(&self, state: &State, bytes: usize, room: Room) -> bool {
+        let wanted = (state.reserved + bytes) as u64;
+        let position = state
+            .open
+            .as_ref()
+            .map_or(state.offset, |group| group.end());
+        let here = self.config.file_bytes.saturating_sub(position);
+        if wanted <= here {
+            return true;
+        }
+        let max = match room {
+            Room::Reserve => self.config.files_max,
+            Room::Ordinary => self.config.files_max - RESERVE_FILES,
+        };
+        if state.files.len() >= max && state.phase != Phase::Opening {
+            return false;
+        }
+        let mut horizons: Vec<u64> = state.lanes.iter().map(|lane| lane.horizon()).collect();
+        horizons.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(horizon) = horizons.get(state.quorum - 1) else {
+            return false;
+        };
+        // A file's tail may be lost to a record that does not fit it.
+        let ahead = horizon.saturating_sub(state.file + 1);
+        wanted <= ahead * (self.config.file_bytes - BLOCK_BYTES)
+    }
+}

@@ -1,0 +1,111 @@
+//! Which files hold which records, what still needs them, and when they are free.
+//!
+//! A file is free when no hold needs its last record *and* a durable header of a later file says
+//! so: otherwise, after a crash in the middle of its reuse, recovery would look for records that
+//! are gone.
+
+use std::sync::Arc;
+
+use super::{Shared, State};
+use crate::Seq;
+use crate::format::FileHeader;
+
+/// A file of the log that is still needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileInfo {
+    pub(crate) header: FileHeader,
+    /// Its last record so far.
+    pub(crate) last: Seq,
+}
+
+impl State {
+    /// The files as they are once the log ends at `end`.
+    pub(crate) fn files_up_to(&self, end: Seq) -> Vec<FileInfo> {
+        let files = self.files.iter().filter(|file| file.header.first <= end);
+        files
+            .map(|file| FileInfo {
+                last: file.last.min(end),
+                ..*file
+            })
+            .collect()
+    }
+
+    /// Whether the log still has this file.
+    pub(crate) fn needs_file(&self, number: u64) -> bool {
+        self.files.iter().any(|file| file.header.file == number)
+    }
+}
+
+impl Shared {
+    /// Registers somebody who still needs the records after `seq`.
+    pub(crate) fn add_hold(&self, name: &str, seq: Seq) -> u64 {
+        let mut state = self.state.lock();
+        state.hold_ids += 1;
+        let id = state.hold_ids;
+        state.holds.insert(id, (name.to_owned(), seq));
+        id
+    }
+
+    /// Moves a hold forward; it never goes back.
+    pub(crate) fn advance_hold(self: &Arc<Self>, id: u64, seq: Seq) {
+        let mut state = self.state.lock();
+        let acked = self.acked();
+        if let Some((_, held)) = state.holds.get_mut(&id) {
+            *held = (*held).max(seq.min(acked));
+        }
+        self.raise_floor(&mut state);
+    }
+
+    /// Ends a hold: nothing is kept for it any more.
+    pub(crate) fn release_hold(self: &Arc<Self>, id: u64) {
+        let mut state = self.state.lock();
+        state.holds.remove(&id);
+        self.raise_floor(&mut state);
+    }
+
+    fn raise_floor(&self, state: &mut State) {
+        let lowest = state.holds.values().map(|(_, seq)| *seq).min();
+        if let Some(lowest) = lowest
+            && lowest > state.floor
+        {
+            state.floor = lowest;
+            self.free_files(state);
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Gives back the slots of files that nothing needs.
+    pub(super) fn free_files(&self, state: &mut State) {
+        let mut freed = false;
+        while state.files.len() > 1
+            && let Some(file) = state.files.front()
+            && file.last <= state.durable_floor
+        {
+            let number = file.header.file;
+            for lane in &state.lanes {
+                lane.release(number);
+            }
+            state.files.pop_front();
+            freed = true;
+        }
+        if freed {
+            self.attention.notify_one();
+        }
+    }
+
+    /// Forgets what lies beyond the end of an epoch.
+    pub(super) fn truncate_files(&self, state: &mut State, end: Seq) {
+        while let Some(file) = state.files.back() {
+            if file.header.first <= end {
+                break;
+            }
+            for lane in &state.lanes {
+                lane.release(file.header.file);
+            }
+            state.files.pop_back();
+        }
+        if let Some(file) = state.files.back_mut() {
+            file.last = file.last.min(end);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Groups under way: started, landed on a holder, acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::group::{Frozen, bodies};
+use super::{Phase, Shared, State};
+use crate::Seq;
+use crate::epoch::Epoch;
+use crate::lane::Lane;
+
+/// A group that is being written.
+#[derive(Debug)]
+pub(super) struct Flight {
+    id: u64,
+    group: Frozen,
+    landed: usize,
+    started: Duration,
+}
+
+impl Shared {
+    /// Starts writing what waits, as far as writes may be started now.
+    pub(super) fn start_writes(self: &Arc<Self>, state: &mut State) {
+        if !matches!(state.phase, Phase::Running | Phase::Opening) {
+            return;
+        }
+        let now = self.env.clock.elapsed();
+        while self.may_start(state, now) {
+            let group = match state.sealed.pop_front() {
+                Some(group) => group,
+                None => match state.open.take() {
+                    Some(group) => {
+                        self.seal(state, group);
+                        continue;
+                    }
+                    None => return,
+                },
+            };
+            state.flights += 1;
+            state.counters.groups += 1;
+            state.last_started = now;
+            let id = state.flights;
+            let group = group.freeze();
+            for lane in &state.lanes {
+                lane.begin(id, group.last, group.bytes.len(), now);
+            }
+            self.drop_laggards(state, now);
+            self.runtime.spawn(fly(
+                Arc::clone(self),
+                state.lanes.clone(),
+                id,
+                group.clone(),
+            ));
+            state.flying.push_back(Flight {
+                id,
+                group,
+                landed: 0,
+                started: now,
+            });
+        }
+    }
+
+    /// One write at a time, and further ones where a sync is so slow that waiting costs more.
+    fn may_start(&self, state: &State, now: Duration) -> bool {
+        let flying = state.flying.len();
+        if flying == 0 {
+            return true;
+        }
+        let max = self.config.groups_in_flight_max;
+        let share = state.sync_time / u32::try_from(max).unwrap_or(u32::MAX);
+        let spacing = self.config.group_spacing.max(share);
+        flying < max && now.saturating_sub(state.last_started) >= spacing
+    }
+
+    /// Ends lanes that hold back nothing but memory: the quorum is far ahead of them.
+    fn drop_laggards(&self, state: &State, now: Duration) {
+        let acked = self.acked();
+        for lane in &state.lanes {
+            let (bytes, time) = lane.lag(acked, now);
+            if bytes > self.config.lag_bytes_max || time > self.config.lag_max {
+                lane.fail(&format!(
+                    "{} lags behind by {bytes} bytes and {} ms",
+                    lane.disk.label(),
+                    time.as_millis()
+                ));
+                self.attention.notify_one();
+            }
+        }
+    }
+
+    /// A holder has a group durably.
+    fn landed(self: &Arc<Self>, id: u64) {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Running | Phase::Opening) {
+            // The end of this epoch is being fixed: what lands now is written again.
+            return;
+        }
+        let Some(flight) = state.flying.iter_mut().find(|flight| flight.id == id) else {
+            return;
+        };
+        flight.landed += 1;
+        let quorum = state.quorum;
+        let mut acked = None;
+        while state
+            .flying
+            .front()
+            .is_some_and(|front| front.landed >= quorum)
+        {
+            let Some(flight) = state.flying.pop_front() else {
+                break;
+            };
+            let now = self.env.clock.elapsed();
+            let took = now.saturating_sub(flight.started);
+            state.sync_time = (state.sync_time * 7 + took) / 8;
+            state.unacked -= flight.group.framed;
+            state.acked_prev = flight.group.last_crc;
+            if let Some(floor) = flight.group.header_floor {
+                state.durable_floor = state.durable_floor.max(floor);
+            }
+            acked = Some(flight.group.last);
+        }
+        if let Some(acked) = acked {
+            self.acknowledge(&mut state, acked);
+            self.start_writes(&mut state);
+        }
+    }
+
+    fn acknowledge(&self, state: &mut State, acked: Seq) {
+        self.acked.store(acked, Ordering::Release);
+        for (_, waiter) in state.waiters.extract_if(.., |(seq, _)| *seq <= acked) {
+            // Who no longer waits needs no answer.
+            let _ = waiter.send(Ok(()));
+        }
+        self.free_files(state);
+        self.room.notify_waiters();
+    }
+
+    /// A holder could not take a group.
+    fn missed(self: &Arc<Self>) {
+        self.attention.notify_one();
+        let mut state = self.state.lock();
+        if state.phase == Phase::Opening {
+            let alive = state.lanes.iter().filter(|lane| lane.failure().is_none());
+            if alive.count() < state.quorum {
+                state.phase = Phase::Stalled {
+                    why: "too many holders failed while it was opened".into(),
+                    since: self.env.clock.elapsed(),
+                };
+                self.fail_waiters(&mut state);
+            }
+        }
+    }
+
+    /// Enters a new epoch on these holders: lays out anew what was not acknowledged in the old
+    /// one, and goes on.
+    pub(crate) fn enter(self: &Arc<Self>, state: &mut State, epoch: Epoch, lanes: Vec<Arc<Lane>>) {
+        if let Some(group) = state.open.take() {
+            self.seal(state, group);
+        }
+        let mut groups: Vec<Frozen> = Vec::new();
+        groups.extend(state.flying.drain(..).map(|flight| flight.group));
+        groups.extend(state.sealed.drain(..).map(super::Group::freeze));
+
+        let end = self.acked();
+        self.truncate_files(state, end);
+        if let Some(span) = epoch.spans.last() {
+            state.file = span.file;
+            state.last = span.first - 1;
+            state.next = span.first;
+            state.prev = span.prev;
+        }
+        state.epoch = epoch;
+        state.lanes = lanes;
+        state.offset = 0;
+        state.phase = Phase::Running;
+        for group in &groups {
+            for (header, body) in bodies(group) {
+                debug_assert!(header.jump || header.seq == state.next);
+                state.next = header.seq;
+                self.encode(state, body.len(), &[body]);
+            }
+        }
+        self.start_writes(state);
+        self.room.notify_waiters();
+    }
+}
+
+/// Writes a group to all holders.
+async fn fly(shared: Arc<Shared>, lanes: Vec<Arc<Lane>>, id: u64, group: Frozen) {
+    let mut writes: FuturesUnordered<_> = lanes
+        .iter()
+        .map(|lane| lane.write(id, group.file, group.offset, group.bytes.clone()))
+        .collect();
+    while let Some(written) = writes.next().await {
+        match written {
+            Ok(()) => shared.landed(id),
+            Err(error) => {
+                tracing::warn!(%error, "a journal holder failed");
+                shared.missed();
+            }
+        }
+    }
+}

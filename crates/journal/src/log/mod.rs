@@ -1,0 +1,306 @@
+//! The running log: one state under one lock, held for microseconds.
+//!
+//! # Order
+//! A record gets its sequence and its place when it is appended; groups are laid out one behind
+//! the other and acknowledged in that order. A group is acknowledged when it and all before it are
+//! durable on m+1 holders. Whoever appends while few writes are under way starts one; all who come
+//! meanwhile share the next. There are no timers.
+//!
+//! # Change of holders
+//! While an epoch is being changed nothing is acknowledged and nothing is started. What was not
+//! acknowledged by then is laid out anew in the new epoch, with the same sequences; what the old
+//! one still writes is void. So no acknowledgement ever passes a hole.
+//!
+//! # Cancellation
+//! Writes are tasks of their own: dropping a future that waits for one changes nothing.
+
+mod admit;
+mod append;
+mod files;
+mod flight;
+mod group;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dewar_env::Env;
+use dewar_types::{Error, ErrorKind};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use crate::buffer::BufferPool;
+use crate::config::JournalConfig;
+use crate::epoch::{Epoch, Member, Span};
+use crate::lane::Lane;
+use crate::{Seq, chain};
+
+pub use admit::{Permit, Room};
+pub(crate) use files::FileInfo;
+use flight::Flight;
+use group::Group;
+
+/// Bytes of a group that is not made for one large record.
+const GROUP_BYTES: usize = 512 << 10;
+/// Unused group buffers that are kept.
+const BUFFERS_KEPT: usize = 8;
+
+/// What all parts of a journal share.
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) config: JournalConfig,
+    pub(crate) runtime: Handle,
+    buffers: Arc<BufferPool>,
+    acked: AtomicU64,
+    pub(crate) state: Mutex<State>,
+    /// There may be room again.
+    pub(crate) room: Notify,
+    /// The keeper has something to look at.
+    pub(crate) attention: Notify,
+}
+
+/// Whether records are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Recovered records are being written into an epoch that is not confirmed yet.
+    Opening,
+    Running,
+    /// A new epoch is being started.
+    Changing,
+    /// Fewer than m+1 members can be written.
+    Stalled {
+        why: String,
+        since: Duration,
+    },
+    ReadOnly,
+    Closed,
+}
+
+/// Everything under the lock.
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) epoch: Epoch,
+    /// The highest number of an epoch that was tried.
+    pub(crate) epoch_seen: u64,
+    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    /// How many holders must have a record.
+    pub(crate) quorum: usize,
+    /// The last record that was encoded.
+    last: Seq,
+    next: Seq,
+    prev: u32,
+    /// Checksum of the last acknowledged record.
+    acked_prev: u32,
+    /// Where the next group begins.
+    file: u64,
+    offset: u64,
+    open: Option<Group>,
+    sealed: VecDeque<Group>,
+    flying: VecDeque<Flight>,
+    flights: u64,
+    last_started: Duration,
+    sync_time: Duration,
+    pub(crate) files: VecDeque<FileInfo>,
+    /// The highest floor that a durable file header names.
+    durable_floor: Seq,
+    holds: BTreeMap<u64, (String, Seq)>,
+    hold_ids: u64,
+    floor: Seq,
+    reserved: usize,
+    unacked: usize,
+    waiters: Vec<(Seq, oneshot::Sender<Result<(), Error>>)>,
+    pub(crate) counters: Counters,
+}
+
+/// What a journal has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records appended.
+    pub records: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Groups written, each with one sync per holder.
+    pub groups: u64,
+    /// New epochs since opening.
+    pub changes: u64,
+    /// Records that were intact in one copy and not in another when the journal was opened.
+    pub mended: u64,
+}
+
+/// Where a journal begins to write.
+pub(crate) struct Beginning {
+    pub(crate) epoch: Epoch,
+    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) lanes: Vec<Arc<Lane>>,
+    pub(crate) phase: Phase,
+}
+
+impl Shared {
+    /// A journal at the beginning of the last stretch of an epoch.
+    pub(crate) fn new(env: Env, config: JournalConfig, beginning: Beginning) -> Arc<Self> {
+        let span = beginning.epoch.spans.last();
+        let (file, first, prev) = span.map_or((0, 1, 0), |span| (span.file, span.first, span.prev));
+        let state = State {
+            phase: beginning.phase,
+            floor: beginning.epoch.floor,
+            durable_floor: 0,
+            epoch: beginning.epoch,
+            epoch_seen: 0,
+            members: beginning.members,
+            lanes: beginning.lanes,
+            quorum: config.m + 1,
+            last: first - 1,
+            next: first,
+            prev,
+            acked_prev: prev,
+            file,
+            offset: 0,
+            open: None,
+            sealed: VecDeque::new(),
+            flying: VecDeque::new(),
+            flights: 0,
+            last_started: Duration::ZERO,
+            sync_time: Duration::ZERO,
+            files: VecDeque::new(),
+            holds: BTreeMap::new(),
+            hold_ids: 0,
+            reserved: 0,
+            unacked: 0,
+            waiters: Vec::new(),
+            counters: Counters::default(),
+        };
+        Arc::new(Self {
+            env,
+            config,
+            runtime: Handle::current(),
+            buffers: BufferPool::new(GROUP_BYTES, BUFFERS_KEPT),
+            acked: AtomicU64::new(first - 1),
+            state: Mutex::new(state),
+            room: Notify::new(),
+            attention: Notify::new(),
+        })
+    }
+
+    /// The last record that is durable, together with all before it.
+    pub(crate) fn acked(&self) -> Seq {
+        self.acked.load(Ordering::Acquire)
+    }
+
+    /// Waits until a record is durable.
+    pub(crate) async fn durable(&self, seq: Seq) -> Result<(), Error> {
+        if self.acked() >= seq {
+            return Ok(());
+        }
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            if self.acked() >= seq {
+                return Ok(());
+            }
+            if let Phase::Closed | Phase::ReadOnly = state.phase {
+                return Err(state.refusal());
+            }
+            state.waiters.push((seq, sender));
+        }
+        match receiver.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the journal was dropped before the record was durable",
+            )),
+        }
+    }
+
+    /// Fails everyone who waits; what was appended may still become durable.
+    pub(crate) fn fail_waiters(&self, state: &mut State) {
+        for (_, waiter) in state.waiters.drain(..) {
+            // Who no longer waits needs no answer.
+            let _ = waiter.send(Err(state_refusal(&state.phase)));
+        }
+        self.room.notify_waiters();
+    }
+}
+
+impl State {
+    /// The last appended record.
+    pub(crate) fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// Why appends are refused now.
+    pub(crate) fn refusal(&self) -> Error {
+        state_refusal(&self.phase)
+    }
+
+    /// The log as of now: what an epoch record says about it.
+    pub(crate) fn spans_ended_at(&self, end: Seq) -> Vec<Span> {
+        let mut spans = self.epoch.spans.clone();
+        if let Some(last) = spans.last_mut() {
+            last.last = Some(end);
+        }
+        let floor = self.floor;
+        spans.retain(|span| {
+            span.last
+                .is_none_or(|last| last > floor && last >= span.first)
+        });
+        spans
+    }
+
+    /// Checksum of the last acknowledged record.
+    pub(crate) fn acked_checksum(&self) -> u32 {
+        self.acked_prev
+    }
+
+    /// The file in which the next group begins.
+    pub(crate) fn current_file(&self) -> u64 {
+        self.file
+    }
+
+    /// No record up to this one is needed any more.
+    pub(crate) fn floor(&self) -> Seq {
+        self.floor
+    }
+
+    /// Bytes appended and not yet durable.
+    pub(crate) fn unacked_bytes(&self) -> usize {
+        self.unacked
+    }
+}
+
+fn state_refusal(phase: &Phase) -> Error {
+    let why = match phase {
+        Phase::Stalled { why, .. } => why.as_str(),
+        Phase::ReadOnly => "it is open for reading only",
+        Phase::Closed => "it is closed",
+        Phase::Opening | Phase::Running | Phase::Changing => "it is changing",
+    };
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the journal cannot be written: {why}"),
+    )
+}
+
+/// Reads files of the running log from the holders that have them.
+impl chain::Source for Shared {
+    fn copies(
+        &self,
+        _epoch: crate::EpochId,
+        file: u64,
+    ) -> dewar_env::BoxFuture<'_, Vec<crate::copies::FileCopy>> {
+        let lanes = self.state.lock().lanes.clone();
+        let copies = lanes
+            .iter()
+            .filter_map(|lane| {
+                let slot = lane.existing(file)?;
+                Some(crate::copies::FileCopy::new(
+                    lane.id,
+                    Arc::clone(&slot.file),
+                ))
+            })
+            .collect();
+        Box::pin(std::future::ready(copies))
+    }
+}

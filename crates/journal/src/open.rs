@@ -1,0 +1,413 @@
+//! Making and opening a journal.
+//!
+//! # Opening
+//! 1. The newest confirmed epoch is found and the opening rule checked ([`crate::epoch`]).
+//! 2. Its chain is read, each record from whichever copy verifies, and written into the files of a
+//!    new epoch, on m+2 disks that live. Nothing of the old epoch is touched.
+//! 3. When that is durable on m+1 of them the new epoch is proposed and confirmed; from then on
+//!    the old files are free, and whatever lay beyond the end of the chain is void for ever.
+//!
+//! # Crash cases
+//! Before the confirmation the old epoch is opened again, after it the new one. Both hold the same
+//! acknowledged records.
+
+use std::sync::Arc;
+
+use dewar_env::{Disk, Env};
+use dewar_types::{DiskId, Error, ErrorKind};
+use tokio::runtime::Handle;
+
+use crate::catalog::{Catalog, HeaderState};
+use crate::chain::Chain;
+use crate::config::JournalConfig;
+use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
+use crate::error::OpenError;
+use crate::keeper::{Tasks, lists};
+use crate::lane::{Found, Lane, Slot};
+use crate::log::{Beginning, Phase, Room, Shared};
+use crate::recovery::Recovery;
+use crate::survey::{Identified, Survey, read_all};
+use crate::{Journal, Seq};
+
+/// Sequences left out after a loss was accepted, so that none is given twice.
+const GAP: Seq = 1 << 32;
+
+/// Makes an empty journal on all these disks.
+pub(crate) async fn create(
+    env: &Env,
+    disks: &[Identified],
+    config: &JournalConfig,
+) -> Result<(), OpenError> {
+    config.check()?;
+    if disks.len() <= config.m {
+        return Err(OpenError::TooFewWritable {
+            found: disks.len(),
+            needed: config.m + 1,
+        });
+    }
+    let mut number = 0;
+    for (id, file) in read_all(disks).await? {
+        if file.confirmed.is_some() {
+            return Err(OpenError::Formatted(id));
+        }
+        number = number.max(file.number());
+    }
+    let id = EpochId(env.rng.u128());
+    let members: Vec<DiskId> = disks.iter().map(|(id, _)| *id).collect();
+    let epoch = Epoch {
+        lineage: id,
+        former: Vec::new(),
+        id,
+        number: number + 1,
+        parent: None,
+        parent_end: 0,
+        m: small(config.m),
+        holders: members.iter().copied().take(config.m + 2).collect(),
+        members: members.clone(),
+        spans: vec![Span {
+            epoch: id,
+            number: number + 1,
+            file: 0,
+            first: 1,
+            prev: 0,
+            last: None,
+        }],
+        floor: 0,
+        acked: 0,
+    };
+    let writers: Vec<_> = disks.iter().map(member).collect();
+    let proposal = EpochFile {
+        confirmed: None,
+        proposed: Some(epoch.number),
+    };
+    let confirmation = EpochFile {
+        confirmed: Some(epoch),
+        proposed: None,
+    };
+    for file in [proposal, confirmation] {
+        // A new journal must be on all its disks.
+        let publication = Publication {
+            content: file.encode(),
+            lists: vec![(members.clone(), members.len() - 1)],
+        };
+        publish(&Handle::current(), &writers, &publication).await?;
+    }
+    Ok(())
+}
+
+/// Opens a journal; see the module.
+pub(crate) async fn open(
+    env: Env,
+    disks: Vec<Identified>,
+    config: JournalConfig,
+) -> Result<(Journal, Recovery), OpenError> {
+    config.check()?;
+    let mut survey = Survey::read(&disks).await?;
+    let catalog = Catalog::read(&survey.disks).await?;
+    for disk in &catalog.failed {
+        survey.exclude(*disk);
+    }
+    if !config.accept_loss {
+        survey.check()?;
+    }
+    let opening = Opening {
+        floor: catalog.floor(&survey.epoch),
+        acked: catalog.acked(&survey.epoch),
+        catalog: Arc::new(catalog),
+        survey,
+        env,
+        config,
+    };
+    if opening.config.read_only {
+        opening.read_only().await
+    } else {
+        opening.writable().await
+    }
+}
+
+struct Opening {
+    env: Env,
+    config: JournalConfig,
+    survey: Survey,
+    catalog: Arc<Catalog>,
+    /// Records up to this one are not needed.
+    floor: Seq,
+    /// Records up to this one had been acknowledged for certain.
+    acked: Seq,
+}
+
+impl Opening {
+    fn chain(&self) -> Chain<Arc<Catalog>> {
+        let (spans, start) = self.catalog.start(&self.survey.epoch, self.floor);
+        let sizes = self.catalog.files.iter().map(|file| file.bytes);
+        let file_bytes = sizes.max().unwrap_or(self.config.file_bytes);
+        Chain::new(Arc::clone(&self.catalog), file_bytes, spans, start)
+    }
+
+    /// Refuses a chain that is known to be shorter than it was.
+    async fn check_end(&self, chain: &mut Chain<Arc<Catalog>>) -> Result<(), OpenError> {
+        let end = chain.end();
+        let mut unreadable = chain.unreadable().to_vec();
+        let evidence = chain.evidence().await.unwrap_or(0).max(self.acked);
+        if evidence > end && !self.config.accept_loss {
+            return Err(OpenError::Lost {
+                end,
+                acked: evidence,
+            });
+        }
+        unreadable.extend(&self.catalog.partial);
+        unreadable.sort_unstable();
+        unreadable.dedup();
+        let away = &self.survey.away;
+        let more = unreadable.iter().filter(|disk| !away.contains(disk));
+        let silent = away.len() + more.count();
+        if silent > self.survey.epoch.m as usize && !self.config.accept_loss {
+            return Err(OpenError::Other(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "the journal may go on after record {end}, but {silent} disks are away or \
+                     cannot be read: {away:?}, {unreadable:?}"
+                ),
+            )));
+        }
+        Ok(())
+    }
+
+    async fn read_only(self) -> Result<(Journal, Recovery), OpenError> {
+        let mut chain = self.chain();
+        while chain.next().await.map_err(OpenError::Other)?.is_some() {}
+        self.check_end(&mut chain).await?;
+        let end = chain.end().max(self.floor);
+        let mut epoch = self.survey.epoch.clone();
+        epoch.floor = self.floor;
+        if let Some(span) = epoch.spans.last_mut() {
+            span.first = end + 1;
+        }
+        let again = self.chain().erased();
+        let beginning = Beginning {
+            epoch,
+            members: Vec::new(),
+            lanes: Vec::new(),
+            phase: Phase::ReadOnly,
+        };
+        let floor = self.floor;
+        let shared = Shared::new(self.env, self.config, beginning);
+        let recovery = Recovery::new(again, None, floor, end);
+        Ok((Journal::new(shared, Arc::default()), recovery))
+    }
+
+    async fn writable(self) -> Result<(Journal, Recovery), OpenError> {
+        let holders = self.survey.holders(&self.config)?;
+        let epoch = self.next_epoch(&holders);
+        let lanes: Vec<_> = holders
+            .iter()
+            .map(|(id, disk)| {
+                let found = self.reusable(*id);
+                let lane = Lane::new(*id, Arc::clone(disk), self.config.file_bytes, found);
+                lane.begin_at(epoch.spans[0].file);
+                lane
+            })
+            .collect();
+        let members: Vec<_> = self.survey.disks.iter().map(member).collect();
+        let beginning = Beginning {
+            epoch: epoch.clone(),
+            members: members.clone(),
+            lanes,
+            phase: Phase::Opening,
+        };
+        let shared = Shared::new(self.env.clone(), self.config.clone(), beginning);
+        let tasks = Arc::new(Tasks::default());
+        for lane in &shared.state.lock().lanes {
+            tasks.tend(&shared, lane);
+        }
+
+        let end = self.rewrite(&shared).await?;
+        let epoch = self.confirm(&shared, epoch, end, &members).await?;
+        let span = epoch.spans[0].clone();
+        {
+            let mut state = shared.state.lock();
+            state.epoch = epoch;
+            state.phase = Phase::Running;
+        }
+        tasks.keep(&shared);
+        let floor = self.floor;
+        let leftovers = self.leftovers(&shared.state.lock().lanes);
+        // A slot is used again only when nobody else has it.
+        drop(self);
+        leftovers.clean(&shared, &tasks);
+        let recovery = Recovery::of_running(&shared, span, floor, end);
+        Ok((Journal::new(shared, tasks), recovery))
+    }
+
+    fn next_epoch(&self, holders: &[Identified]) -> Epoch {
+        let old = &self.survey.epoch;
+        let id = EpochId(self.env.rng.u128());
+        let number = self.survey.number + 1;
+        let last_file = self
+            .catalog
+            .files
+            .iter()
+            .filter_map(|file| match file.state {
+                HeaderState::Intact(header) => Some(header.file),
+                _ => None,
+            });
+        let mut former = old.former.clone();
+        if self.config.accept_loss {
+            former.push(old.lineage);
+        }
+        Epoch {
+            lineage: if self.config.accept_loss {
+                id
+            } else {
+                old.lineage
+            },
+            former,
+            id,
+            number,
+            parent: Some(old.id),
+            parent_end: 0,
+            m: small(self.config.m),
+            members: self.survey.next_members(&self.config),
+            holders: holders.iter().map(|(id, _)| *id).collect(),
+            spans: vec![Span {
+                epoch: id,
+                number,
+                file: last_file.max().map_or(0, |last| last + 1),
+                first: self.floor + 1,
+                prev: 0,
+                last: None,
+            }],
+            floor: self.floor,
+            acked: 0,
+        }
+    }
+
+    /// Files of a disk that nothing needs.
+    fn reusable(&self, disk: DiskId) -> Found {
+        let files = self.catalog.files.iter().filter(|file| file.disk == disk);
+        let free = files.filter(|file| {
+            file.bytes == self.config.file_bytes && !self.catalog.belongs(file, &self.survey.epoch)
+        });
+        Found {
+            spares: free.map(|file| Arc::clone(&file.slot)).collect(),
+            leftovers: Vec::new(),
+            name: self.catalog.names.get(&disk).copied().unwrap_or(0),
+        }
+    }
+
+    /// Writes the old chain into the new epoch and gives its end.
+    async fn rewrite(&self, shared: &Arc<Shared>) -> Result<Seq, OpenError> {
+        let mut chain = self.chain();
+        loop {
+            let link = match chain.next().await {
+                Ok(Some(link)) => link,
+                Ok(None) => break,
+                Err(error) if self.config.accept_loss => {
+                    tracing::error!(%error, "records are lost");
+                    break;
+                }
+                Err(error) => return Err(OpenError::Other(error)),
+            };
+            if link.record.header.seq <= self.floor {
+                continue;
+            }
+            let body = link.body();
+            let permit = shared.admit(body.len(), Room::Reserve).await?;
+            shared.skip_to(link.record.header.seq);
+            shared.append(permit, &[body])?;
+        }
+        self.check_end(&mut chain).await?;
+        let mut end = chain.end().max(self.floor);
+        if self.config.accept_loss {
+            shared.skip_to(end.max(self.acked) + GAP);
+            let permit = shared.admit(0, Room::Reserve).await?;
+            end = shared.append(permit, &[])?;
+        }
+        shared.durable(end).await?;
+        shared.state.lock().counters.mended = chain.mended();
+        Ok(end)
+    }
+
+    /// Makes the new epoch the one that counts.
+    async fn confirm(
+        &self,
+        shared: &Arc<Shared>,
+        mut epoch: Epoch,
+        end: Seq,
+        members: &[Arc<Member>],
+    ) -> Result<Epoch, OpenError> {
+        epoch.acked = end;
+        epoch.parent_end = end;
+        let old = &self.survey.epoch;
+        let lists = if self.config.accept_loss {
+            vec![(epoch.members.clone(), self.config.m)]
+        } else {
+            lists(old, &epoch)
+        };
+        let proposal = EpochFile {
+            confirmed: Some(old.clone()),
+            proposed: Some(epoch.number),
+        };
+        let confirmation = EpochFile {
+            confirmed: Some(epoch.clone()),
+            proposed: None,
+        };
+        for file in [proposal, confirmation] {
+            let publication = Publication {
+                content: file.encode(),
+                lists: lists.clone(),
+            };
+            publish(&shared.runtime, members, &publication).await?;
+        }
+        Ok(epoch)
+    }
+
+    /// Files of the old epoch that the holders can use again, and those that must go.
+    fn leftovers(&self, lanes: &[Arc<Lane>]) -> Leftovers {
+        let mut leftovers = Leftovers::default();
+        for file in &self.catalog.files {
+            let lane = lanes.iter().find(|lane| lane.id == file.disk);
+            let fits = file.bytes == self.config.file_bytes;
+            if let Some(lane) = lane.filter(|_| fits) {
+                if !self.catalog.belongs(file, &self.survey.epoch) {
+                    continue; // the lane had it from the start and may have removed it since
+                }
+                let reuse = (Arc::clone(lane), Arc::clone(&file.slot));
+                leftovers.reuse.push(reuse);
+            } else if let Some((_, disk)) = self.survey.disks.iter().find(|d| d.0 == file.disk) {
+                let remove = (Arc::clone(disk), file.slot.path.clone());
+                leftovers.remove.push(remove);
+            }
+        }
+        leftovers
+    }
+}
+
+#[derive(Default)]
+struct Leftovers {
+    reuse: Vec<(Arc<Lane>, Arc<Slot>)>,
+    remove: Vec<(Arc<dyn Disk>, String)>,
+}
+
+impl Leftovers {
+    fn clean(self, shared: &Arc<Shared>, tasks: &Arc<Tasks>) {
+        for (lane, slot) in self.reuse {
+            lane.adopt(slot);
+        }
+        tasks.spawn(shared, async move {
+            for (disk, path) in self.remove {
+                if let Err(error) = disk.remove(&path).await {
+                    tracing::warn!(%error, "an old journal file stays");
+                }
+            }
+        });
+    }
+}
+
+fn member((id, disk): &Identified) -> Arc<Member> {
+    Member::new(*id, Arc::clone(disk))
+}
+
+fn small(m: usize) -> u32 {
+    u32::try_from(m).unwrap_or(u32::MAX)
+}

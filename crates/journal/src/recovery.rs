@@ -1,0 +1,95 @@
+//! The records that an opened journal still holds, in order, in bounded memory.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_types::Error;
+
+use crate::Seq;
+use crate::chain::{Chain, Source, Start};
+use crate::epoch::Span;
+use crate::hold::Hold;
+use crate::log::Shared;
+
+/// Gives every record after [`Recovery::floor`], oldest first. They are kept while this exists;
+/// register holds for what is still needed before dropping it.
+pub struct Recovery {
+    chain: Chain<Arc<dyn Source>>,
+    hold: Option<Hold>,
+    floor: Seq,
+    end: Seq,
+}
+
+impl Recovery {
+    pub(crate) fn new(
+        chain: Chain<Arc<dyn Source>>,
+        hold: Option<Hold>,
+        floor: Seq,
+        end: Seq,
+    ) -> Self {
+        Self {
+            chain,
+            hold,
+            floor,
+            end,
+        }
+    }
+
+    /// The records that were written into a new epoch when the journal was opened.
+    pub(crate) fn of_running(shared: &Arc<Shared>, span: Span, floor: Seq, end: Seq) -> Self {
+        let start = Start {
+            file: span.file,
+            first: span.first,
+            prev: span.prev,
+        };
+        let hold = Hold::new(Arc::clone(shared), "recovery", floor);
+        let span = Span {
+            last: Some(end),
+            ..span
+        };
+        let source: Arc<dyn Source> = Arc::clone(shared) as _;
+        let chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
+        Self::new(chain, Some(hold), floor, end)
+    }
+
+    /// Records up to this one were no longer needed by anybody and may be gone.
+    #[must_use]
+    pub fn floor(&self) -> Seq {
+        self.floor
+    }
+
+    /// The last record there is.
+    #[must_use]
+    pub fn end(&self) -> Seq {
+        self.end
+    }
+
+    /// The next record after the floor: its sequence and body. An empty body is a mark that
+    /// records before it were lost and that the loss was accepted.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Corrupt`] if no copy of it verifies.
+    pub async fn next(&mut self) -> Result<Option<(Seq, Bytes)>, Error> {
+        while let Some(link) = self.chain.next().await? {
+            let seq = link.record.header.seq;
+            if seq > self.floor {
+                return Ok(Some((seq, link.body())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl std::fmt::Debug for Recovery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recovery({}..={})", self.floor + 1, self.end)
+    }
+}
+
+impl Drop for Recovery {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.release();
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a journal says about itself.
+
+use dewar_types::DiskId;
+
+use crate::log::{Counters, Phase, Shared};
+use crate::{EpochId, Seq};
+
+/// Whether a journal takes records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalState {
+    /// It does.
+    Running,
+    /// A new epoch is being started; appends wait.
+    Changing,
+    /// Too few members can be written; why.
+    Stalled(String),
+    /// It was opened for reading.
+    ReadOnly,
+    /// It was closed.
+    Closed,
+}
+
+/// The journal's own ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Whether it takes records.
+    pub state: JournalState,
+    /// The epoch.
+    pub epoch: EpochId,
+    /// Its number.
+    pub epoch_number: u64,
+    /// All disks that take part.
+    pub members: Vec<DiskId>,
+    /// Those that hold the journal.
+    pub holders: Vec<DiskId>,
+    /// How many disks may be lost now without losing a record that is still needed; less than m
+    /// while a new holder does not have the older files yet. Negative when records are at risk of
+    /// not being found at all.
+    pub margin: i32,
+    /// The margin that the configuration asks for: m.
+    pub margin_wanted: u32,
+    /// Older files still to be copied to new holders.
+    pub files_to_copy: usize,
+    /// The last appended record.
+    pub last: Seq,
+    /// The last durable record.
+    pub durable: Seq,
+    /// No record up to this one is needed any more.
+    pub floor: Seq,
+    /// Files in use, on each holder.
+    pub files: usize,
+    /// At most so many.
+    pub files_max: usize,
+    /// Bytes appended and not yet durable.
+    pub unacked_bytes: usize,
+    /// What it has done since it was opened.
+    pub counters: Counters,
+}
+
+impl Shared {
+    pub(crate) fn status(&self) -> Status {
+        let state = self.state.lock();
+        let journal_state = match &state.phase {
+            Phase::Running => JournalState::Running,
+            Phase::Opening | Phase::Changing => JournalState::Changing,
+            Phase::Stalled { why, .. } => JournalState::Stalled(why.clone()),
+            Phase::ReadOnly => JournalState::ReadOnly,
+            Phase::Closed => JournalState::Closed,
+        };
+        let living = state.lanes.iter().filter(|lane| lane.failure().is_none());
+        let complete = living.filter(|lane| lane.missing_count() == 0).count();
+        Status {
+            state: journal_state,
+            epoch: state.epoch.id,
+            epoch_number: state.epoch.number,
+            members: state.epoch.members.clone(),
+            holders: state.lanes.iter().map(|lane| lane.id).collect(),
+            margin: i32::try_from(complete).unwrap_or(i32::MAX) - 1,
+            margin_wanted: u32::try_from(self.config.m).unwrap_or(u32::MAX),
+            files_to_copy: state.lanes.iter().map(|lane| lane.missing_count()).sum(),
+            last: state.last(),
+            durable: self.acked(),
+            floor: state.floor(),
+            files: state.files.len(),
+            files_max: self.config.files_max,
+            unacked_bytes: state.unacked_bytes(),
+            counters: state.counters,
+        }
+    }
+}

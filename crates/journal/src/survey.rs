@@ -1,0 +1,169 @@
+//! Which epoch counts: what the disks say, and the opening rule.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_env::{Disk, DiskErrorKind};
+use dewar_types::{DiskId, ErrorKind};
+
+use crate::config::JournalConfig;
+use crate::epoch::{EPOCH_PATH, Epoch, EpochFile, EpochId, count};
+use crate::error::OpenError;
+
+/// A disk and its identity.
+pub(crate) type Identified = (DiskId, Arc<dyn Disk>);
+
+/// What was found on the disks.
+pub(crate) struct Survey {
+    /// The newest epoch.
+    pub(crate) epoch: Epoch,
+    /// The highest number of any epoch, proposals included.
+    pub(crate) number: u64,
+    /// Disks that may take part: all but those of another lineage.
+    pub(crate) disks: Vec<Identified>,
+    /// Members of the newest epoch that are not there.
+    pub(crate) away: Vec<DiskId>,
+}
+
+impl Survey {
+    /// Reads the epoch files and picks the newest confirmed epoch.
+    pub(crate) async fn read(disks: &[Identified]) -> Result<Self, OpenError> {
+        let files = read_all(disks).await?;
+        let lineage = pick_lineage(&files)?;
+        let mut own = Vec::new();
+        for (id, disk) in disks {
+            let foreign = files.get(id).and_then(|file| file.confirmed.as_ref());
+            match foreign.filter(|epoch| epoch.lineage != lineage) {
+                Some(epoch) => tracing::error!(
+                    disk = %id, lineage = %epoch.lineage,
+                    "the disk belongs to a journal that was given up; it is left alone"
+                ),
+                None => own.push((*id, Arc::clone(disk))),
+            }
+        }
+        let epoch = files
+            .values()
+            .filter_map(|file| file.confirmed.as_ref())
+            .filter(|epoch| epoch.lineage == lineage)
+            .max_by_key(|epoch| epoch.number)
+            .ok_or(OpenError::NotFormatted)?
+            .clone();
+        let number = files.values().map(EpochFile::number).max();
+        let there = |id: &DiskId| files.contains_key(id) && own.iter().any(|(own, _)| own == id);
+        let away = epoch.members.iter().copied().filter(|id| !there(id));
+        Ok(Self {
+            number: number.unwrap_or(0),
+            away: away.collect(),
+            disks: own,
+            epoch,
+        })
+    }
+
+    /// The opening rule: all but m members must be there.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let members = self.epoch.members.len();
+        let needed = members.saturating_sub(self.epoch.m as usize);
+        let found = members - self.away.len();
+        if found >= needed {
+            return Ok(());
+        }
+        Err(OpenError::TooFewMembers {
+            epoch: self.epoch.number,
+            found,
+            needed,
+            members,
+            away: self.away.clone(),
+        })
+    }
+
+    /// Counts a disk as away whose journal files cannot be read.
+    pub(crate) fn exclude(&mut self, disk: DiskId) {
+        self.disks.retain(|(id, _)| *id != disk);
+        if self.epoch.members.contains(&disk) && !self.away.contains(&disk) {
+            self.away.push(disk);
+        }
+    }
+
+    /// Members of the next epoch.
+    pub(crate) fn next_members(&self, config: &JournalConfig) -> Vec<DiskId> {
+        let mut members: Vec<DiskId> = if config.accept_loss {
+            Vec::new()
+        } else {
+            let old = self.epoch.members.iter().copied();
+            old.filter(|id| !config.lost.contains(id)).collect()
+        };
+        for (id, disk) in &self.disks {
+            if !members.contains(id) && disk.state().writable() {
+                members.push(*id);
+            }
+        }
+        members
+    }
+
+    /// Disks for the journal, m+2 of them where there are as many: first those that had it.
+    pub(crate) fn holders(&self, config: &JournalConfig) -> Result<Vec<Identified>, OpenError> {
+        let mut writable: Vec<Identified> = self
+            .disks
+            .iter()
+            .filter(|(_, disk)| disk.state().writable())
+            .cloned()
+            .collect();
+        let needed = config.m + 1;
+        if writable.len() < needed {
+            return Err(OpenError::TooFewWritable {
+                found: writable.len(),
+                needed,
+            });
+        }
+        writable.sort_by_key(|(id, _)| count(&self.epoch.holders, &[*id]) == 0);
+        writable.truncate(needed + 1);
+        Ok(writable)
+    }
+}
+
+/// The epoch file of every disk that has a readable one.
+pub(crate) async fn read_all(
+    disks: &[Identified],
+) -> Result<BTreeMap<DiskId, EpochFile>, OpenError> {
+    let reads = disks.iter().map(|(_, disk)| disk.read_file(EPOCH_PATH));
+    let reads = futures_util::future::join_all(reads).await;
+    let mut files = BTreeMap::new();
+    for ((id, disk), read) in disks.iter().zip(reads) {
+        let decoded = match read {
+            Ok(bytes) => EpochFile::decode(&bytes),
+            Err(error) if error.kind() == DiskErrorKind::NotFound => continue,
+            Err(error) => Err(error.into()),
+        };
+        match decoded {
+            Ok(file) => {
+                files.insert(*id, file);
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Err(error.context(disk.label()).into());
+            }
+            Err(error) => {
+                tracing::warn!(disk = disk.label(), %error, "the epoch file cannot be used");
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// The lineage that all others were given up for.
+fn pick_lineage(files: &BTreeMap<DiskId, EpochFile>) -> Result<EpochId, OpenError> {
+    let epochs = || files.values().filter_map(|file| file.confirmed.as_ref());
+    let mut lineages: Vec<EpochId> = epochs().map(|epoch| epoch.lineage).collect();
+    lineages.sort_unstable();
+    lineages.dedup();
+    let newest = lineages.iter().copied().find(|lineage| {
+        lineages.iter().all(|other| {
+            other == lineage
+                || epochs().any(|epoch| epoch.lineage == *lineage && epoch.former.contains(other))
+        })
+    });
+    match newest {
+        Some(lineage) => Ok(lineage),
+        None if lineages.is_empty() => Err(OpenError::NotFormatted),
+        None => Err(OpenError::SplitLineages(lineages)),
+    }
+}

@@ -1,0 +1,245 @@
+//! One life after another, without faults.
+
+use std::time::Duration;
+
+use dewar_env::disk::sim::SimLatency;
+use dewar_types::ErrorKind;
+
+use super::*;
+use crate::JournalState;
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_comes_back_in_order() {
+    let mut world = formatted(1, 4, 2).await;
+    let mut expected = BTreeMap::new();
+    for life in 0..4 {
+        let (journal, recovery) = open(&world, 2).await.expect("opens");
+        assert_eq!(all(recovery).await, expected, "life {life}");
+        for n in 0..50 {
+            let body = body(life * 1000 + n);
+            let seq = write(&journal, body.clone()).await;
+            assert_eq!(seq, life * 50 + n + 1);
+            expected.insert(seq, body);
+        }
+        world = world.kill(life);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_without_a_command() {
+    let world = SimWorld::with_disks(1, 4);
+    let error = open(&world, 2).await.expect_err("not formatted");
+    assert!(matches!(error, OpenError::NotFormatted), "{error}");
+    assert!(world.disk(0).paths().is_empty());
+    let world = formatted(1, 4, 2).await;
+    let again = Journal::create(&world.env(), &disks(&world), &config(2)).await;
+    let again = again.expect_err("formatted twice");
+    assert!(matches!(again, OpenError::Formatted(_)), "{again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_layout_works() {
+    for (count, m) in [(1, 0), (2, 0), (2, 1), (3, 1), (6, 2), (11, 3)] {
+        let world = formatted(1, count, m).await;
+        let (journal, _) = open(&world, m).await.expect("opens");
+        write(&journal, "hello").await;
+        let status = journal.status();
+        assert_eq!(status.holders.len(), (m + 2).min(count), "{count} disks");
+        assert_eq!(status.margin, status.holders.len() as i32 - 1);
+        assert_eq!(status.state, JournalState::Running);
+        let (_, recovery) = open(&world.crash(2), m).await.expect("opens again");
+        assert_eq!(all(recovery).await.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_records_and_limits() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    let max = config(1).record_bytes_max();
+    let large = Bytes::from(vec![3; max]);
+    write(&journal, "before").await;
+    write(&journal, large.clone()).await;
+    write(&journal, "after").await;
+    let error = journal
+        .admit(max + 1, Room::Ordinary)
+        .await
+        .expect_err("too large");
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let permit = journal.admit(10, Room::Ordinary).await.expect("room");
+    let longer = journal.append(permit, &[Bytes::from(vec![0; 30])]);
+    assert_eq!(
+        longer.expect_err("longer than admitted").kind(),
+        ErrorKind::InvalidArgument
+    );
+    let (_, recovery) = open(&world.crash(1), 1).await.expect("opens");
+    let records = all(recovery).await;
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[&2], large);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_writers_share_syncs() {
+    let world = formatted(1, 4, 2).await;
+    for disk in world.disks() {
+        let sync = (Duration::from_micros(200), Duration::from_micros(400));
+        disk.set_latency(SimLatency {
+            sync,
+            ..SimLatency::default()
+        });
+    }
+    let (journal, _) = open(&world, 2).await.expect("opens");
+    let before = world.disk(0).counters().durable_writes;
+    let writers: Vec<_> = (0..32)
+        .map(|writer| {
+            let journal = journal.clone();
+            tokio::spawn(async move {
+                for n in 0..20 {
+                    write(&journal, body(writer * 100 + n)).await;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    let syncs = world.disk(0).counters().durable_writes - before;
+    assert!(syncs <= 640 / 10, "{syncs} syncs for 640 records");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_syncs_overlap_and_are_acknowledged_in_order() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    for disk in world.disks() {
+        let sync = (Duration::from_millis(2), Duration::from_millis(20));
+        disk.set_latency(SimLatency {
+            sync,
+            ..SimLatency::default()
+        });
+    }
+    let start = tokio::time::Instant::now();
+    let mut last = 0;
+    for n in 0..200 {
+        last = append(&journal, body(n)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let durable = journal.durable_seq();
+        assert!(durable <= last);
+    }
+    journal.durable(last).await.expect("durable");
+    assert!(start.elapsed() < Duration::from_millis(450));
+    let groups = journal.status().counters.groups;
+    assert!(groups > 60, "only {groups} groups: they did not overlap");
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_decide_what_is_kept() {
+    let world = formatted(1, 4, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let index = journal.hold("index", 0);
+    let segments = journal.hold("segments", 0);
+    drop(recovery);
+    // Far more than fits the log at once.
+    for n in 0..2000 {
+        let seq = write(&journal, body(n)).await;
+        index.advance(seq);
+        if seq % 20 == 0 {
+            segments.advance(seq - 10);
+        }
+        assert!(journal.status().files <= 5);
+    }
+    let status = journal.status();
+    assert_eq!(status.floor, 1990);
+    let per_disk = world.disk(0).paths().len();
+    assert!(per_disk <= 8, "{per_disk} files on a disk");
+    let (_, recovery) = open(&world.crash(1), 2).await.expect("opens");
+    assert!(recovery.floor() <= 1990);
+    let records = all(recovery).await;
+    for n in 1990..2000 {
+        assert_eq!(records[&(n + 1)], body(n));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
+    let world = formatted(1, 3, 1).await;
+    let config = JournalConfig {
+        files_max: 8,
+        ..config(1)
+    };
+    let opened = Journal::open(world.env(), disks(&world), config).await;
+    let (journal, recovery) = opened.expect("opens");
+    let hold = journal.hold("index", 0);
+    drop(recovery);
+    let mut n = 0;
+    let fill = async {
+        loop {
+            write(&journal, body(n)).await;
+            n += 1;
+        }
+    };
+    let filled: Result<(), _> = tokio::time::timeout(Duration::from_secs(30), fill).await;
+    filled.expect_err("the log must become full");
+    let files = journal.status().files;
+    assert!((5..=8).contains(&files), "{files} files");
+    let permit = journal.admit(1000, Room::Reserve).await;
+    drop(permit.expect("the reserve is for this"));
+    let waiting = journal.admit(4000, Room::Ordinary);
+    tokio::pin!(waiting);
+    let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
+    still.expect_err("no room");
+    // The floor counts when a later file's header says so.
+    hold.advance(journal.durable_seq());
+    let permit = journal.admit(60_000, Room::Reserve).await.expect("reserve");
+    let seq = journal
+        .append(permit, &[Bytes::from(vec![1; 60_000])])
+        .expect("open");
+    journal.durable(seq).await.expect("durable");
+    let freed = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+    freed.expect("room again").expect("a permit");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_end_leaves_nothing_to_replay() {
+    let world = formatted(1, 4, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..30 {
+        append(&journal, body(n)).await;
+    }
+    let patience = Duration::from_secs(1);
+    journal.durable(30).await.expect("durable");
+    hold.advance(30);
+    journal.close(patience).await.expect("closes");
+    let error = journal.admit(1, Room::Ordinary).await.expect_err("closed");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let (journal, recovery) = open(&world.kill(1), 2).await.expect("opens");
+    assert_eq!(recovery.floor(), 30);
+    assert!(all(recovery).await.is_empty());
+    assert_eq!(write(&journal, "next").await, 31);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_only_changes_nothing() {
+    let world = formatted(1, 2, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    write(&journal, "one").await;
+    let world = world.crash(1);
+    world.disk(1).vanish();
+    // One of two disks cannot be written to with m = 1, but it can be read.
+    let error = open(&world, 1).await.expect_err("too few");
+    assert!(matches!(error, OpenError::TooFewWritable { .. }), "{error}");
+    let before = world.disk(0).paths();
+    let read_only = JournalConfig {
+        read_only: true,
+        ..config(1)
+    };
+    let opened = Journal::open(world.env(), disks(&world), read_only).await;
+    let (journal, recovery) = opened.expect("opens");
+    assert_eq!(recovery.end(), 1);
+    assert_eq!(all(recovery).await[&1], "one");
+    let error = journal.admit(1, Room::Ordinary).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(world.disk(0).paths(), before);
+}

@@ -1,0 +1,213 @@
+//! Disks that fail, hang, lag and come back while the journal runs.
+
+use std::time::Duration;
+
+use dewar_env::DiskErrorKind;
+use dewar_env::disk::sim::{SimLatency, SimOp};
+use dewar_types::ErrorKind;
+
+use super::*;
+use crate::JournalState;
+
+async fn settled(journal: &Journal, wanted: impl Fn(&crate::Status) -> bool) -> crate::Status {
+    for _ in 0..200 {
+        let status = journal.status();
+        if wanted(&status) {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("never settled: {:?}", journal.status());
+}
+
+/// The record count of what `m` further losses leave.
+async fn survives(world: &SimWorld, m: usize, lost: &[usize], count: usize) {
+    let world = world.crash(99);
+    for disk in lost {
+        world.disk(*disk).vanish();
+    }
+    let (_, recovery) = open(&world, m).await.expect("opens");
+    assert_eq!(all(recovery).await.len(), count, "without {lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_fails_is_replaced_and_gets_the_older_files() {
+    let world = formatted(1, 6, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..60 {
+        write(&journal, body(n)).await;
+    }
+    let first = journal.status();
+    world
+        .disk(1)
+        .fail_always(SimOp::WriteDurable, DiskErrorKind::Io);
+    for n in 60..120 {
+        write(&journal, body(n)).await;
+    }
+    let status = settled(&journal, |s| s.holders.len() == 4 && s.files_to_copy == 0).await;
+    assert!(status.epoch_number > first.epoch_number);
+    assert!(!status.holders.contains(&DiskId(1)));
+    assert_eq!((status.margin, status.state), (3, JournalState::Running));
+    for n in 120..150 {
+        write(&journal, body(n)).await;
+    }
+    // The new holder has everything: two of the old ones may go.
+    survives(&world, 2, &[0, 2], 150).await;
+    survives(&world, 2, &[3, 4], 150).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_vanishes_hangs_or_is_pulled_does_not_stop_writing() {
+    type Fault = fn(&dewar_env::disk::sim::SimDisk);
+    let faults: [(&str, Fault); 3] = [
+        ("vanish", |disk| disk.vanish()),
+        ("pull", |disk| disk.pull()),
+        ("hang", |disk| disk.hang()),
+    ];
+    for (name, fault) in faults {
+        let world = formatted(1, 6, 2).await;
+        let (journal, _) = open(&world, 2).await.expect("opens");
+        for n in 0..20 {
+            write(&journal, body(n)).await;
+        }
+        fault(&world.disk(2));
+        for n in 20..60 {
+            let start = tokio::time::Instant::now();
+            write(&journal, body(n)).await;
+            let took = start.elapsed();
+            assert!(
+                took < Duration::from_secs(1),
+                "{name}: a write took {took:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let status = settled(&journal, |s| s.holders.len() == 4 && s.files_to_copy == 0).await;
+        assert!(!status.holders.contains(&DiskId(2)), "{name}");
+        survives(&world, 2, &[0, 2], 60).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_holder_is_dropped_when_it_lags_too_far() {
+    let world = formatted(1, 4, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    let sync = (Duration::from_secs(3), Duration::from_secs(4));
+    world.disk(0).set_latency(SimLatency {
+        sync,
+        ..SimLatency::default()
+    });
+    for n in 0..100 {
+        let start = tokio::time::Instant::now();
+        write(&journal, body(n)).await;
+        assert!(start.elapsed() < Duration::from_millis(500));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let status = settled(&journal, |s| s.files_to_copy == 0 && s.holders.len() == 3).await;
+    assert!(!status.holders.contains(&DiskId(0)), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_disks_refuse_and_go_on_when_they_are_back() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    write(&journal, body(0)).await;
+    world.disk(0).vanish();
+    world.disk(1).vanish();
+    let pending = append(&journal, body(1)).await;
+    let error = journal.durable(pending).await.expect_err("one disk of two");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let error = journal.admit(5, Room::Ordinary).await.expect_err("stalled");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let state = journal.status().state;
+    assert!(matches!(state, JournalState::Stalled(_)), "{state:?}");
+    world.disk(0).come_back();
+    let status = settled(&journal, |s| s.state == JournalState::Running).await;
+    assert_eq!(status.holders.len(), 2);
+    journal.durable(pending).await.expect("durable at last");
+    write(&journal, body(2)).await;
+    world.disk(1).come_back();
+    settled(&journal, |s| s.margin == 2).await;
+    survives(&world, 1, &[2], 3).await;
+    survives(&world, 1, &[0], 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_in_a_row_under_load() {
+    for seed in 0..12 {
+        let world = formatted(seed, 6, 2).await;
+        let (journal, _) = open(&world, 2).await.expect("opens");
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let journal = journal.clone();
+                tokio::spawn(async move {
+                    let mut written = Vec::new();
+                    for n in 0..12 {
+                        let n = writer * 100 + n;
+                        written.push((write(&journal, body(n)).await, n));
+                        let pause = Duration::from_millis(20 + writer);
+                        tokio::time::sleep(pause).await;
+                    }
+                    written
+                })
+            })
+            .collect();
+        let chaos = async {
+            for round in 0..3 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let victim = ((seed + round * 2) % 6) as usize;
+                match (seed + round) % 3 {
+                    0 => world.disk(victim).vanish(),
+                    1 => world.disk(victim).hang(),
+                    _ => world
+                        .disk(victim)
+                        .fail_next(SimOp::WriteDurable, DiskErrorKind::Io),
+                }
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                world.disk(victim).come_back();
+                world.disk(victim).resume();
+            }
+        };
+        chaos.await;
+        let mut expected = BTreeMap::new();
+        for writer in writers {
+            for (seq, n) in writer.await.expect("a writer") {
+                assert!(expected.insert(seq, body(n)).is_none(), "a sequence twice");
+            }
+        }
+        settled(&journal, |s| s.margin >= 2).await;
+        let world = world.crash(seed);
+        world.disk((seed % 6) as usize).vanish();
+        world.disk(((seed + 3) % 6) as usize).vanish();
+        let (_, recovery) = open(&world, 2).await.expect("opens");
+        assert_eq!(all(recovery).await, expected, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_disk_becomes_a_member() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    write(&journal, body(0)).await;
+    let disk = world.add_disk("new");
+    journal.attach(DiskId(3), Arc::new(disk));
+    settled(&journal, |s| s.members.len() == 4).await;
+    write(&journal, body(1)).await;
+    let world = world.crash(1);
+    let (journal, recovery) = open(&world, 1).await.expect("opens");
+    assert_eq!(all(recovery).await.len(), 2);
+    assert_eq!(journal.status().members.len(), 4);
+    // Declared lost, a member leaves.
+    let world = world.crash(2);
+    world.disk(0).vanish();
+    let config = JournalConfig {
+        lost: vec![DiskId(0)],
+        ..config(1)
+    };
+    let there = disks(&world).into_iter().skip(1).collect();
+    let (journal, _) = Journal::open(world.env(), there, config)
+        .await
+        .expect("opens");
+    assert_eq!(journal.status().members.len(), 3);
+}

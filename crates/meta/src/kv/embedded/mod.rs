@@ -1,0 +1,481 @@
+//! The embedded engine: journal, overlay, index (RECORDS.md section 5).
+//!
+//! A batch becomes one record of the replicated journal; the overlay in memory answers reads for
+//! what the index does not hold yet; the index is fed from the overlay in large sorted batches and
+//! can be lost at any time, since the journal still has what it lacks.
+//!
+//! # A commit
+//! What preconditions need from the index is read ahead, without a lock. Then, under one short
+//! lock: preconditions are judged against all that was appended (durable or not), the record is
+//! appended to the journal, which gives the sequence, and the changes enter the overlay. Outside
+//! the lock the caller waits until the journal says that the record is durable; only from then on
+//! do reads show it, since they look at the overlay as of the last durable sequence.
+//!
+//! # Layers
+//! `active` takes changes; when it is large it becomes `frozen` and is fed to the index, once all
+//! of it is durable. Snapshots hold the layers and the index view they began with, so nothing moves
+//! under them.
+//!
+//! # Crashes and cancellation
+//! Recovery opens the index and replays the records behind it. A commit whose future is dropped
+//! after the append happens all the same; before it, nothing happened. Feeding is a task of its
+//! own: when it fails it is tried again, and until it succeeds commits slow down and then wait,
+//! since the overlay is bounded ([`EmbeddedConfig::overlay_bytes_max`]).
+
+mod body;
+mod feed;
+mod layer;
+mod read;
+mod require;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_journal::{Hold, Journal, Permit, Recovery, Room};
+use dewar_types::{Error, ErrorKind};
+use parking_lot::RwLock;
+use tokio::sync::{Notify, watch};
+
+pub use body::fuzz_batch;
+
+use super::{Batch, Carry, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
+use crate::index::{Index, IndexView};
+use layer::Layer;
+use read::Layers;
+use require::Ahead;
+
+/// First byte of the keys under which change-log records are kept.
+const CHANGE_LOG: u8 = b'L';
+
+/// Settings and limits of the engine.
+#[derive(Clone, Debug)]
+pub struct EmbeddedConfig {
+    /// A layer of this many keys is fed to the index.
+    pub layer_keys: usize,
+    /// A layer of about this many bytes is fed to the index.
+    pub layer_bytes: usize,
+    /// Commits wait while both layers together take about this many bytes.
+    pub overlay_bytes_max: usize,
+    /// Whether change-log records are kept in the index for [`Kv::changes`]. They are in the
+    /// journal in any case; keeping them costs one more key per batch, which nobody needs while no
+    /// reader exists.
+    pub keep_changes: bool,
+}
+
+impl Default for EmbeddedConfig {
+    fn default() -> Self {
+        Self {
+            layer_keys: 100_000,
+            layer_bytes: 48 << 20,
+            overlay_bytes_max: 160 << 20,
+            keep_changes: false,
+        }
+    }
+}
+
+/// The engine; cheap to clone, clones are the same one.
+#[derive(Clone)]
+pub struct EmbeddedKv {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    journal: Journal,
+    index: Arc<dyn Index>,
+    hold: Hold,
+    config: EmbeddedConfig,
+    state: RwLock<State>,
+    /// A layer was fed, or there is one to feed.
+    fed: Notify,
+    wanted: Notify,
+    closing: watch::Sender<bool>,
+}
+
+struct State {
+    active: Arc<RwLock<Layer>>,
+    frozen: Option<Arc<RwLock<Layer>>>,
+    view: Arc<dyn IndexView>,
+    /// Snapshots held, by the sequence they show.
+    held: BTreeMap<Seq, usize>,
+}
+
+impl EmbeddedKv {
+    /// Opens the engine on a journal and an index: replays what the index lacks. Every carry in
+    /// the journal goes to `carried` with its sequence, in order. Call it on a runtime: the feeding
+    /// task is started on it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when the journal does not reach back to what the index holds, or a
+    /// record cannot be understood; those of journal and index.
+    pub async fn open(
+        journal: Journal,
+        mut recovery: Recovery,
+        index: Arc<dyn Index>,
+        config: EmbeddedConfig,
+        mut carried: impl FnMut(Seq, Carry),
+    ) -> Result<Self, Error> {
+        let applied = index.applied();
+        if recovery.floor() > applied {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "the journal begins after batch {}, the catalog index ends with {applied}: \
+                     the disks with the newer index are away or damaged",
+                    recovery.floor()
+                ),
+            ));
+        }
+        if recovery.end() < applied {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "the journal ends with batch {}, the catalog index holds {applied}: the disks \
+                     with the newer journal are away or damaged",
+                    recovery.end()
+                ),
+            ));
+        }
+        let hold = journal.hold("index", applied);
+        let mut layer = Layer::default();
+        let mut fed = applied;
+        while let Some((seq, body)) = recovery.next().await? {
+            let mut batch = body::decode(&body)
+                .map_err(|error| error.context(format!("journal record {seq}")))?;
+            if let Some(carry) = batch.carry.take() {
+                carried(seq, carry);
+            }
+            if seq > fed {
+                keep_changes(&config, seq, &mut batch);
+                layer.apply(seq, batch, seq);
+            }
+            if layer.bytes() > config.layer_bytes || layer.len() > config.layer_keys {
+                let upto = layer.last();
+                feed::apply(&*index, &*index.view(), &layer, upto).await?;
+                layer = Layer::default();
+                fed = upto;
+            }
+        }
+        hold.advance(fed);
+        drop(recovery);
+        let (closing, closed) = watch::channel(false);
+        let inner = Arc::new(Inner {
+            journal,
+            hold,
+            config,
+            state: RwLock::new(State {
+                active: Arc::new(RwLock::new(layer)),
+                frozen: None,
+                view: index.view(),
+                held: BTreeMap::new(),
+            }),
+            index,
+            fed: Notify::new(),
+            wanted: Notify::new(),
+            closing,
+        });
+        tokio::spawn(feed::run(Arc::downgrade(&inner), closed));
+        Ok(Self { inner })
+    }
+
+    /// The journal below.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.inner.journal
+    }
+
+    /// Feeds all that is durable to the index and closes the journal, so that the next opening has
+    /// nothing to replay. Nothing can be committed afterwards.
+    ///
+    /// # Errors
+    /// Those of index and journal; what was acknowledged is safe in any case.
+    pub async fn close(&self, patience: Duration) -> Result<(), Error> {
+        let fed = tokio::time::timeout(patience, self.feed_all()).await;
+        // Nobody listening means that the feeding task has ended already.
+        let _ = self.inner.closing.send(true);
+        self.inner.journal.close(patience).await?;
+        fed.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Timeout,
+                "the catalog index was not fed in time",
+            ))
+        })
+    }
+
+    /// Feeds everything that was committed so far to the index.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub async fn feed_all(&self) -> Result<(), Error> {
+        self.inner.freeze_and_wait().await
+    }
+
+    async fn commit_batch(&self, mut batch: Batch) -> Result<Seq, CommitError> {
+        batch.check()?;
+        let inner = &*self.inner;
+        inner.wait_for_room().await;
+        let pieces = body::encode(&batch);
+        let len = pieces.iter().map(Bytes::len).sum();
+        let room = if batch.frees {
+            Room::Reserve
+        } else {
+            Room::Ordinary
+        };
+        let permit = inner.journal.admit(len, room).await?;
+        batch.carry = None;
+        let require = std::mem::take(&mut batch.require);
+        let mut prepared = Prepared {
+            batch,
+            pieces,
+            permit,
+        };
+        loop {
+            let ahead = inner.read_ahead(&require).await?;
+            match inner.append(&require, &ahead, prepared)? {
+                Appended::Done(seq) => {
+                    inner.journal.durable(seq).await?;
+                    return Ok(seq);
+                }
+                Appended::Collided { at, with } => {
+                    // A retry must see what it collided with.
+                    inner.journal.durable(with).await?;
+                    return Err(CommitError::Conflict(at));
+                }
+                Appended::Moved(again) => prepared = again,
+            }
+        }
+    }
+}
+
+/// A batch with its room in the journal.
+struct Prepared {
+    batch: Batch,
+    pieces: Vec<Bytes>,
+    permit: Permit,
+}
+
+enum Appended {
+    Done(Seq),
+    /// A precondition does not hold, because of a batch.
+    Collided {
+        at: usize,
+        with: Seq,
+    },
+    /// The index was fed since the reading ahead: read ahead again.
+    Moved(Prepared),
+}
+
+impl Inner {
+    /// The one short lock: judges, appends, and puts the changes into the overlay.
+    fn append(
+        &self,
+        require: &[Require],
+        ahead: &Ahead,
+        prepared: Prepared,
+    ) -> Result<Appended, Error> {
+        let mut state = self.state.write();
+        if !ahead.current(&state) {
+            return Ok(Appended::Moved(prepared));
+        }
+        let mut active = state.active.write();
+        if let Err((at, with)) = require::judge(require, &active, state.frozen.as_deref(), ahead) {
+            return Ok(Appended::Collided { at, with });
+        }
+        let Prepared {
+            mut batch,
+            pieces,
+            permit,
+        } = prepared;
+        let seq = self.journal.append(permit, &pieces)?;
+        keep_changes(&self.config, seq, &mut batch);
+        active.apply(seq, batch, state.floor(self.journal.durable_seq()));
+        let large =
+            active.bytes() > self.config.layer_bytes || active.len() > self.config.layer_keys;
+        drop(active);
+        if large && state.frozen.is_none() {
+            state.freeze();
+            self.wanted.notify_one();
+        }
+        Ok(Appended::Done(seq))
+    }
+}
+
+impl State {
+    /// What all readers, now and later, can see.
+    fn floor(&self, durable: Seq) -> Seq {
+        self.held
+            .keys()
+            .next()
+            .map_or(durable, |held| (*held).min(durable))
+    }
+
+    fn freeze(&mut self) {
+        self.frozen = Some(std::mem::replace(&mut self.active, Arc::default()));
+    }
+}
+
+impl KvRead for EmbeddedKv {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+        // Looked up at once, so that what is in memory costs no second poll and no layer is kept.
+        let inner = &*self.inner;
+        let (at, known, view) = {
+            let state = inner.state.read();
+            // Read under the lock: the index never holds what is beyond it.
+            let at = inner.journal.durable_seq().max(state.view.applied());
+            let known = read::look(&state.active, state.frozen.as_deref(), key, at);
+            if known.complete() {
+                let value = known.over(None);
+                return Box::pin(std::future::ready(Ok(Read { value, seq: at })));
+            }
+            (at, known, Arc::clone(&state.view))
+        };
+        match view.get_now(key) {
+            Some(below) => {
+                let read = below.map(|below| Read {
+                    value: known.over(below),
+                    seq: at,
+                });
+                Box::pin(std::future::ready(read))
+            }
+            None => Box::pin(async move {
+                let below = view.get(key).await?;
+                Ok(Read {
+                    value: known.over(below),
+                    seq: at,
+                })
+            }),
+        }
+    }
+
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+        let layers = self.inner.layers();
+        Box::pin(async move { layers.scan(scan).await })
+    }
+}
+
+impl Kv for EmbeddedKv {
+    fn snapshot(&self) -> Arc<dyn KvRead> {
+        let mut state = self.inner.state.write();
+        let layers = self.inner.layers_of(&state);
+        *state.held.entry(layers.at).or_default() += 1;
+        Arc::new(Snapshot {
+            inner: Arc::clone(&self.inner),
+            layers,
+        })
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>> {
+        Box::pin(self.commit_batch(batch))
+    }
+
+    fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
+        Box::pin(async move {
+            if !self.inner.config.keep_changes {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "the change log is not kept",
+                ));
+            }
+            self.changes_after(after, limit).await
+        })
+    }
+}
+
+impl EmbeddedKv {
+    async fn changes_after(&self, after: Seq, limit: usize) -> Result<Vec<(Seq, Bytes)>, Error> {
+        let snapshot = self.snapshot();
+        let mut from = change_key(after + 1, 0);
+        let mut found: Vec<(Seq, Bytes)> = Vec::new();
+        let mut batches = 0;
+        loop {
+            let scan = Scan {
+                from: &from,
+                to: &[CHANGE_LOG + 1],
+                limit: 256,
+                reverse: false,
+            };
+            let page = snapshot.scan(scan).await?;
+            for (key, value) in &page.pairs {
+                let seq = key
+                    .get(1..9)
+                    .and_then(|seq| seq.try_into().ok())
+                    .map(u64::from_be_bytes);
+                let Some(seq) = seq else { continue };
+                if found.last().is_none_or(|(last, _)| *last != seq) {
+                    batches += 1;
+                }
+                if batches > limit {
+                    return Ok(found);
+                }
+                found.push((seq, value.clone()));
+            }
+            match page.pairs.last().filter(|_| page.more) {
+                Some((last, _)) => {
+                    from = last.to_vec();
+                    from.push(0);
+                }
+                None => return Ok(found),
+            }
+        }
+    }
+}
+
+/// A view that stays; keeps its layers and tells the engine what may not be folded away.
+struct Snapshot {
+    inner: Arc<Inner>,
+    layers: Layers,
+}
+
+impl KvRead for Snapshot {
+    fn get<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, Result<Read, Error>> {
+        Box::pin(self.layers.get(key))
+    }
+
+    fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
+        Box::pin(self.layers.scan(scan))
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.write();
+        if let Some(count) = state.held.get_mut(&self.layers.at) {
+            *count -= 1;
+            if *count == 0 {
+                state.held.remove(&self.layers.at);
+            }
+        }
+    }
+}
+
+fn change_key(seq: Seq, number: u16) -> Vec<u8> {
+    let mut key = Vec::with_capacity(11);
+    key.push(CHANGE_LOG);
+    key.extend_from_slice(&seq.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Turns change-log records into keys where they are kept.
+fn keep_changes(config: &EmbeddedConfig, seq: Seq, batch: &mut Batch) {
+    let log = std::mem::take(&mut batch.log);
+    if config.keep_changes {
+        let keyed = log
+            .into_iter()
+            .zip(0..)
+            .map(|(record, number)| (Bytes::from(change_key(seq, number)), record));
+        batch.puts.extend(keyed);
+    }
+}
+
+impl std::fmt::Debug for EmbeddedKv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedKv")
+            .field("journal", &self.inner.journal)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! The one place where the store's error kinds become S3's codes.
+
+use dewar_types::{Error, ErrorKind};
+use http::HeaderValue;
+use http::header::RETRY_AFTER;
+
+use super::{Code, Refusal};
+
+/// Seconds a client is asked to wait when Dewar is missing disks.
+const UNAVAILABLE_RETRY_SECS: u64 = 5;
+
+/// Which code an error kind has on the wire. No wildcard: a new kind must be decided on here.
+const fn code_of(kind: ErrorKind) -> Code {
+    match kind {
+        ErrorKind::NoSuchBucket => Code::NoSuchBucket,
+        ErrorKind::NotFound => Code::NoSuchKey,
+        ErrorKind::NoSuchUpload => Code::NoSuchUpload,
+        ErrorKind::AlreadyExists => Code::BucketAlreadyExists,
+        ErrorKind::AlreadyOwned => Code::BucketAlreadyOwnedByYou,
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory => Code::InvalidRequest,
+        ErrorKind::NotEmpty => Code::BucketNotEmpty,
+        ErrorKind::Denied | ErrorKind::Unauthenticated => Code::AccessDenied,
+        ErrorKind::Precondition => Code::PreconditionFailed,
+        ErrorKind::NotModified => Code::NotModified,
+        ErrorKind::InvalidArgument => Code::InvalidArgument,
+        ErrorKind::InvalidRange => Code::InvalidRange,
+        ErrorKind::InvalidName => Code::InvalidURI,
+        ErrorKind::InvalidPart => Code::InvalidPart,
+        ErrorKind::InvalidPartOrder => Code::InvalidPartOrder,
+        ErrorKind::PartTooSmall => Code::EntityTooSmall,
+        ErrorKind::ChecksumMismatch => Code::BadDigest,
+        ErrorKind::IncompleteBody => Code::IncompleteBody,
+        ErrorKind::Quota => Code::QuotaExceeded,
+        ErrorKind::NoSpace => Code::InsufficientStorage,
+        ErrorKind::TooLarge => Code::EntityTooLarge,
+        ErrorKind::Conflict => Code::ConditionalRequestConflict,
+        ErrorKind::Busy(_) => Code::SlowDown,
+        ErrorKind::Unavailable => Code::ServiceUnavailable,
+        ErrorKind::Timeout => Code::ServiceUnavailable,
+        ErrorKind::Unsupported => Code::NotImplemented,
+        ErrorKind::Corrupt | ErrorKind::Internal => Code::InternalError,
+    }
+}
+
+/// What a client is told. Messages of denials and defects stay inside: the first would tell what
+/// exists, the second how Dewar is built.
+fn words(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::Denied | ErrorKind::Unauthenticated => "Access Denied".into(),
+        ErrorKind::NoSuchBucket => "The specified bucket does not exist".into(),
+        ErrorKind::NotFound => "The specified key does not exist.".into(),
+        ErrorKind::NoSuchUpload => "The specified upload does not exist. The upload ID may be \
+             invalid, or the upload may have been aborted or completed."
+            .into(),
+        ErrorKind::Precondition => {
+            "At least one of the pre-conditions you specified did not hold".into()
+        }
+        ErrorKind::InvalidRange => "The requested range is not satisfiable".into(),
+        ErrorKind::NoSpace => "The disks are full.".into(),
+        ErrorKind::Corrupt => "Stored bytes fail their checksum and could not be repaired.".into(),
+        ErrorKind::Internal => "We encountered an internal error. Please try again.".into(),
+        _ => error.message().to_owned(),
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let mut refusal = Self::new(code_of(error.kind()), words(&error));
+        let retry_after_secs = match error.kind() {
+            ErrorKind::Busy(after) => Some(after.as_secs().max(1)),
+            ErrorKind::Unavailable | ErrorKind::Timeout => Some(UNAVAILABLE_RETRY_SECS),
+            _ => None,
+        };
+        if let Some(secs) = retry_after_secs {
+            refusal = refusal.header(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        refusal.0.source = Some(error);
+        refusal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denials_and_defects_tell_nothing() {
+        let told = |kind| Refusal::from(Error::new(kind, "/secret/path of disk 3")).to_string();
+        assert_eq!(told(ErrorKind::Denied), "AccessDenied: Access Denied");
+        assert!(!told(ErrorKind::Internal).contains("secret"));
+        assert!(!told(ErrorKind::Corrupt).contains("disk 3"));
+        assert!(told(ErrorKind::InvalidArgument).contains("/secret/path"));
+    }
+}

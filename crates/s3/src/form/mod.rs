@@ -1,0 +1,19 @@
+//! Browser uploads: a form in multipart/form-data whose fields say what the headers of a PUT say,
+//! and whose last part is the file (S3 API reference, "POST Object").
+//!
+//! The fields are read into memory within limits, then the file streams. The framing is decoded
+//! here and not by a library: multer 3 takes in what the connection has as long as it has
+//! something, so a fast sender fills the memory, and copies every byte.
+
+mod fuzz;
+mod multipart;
+mod policy;
+mod read;
+
+pub use fuzz::{fuzz_multipart, fuzz_policy};
+pub use multipart::{FormDecoder, FormStep, boundary_of};
+pub use policy::{LengthRange, Policy};
+pub use read::{FormFields, FormUpload};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Every limit and deadline of the S3 door, by name.
+
+use std::time::Duration;
+
+/// How far a request's date may be from the server's clock (S3: 15 minutes).
+pub const CLOCK_SKEW_SECS_MAX: u64 = 15 * 60;
+
+/// Longest validity of a presigned URL (S3: 7 days).
+pub const PRESIGNED_SECS_MAX: u64 = 7 * 24 * 3600;
+
+/// Longest Authorization header that is looked at. The largest legitimate ones name some forty
+/// signed headers.
+pub const AUTHORIZATION_BYTES_MAX: usize = 4 * 1024;
+
+/// Most names in a SignedHeaders list.
+pub const SIGNED_HEADERS_MAX: usize = 64;
+
+/// Longest access key id that is looked up.
+pub const ACCESS_KEY_BYTES_MAX: usize = 128;
+
+/// Derived signing keys that are kept; a full cache is emptied by half.
+pub const SIGNING_KEYS_MAX: usize = 4096;
+
+/// Most parameters in a query string.
+pub const QUERY_PARAMETERS_MAX: usize = 64;
+
+/// Longest line of an aws-chunked chunk header: 16 hex digits, an extension name and a signature
+/// need 98 bytes.
+pub const CHUNK_HEADER_BYTES_MAX: usize = 256;
+
+/// Longest single trailer line after an aws-chunked body.
+pub const TRAILER_LINE_BYTES_MAX: usize = 1024;
+
+/// Most trailers after an aws-chunked body.
+pub const TRAILERS_MAX: usize = 16;
+
+/// Largest object that one PUT, one part or one form may carry (S3: 5 GiB).
+pub const SINGLE_WRITE_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+
+/// Largest XML body: a completion that lists 10,000 parts with checksums is about 3 MiB.
+pub const XML_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Largest single field of a browser upload form, the file aside; the policy is the largest.
+pub const FORM_FIELD_BYTES_MAX: usize = 20 * 1024;
+
+/// All fields of a browser upload form together, the file aside (S3: 20 KB; clients with much
+/// metadata exceed it).
+pub const FORM_FIELDS_BYTES_MAX: usize = 64 * 1024;
+
+/// Most fields of a browser upload form.
+pub const FORM_FIELDS_MAX: usize = 100;
+
+/// Longest head of one part of a form.
+pub const FORM_PART_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Longest boundary of a form (RFC 2046 section 5.1.1).
+pub const FORM_BOUNDARY_BYTES_MAX: usize = 70;
+
+/// Most conditions in a policy document.
+pub const POLICY_CONDITIONS_MAX: usize = 200;
+
+/// How long a request body may stand still before the request is given up.
+pub const BODY_STALL: Duration = Duration::from_secs(60);
+
+/// User metadata, names and values together (S3: 2 KB).
+pub const USER_METADATA_BYTES_MAX: usize = 2 * 1024;
+
+/// System headers that are stored with an object, together.
+pub const SYSTEM_METADATA_BYTES_MAX: usize = 6 * 1024;
+
+/// Keys or parts in one page of a listing (S3: 1,000).
+pub const PAGE_ITEMS_MAX: usize = 1000;
+
+/// Keys in one bulk delete (S3: 1,000).
+pub const BULK_DELETE_KEYS_MAX: usize = 1000;
+
+/// Deletes of one bulk delete that are in flight together.
+pub const BULK_DELETE_CONCURRENCY: usize = 32;
+
+/// Highest part number (S3: 10,000).
+pub const PART_NUMBER_MAX: u32 = 10_000;
+
+/// What is read of a refused request's body, so that a client that writes before it reads sees
+/// the answer and not a reset connection.
+pub const REFUSED_BODY_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How long a refused request's body is read for.
+pub const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Between two blanks that keep a long completion's connection alive.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,0 +1,341 @@
+//! A request's body as the verbs read it.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use subtle::ConstantTimeEq;
+
+use super::chunk_signature::ChunkSigner;
+use super::chunked::{ChunkedDecoder, Step};
+use super::mode::PayloadMode;
+use super::trailer::Trailers;
+use crate::error::{Code, Refusal, Result};
+use crate::limits::{BODY_STALL, SINGLE_WRITE_BYTES_MAX};
+use crate::sigv4::{Seed, push_hex};
+
+/// A body as it comes from the connection.
+pub type WireBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What the head of a request says about its body's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyHead {
+    /// Bytes on the wire, when given.
+    pub content_length: Option<u64>,
+    /// Bytes of the object, when the body is framed and it was given.
+    pub decoded_length: Option<u64>,
+    /// Whether the body comes in HTTP chunks, its length unknown.
+    pub transfer_chunked: bool,
+}
+
+impl BodyHead {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a length that is not a number.
+    pub fn read(headers: &HeaderMap) -> Result<Self> {
+        let length = |name: &str| {
+            let Some(value) = headers.get(name) else {
+                return Ok(None);
+            };
+            let digits = value.to_str().ok().filter(|text| {
+                !text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit())
+            });
+            digits
+                .and_then(|text| text.parse::<u64>().ok())
+                .map(Some)
+                .ok_or_else(|| {
+                    let message = format!("The header {name} is not a length.");
+                    Refusal::new(Code::InvalidRequest, message)
+                })
+        };
+        Ok(Self {
+            content_length: length(CONTENT_LENGTH.as_str())?,
+            decoded_length: length("x-amz-decoded-content-length")?,
+            transfer_chunked: headers.contains_key(TRANSFER_ENCODING),
+        })
+    }
+}
+
+enum Decoder {
+    Plain,
+    Sha256 { context: Context, wanted: [u8; 32] },
+    Chunked(Box<ChunkedDecoder>),
+}
+
+/// A body that is read once, in slices, and verified to its end.
+pub struct RequestBody {
+    wire: WireBody,
+    /// What came in the last frame and is not dealt with.
+    input: Bytes,
+    decoder: Decoder,
+    /// How many bytes of the object are to come, when that is known.
+    length: Option<u64>,
+    received: u64,
+    largest: u64,
+    stall: Duration,
+    ended: bool,
+}
+
+impl RequestBody {
+    /// Wraps what comes from the connection. `seed` is where signatures within the body begin.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the mode needs chunk signatures and the request carries none to begin
+    /// from; `EntityTooLarge` when the announced length is.
+    pub fn new(
+        wire: WireBody,
+        mode: PayloadMode,
+        head: BodyHead,
+        seed: Option<Seed>,
+    ) -> Result<Self> {
+        let decoder = match mode {
+            PayloadMode::Unsigned => Decoder::Plain,
+            PayloadMode::Exact(wanted) => Decoder::Sha256 {
+                context: Context::new(&SHA256),
+                wanted,
+            },
+            PayloadMode::Chunked { signed, trailers } => {
+                let signer = match (signed, seed) {
+                    (false, _) => None,
+                    (true, Some(seed)) => Some(ChunkSigner::new(seed)),
+                    (true, None) => {
+                        let message = "A body of signed chunks needs a signed Authorization header";
+                        return Err(Refusal::new(Code::InvalidRequest, message));
+                    }
+                };
+                Decoder::Chunked(Box::new(ChunkedDecoder::new(signer, trailers)))
+            }
+        };
+        let length = match mode {
+            PayloadMode::Chunked { .. } => head.decoded_length,
+            _ if head.transfer_chunked => None,
+            _ => Some(head.content_length.unwrap_or(0)),
+        };
+        let body = Self {
+            wire,
+            input: Bytes::new(),
+            decoder,
+            length,
+            received: 0,
+            largest: SINGLE_WRITE_BYTES_MAX,
+            stall: BODY_STALL,
+            ended: false,
+        };
+        match length {
+            Some(length) if length > body.largest => Err(body.too_large(length)),
+            _ => Ok(body),
+        }
+    }
+
+    /// Lowers the largest size that is taken.
+    ///
+    /// # Errors
+    /// `EntityTooLarge` when the announced length is larger.
+    pub fn limit(&mut self, largest: u64) -> Result<()> {
+        self.largest = self.largest.min(largest);
+        match self.length {
+            Some(length) if length > self.largest => Err(self.too_large(length)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many bytes of the object are to come, when the client said so.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Bytes of the object so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The next bytes of the object, never empty; `None` once the body has ended and everything
+    /// announced about it held.
+    ///
+    /// # Errors
+    /// `IncompleteBody`, `RequestTimeout`, `EntityTooLarge`, `XAmzContentSHA256Mismatch`, and those
+    /// of [`ChunkedDecoder::step`]. The body is of no use after an error.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            if let Some(data) = self.decode()? {
+                return self.count(data).map(Some);
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.frame().await? {
+                Some(bytes) => self.input = bytes,
+                None => {
+                    self.finish()?;
+                    self.ended = true;
+                }
+            }
+        }
+    }
+
+    /// The whole body in memory, if it has at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Those of [`RequestBody::next`]; `MaxMessageLengthExceeded`.
+    pub async fn collect(&mut self, limit: usize) -> Result<Bytes> {
+        let too_long = || Refusal::new(Code::MaxMessageLengthExceeded, "Your request was too big.");
+        let known = self.length.map_or(Ok(0), usize::try_from);
+        if known.map_or(true, |length| length > limit) {
+            return Err(too_long());
+        }
+        let Some(first) = self.next().await? else {
+            return Ok(Bytes::new());
+        };
+        let mut whole: Option<BytesMut> = None;
+        while let Some(more) = self.next().await? {
+            let buffer = whole.get_or_insert_with(|| BytesMut::from(&first[..]));
+            if buffer.len() + more.len() > limit {
+                return Err(too_long());
+            }
+            buffer.extend_from_slice(&more);
+        }
+        match whole {
+            Some(buffer) => Ok(buffer.freeze()),
+            None if first.len() > limit => Err(too_long()),
+            None => Ok(first),
+        }
+    }
+
+    /// Reads on without looking at what comes, at most `bytes` and for `deadline`, so that a
+    /// client that writes before it reads gets to the answer.
+    pub async fn drain(&mut self, bytes: u64, deadline: Duration) {
+        let read = async {
+            let mut left = bytes;
+            while let Ok(Some(data)) = self.frame().await {
+                left = left.saturating_sub(data.len() as u64);
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whether it ended or not, the answer goes out next.
+        let _ended = tokio::time::timeout(deadline, read).await;
+    }
+
+    /// The trailers; complete once [`RequestBody::next`] has given `None`.
+    #[must_use]
+    pub fn trailers(&self) -> Option<&Trailers> {
+        match &self.decoder {
+            Decoder::Chunked(decoder) => Some(decoder.trailers()),
+            _ => None,
+        }
+    }
+
+    /// The decoder's next bytes from the input at hand.
+    fn decode(&mut self) -> Result<Option<Bytes>> {
+        if self.input.is_empty() {
+            return Ok(None);
+        }
+        match &mut self.decoder {
+            Decoder::Plain => Ok(Some(std::mem::take(&mut self.input))),
+            Decoder::Sha256 { context, .. } => {
+                context.update(&self.input);
+                Ok(Some(std::mem::take(&mut self.input)))
+            }
+            Decoder::Chunked(decoder) => match decoder.step(&mut self.input)? {
+                Step::Data(data) => Ok(Some(data)),
+                Step::More | Step::Done => Ok(None),
+            },
+        }
+    }
+
+    fn count(&mut self, data: Bytes) -> Result<Bytes> {
+        self.received += data.len() as u64;
+        if self.received > self.largest {
+            return Err(self.too_large(self.received));
+        }
+        match self.length {
+            Some(length) if self.received > length => Err(Refusal::new(
+                Code::InvalidRequest,
+                "The body is longer than its announced length.",
+            )),
+            _ => Ok(data),
+        }
+    }
+
+    /// The next frame with data; `None` at the end of the connection's body.
+    async fn frame(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            let frame = tokio::time::timeout(self.stall, self.wire.frame());
+            let frame = match frame.await {
+                Ok(frame) => frame,
+                Err(_) => {
+                    return Err(Refusal::new(
+                        Code::RequestTimeout,
+                        "Your socket connection to the server was not read from or written to \
+                         within the timeout period. Idle connections will be closed.",
+                    ));
+                }
+            };
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "the body of a request broke off");
+                    return Err(self.incomplete());
+                }
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data()
+                        && !data.is_empty()
+                    {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks everything that can be checked only at the end.
+    fn finish(&mut self) -> Result<()> {
+        if let Decoder::Chunked(decoder) = &mut self.decoder {
+            decoder.end()?;
+        }
+        if self.length.is_some_and(|length| self.received < length) {
+            return Err(self.incomplete());
+        }
+        let Decoder::Sha256 { context, wanted } = &self.decoder else {
+            return Ok(());
+        };
+        let digest = context.clone().finish();
+        if bool::from(digest.as_ref().ct_eq(wanted)) {
+            return Ok(());
+        }
+        let hex = |bytes: &[u8]| {
+            let mut out = String::with_capacity(64);
+            push_hex(&mut out, bytes);
+            out
+        };
+        let message =
+            "The provided 'x-amz-content-sha256' header does not match what was computed.";
+        Err(Refusal::new(Code::XAmzContentSHA256Mismatch, message)
+            .element("ClientComputedContentSHA256", hex(wanted))
+            .element("S3ComputedContentSHA256", hex(digest.as_ref())))
+    }
+
+    fn incomplete(&self) -> Refusal {
+        Refusal::new(
+            Code::IncompleteBody,
+            "You did not provide the number of bytes specified by the Content-Length HTTP header",
+        )
+    }
+
+    fn too_large(&self, size: u64) -> Refusal {
+        Refusal::new(
+            Code::EntityTooLarge,
+            "Your proposed upload exceeds the maximum allowed size",
+        )
+        .element("ProposedSize", size.to_string())
+        .element("MaxSizeAllowed", self.largest.to_string())
+    }
+}

@@ -1,0 +1,30 @@
+//! The body of a request: decoded and verified while it streams.
+//!
+//! What the head says decides the mode ([`PayloadMode`]); [`RequestBody`] then hands out the
+//! object's own bytes in the slices in which they arrived, without copying. It says "end" only
+//! when everything that was announced held: the length, the SHA-256 of the payload, every chunk's
+//! signature, the trailers' signature. **Until then nothing may be committed**: bytes are handed
+//! out before the signature or digest that covers them has been seen.
+//!
+//! Memory: one incoming frame, one chunk header line or trailer line, at most
+//! [`crate::limits::TRAILERS_MAX`] trailers. Nothing grows with the size of the body, of a chunk,
+//! or their number.
+//!
+//! Cancellation: dropping a [`RequestBody`] between frames loses nothing but the body.
+
+mod body;
+mod chunk_signature;
+mod chunked;
+mod fuzz;
+mod mode;
+mod trailer;
+
+pub use body::{BodyHead, RequestBody, WireBody};
+pub use chunk_signature::ChunkSigner;
+pub use chunked::{ChunkedDecoder, Step};
+pub use fuzz::fuzz_aws_chunked;
+pub use mode::{PayloadMode, strip_aws_chunked};
+pub use trailer::Trailers;
+
+#[cfg(test)]
+mod tests;

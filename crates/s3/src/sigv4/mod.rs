@@ -1,0 +1,38 @@
+//! AWS Signature Version 4: who signed a request, in any of the three ways S3 has.
+//!
+//! Order: the credential (header, query string or form) is parsed without touching any secret;
+//! date, region and service are checked; the access key is looked up; the canonical request is
+//! built from the bytes as they were received and its signature compared in constant time. Only
+//! then does a [`Signed`] exist. Nothing here reads the body: its digest, or the signatures of its
+//! chunks, are verified by [`crate::payload`] while it streams, with the [`Seed`] that is returned
+//! here.
+//!
+//! Cancellation: dropping the future at any point leaves nothing behind.
+
+mod authorization;
+mod canonical;
+mod date;
+mod encode;
+mod fuzz;
+mod key;
+mod post;
+mod presigned;
+mod query;
+mod scope;
+mod verify;
+
+pub use authorization::Authorization;
+pub use date::RequestDate;
+pub use encode::{decode_percent, encode_path, encode_strict};
+pub(crate) use verify::CONTENT_SHA256;
+pub(crate) use encode::{hex_digit, parse_hex_32, push_hex};
+pub use fuzz::{fuzz_authorization, fuzz_presigned};
+pub use key::{SigningKey, SigningKeys};
+pub use post::verify_form;
+pub use presigned::Presigned;
+pub use query::Query;
+pub use scope::Scope;
+pub use verify::{Claim, Seed, Signed, Verifier};
+
+#[cfg(test)]
+pub(crate) mod tests;

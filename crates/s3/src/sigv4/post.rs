@@ -1,0 +1,91 @@
+//! The signature of a browser's form: over its policy document.
+
+use dewar_auth::AccessKey;
+use dewar_types::Timestamp;
+use subtle::ConstantTimeEq;
+
+use super::authorization::ALGORITHM;
+use super::date::RequestDate;
+use super::encode::parse_hex_32;
+use super::scope::{Place, Scope};
+use super::verify::{Verifier, mismatch, refuse_token};
+use crate::error::{Code, Refusal, Result};
+use crate::form::{FormFields, Policy};
+use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
+
+/// Verifies the signature of a form. `None` when it carries neither policy nor signature: nobody
+/// sent it. The policy that is returned is signed but has not been compared with the fields yet.
+///
+/// # Errors
+/// S3's code for each way in which a signature can be wrong.
+pub async fn verify_form(
+    verifier: &Verifier,
+    form: &FormFields,
+    now: Timestamp,
+) -> Result<Option<(AccessKey, Policy)>> {
+    let Some(document) = form.get("policy") else {
+        return match form.get("x-amz-signature") {
+            None => Ok(None),
+            Some(_) => Err(missing("policy")),
+        };
+    };
+    let get = |name: &'static str| form.get(name).ok_or_else(|| missing(name));
+    if form.get("signature").is_some() && form.get("x-amz-signature").is_none() {
+        return Err(Refusal::new(
+            Code::InvalidRequest,
+            "The authorization mechanism you have provided is not supported. Please use \
+             AWS4-HMAC-SHA256.",
+        ));
+    }
+    let (algorithm, credential) = (get("x-amz-algorithm")?, get("x-amz-credential")?);
+    let (date_text, signature) = (get("x-amz-date")?, get("x-amz-signature")?);
+    if algorithm != ALGORITHM {
+        let message = "x-amz-algorithm only supports \"AWS4-HMAC-SHA256\"";
+        return Err(Refusal::new(Code::InvalidRequest, message));
+    }
+    let scope = Scope::parse(credential, Place::Form)?;
+    let date = RequestDate::parse(date_text)
+        .ok_or_else(|| Place::Form.malformed("x-amz-date is not a date."))?;
+    let signature = parse_hex_32(signature).ok_or_else(mismatch)?;
+    check_age(&date, now)?;
+
+    let key = verifier.find_key(Place::Form, &scope, &date).await?;
+    let expected = verifier.keys.get(&key, &scope).sign(document);
+    if !bool::from(expected.ct_eq(&signature)) {
+        return Err(mismatch().element("StringToSign", document));
+    }
+    // Only now is the document worth parsing. It must itself fix what the signature was made for.
+    let policy = Policy::parse(document)?;
+    for (field, value) in [
+        ("x-amz-algorithm", algorithm),
+        ("x-amz-credential", credential),
+        ("x-amz-date", date_text),
+    ] {
+        if !policy.fixes(field, value) {
+            let message = format!("Invalid according to Policy: Extra input fields: {field}");
+            return Err(Refusal::new(Code::AccessDenied, message));
+        }
+    }
+    refuse_token(form.get("x-amz-security-token"))?;
+    Ok(Some((key, policy)))
+}
+
+/// A form may be filled in long after it was signed, but not for longer than a signing key lives.
+fn check_age(date: &RequestDate, now: Timestamp) -> Result<()> {
+    let (signed, now) = (date.secs(), now.secs());
+    if signed > now + CLOCK_SKEW_SECS_MAX {
+        return Err(Refusal::new(Code::AccessDenied, "Request is not valid yet"));
+    }
+    if now > signed + PRESIGNED_SECS_MAX {
+        return Err(Refusal::new(Code::AccessDenied, "Request has expired"));
+    }
+    Ok(())
+}
+
+fn missing(name: &str) -> Refusal {
+    Refusal::new(
+        Code::InvalidArgument,
+        format!("Bucket POST must contain a field named '{name}'."),
+    )
+    .element("ArgumentName", name)
+}

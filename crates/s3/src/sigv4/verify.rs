@@ -1,0 +1,313 @@
+//! Verifying the signature of a request.
+
+use std::sync::Arc;
+
+use dewar_auth::{AccessKey, Credentials};
+use dewar_types::Timestamp;
+use http::header::{AUTHORIZATION, DATE, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName};
+use subtle::ConstantTimeEq;
+
+use super::authorization::{Authorization, SignedHeaders};
+use super::canonical::{PathForm, SignedParts, canonical_request, string_to_sign};
+use super::date::RequestDate;
+use super::encode::push_hex;
+use super::key::{SigningKey, SigningKeys};
+use super::presigned::{Presigned, SIGNATURE};
+use super::query::Query;
+use super::scope::{Place, Scope};
+use crate::error::{Code, Refusal, Result};
+
+/// Names the payload's digest or mode.
+pub(crate) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+
+/// A request whose signature was verified.
+#[derive(Debug)]
+pub struct Signed {
+    /// The access key that signed.
+    pub key: AccessKey,
+    /// The payload as the signer named it: a digest or a mode. `None` when nothing was said,
+    /// which only a presigned URL may do.
+    pub payload: Option<String>,
+    /// What signatures within the body continue from; only header signatures have it.
+    pub seed: Option<Seed>,
+}
+
+/// Where a body's chunk signatures begin.
+#[derive(Clone)]
+pub struct Seed {
+    pub(crate) key: SigningKey,
+    /// `date \n scope \n`, the part common to all chunks' strings to sign.
+    pub(crate) context: String,
+    pub(crate) signature: [u8; 32],
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seed")
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who a request claims to come from, after verification.
+#[derive(Debug)]
+pub enum Claim {
+    /// No signature at all.
+    Anonymous,
+    /// A verified signature.
+    Signed(Box<Signed>),
+}
+
+/// Verifies signatures for one region and service.
+pub struct Verifier {
+    pub(super) credentials: Arc<dyn Credentials>,
+    pub(super) keys: SigningKeys,
+    pub(super) region: String,
+    pub(super) service: &'static str,
+}
+
+/// A credential and what it signs, before any secret is known.
+struct Proof<'a> {
+    place: Place,
+    scope: &'a Scope,
+    date: RequestDate,
+    signature: &'a [u8; 32],
+    parts: SignedParts<'a>,
+}
+
+impl Verifier {
+    /// A verifier that looks keys up in `credentials` and serves S3 in `region`.
+    #[must_use]
+    pub fn new(credentials: Arc<dyn Credentials>, region: impl Into<String>) -> Self {
+        Self {
+            credentials,
+            keys: SigningKeys::default(),
+            region: region.into(),
+            service: "s3",
+        }
+    }
+
+    /// The region that signatures must be for.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// Verifies the signature in the head of a request, in its Authorization header or its query
+    /// string. The body is not needed and not touched.
+    ///
+    /// # Errors
+    /// S3's code for each way in which a signature can be wrong; `InternalError` when keys cannot
+    /// be looked up.
+    pub async fn verify(&self, head: &Parts, query: &Query, now: Timestamp) -> Result<Claim> {
+        let header = single(&head.headers, &AUTHORIZATION)?;
+        let presigned = Presigned::is_in(query);
+        match header {
+            Some(_) if presigned || query.has("Signature") => Err(Refusal::new(
+                Code::InvalidArgument,
+                "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, \
+                 Signature query string parameter or the Authorization header should be specified",
+            )),
+            Some(value) => self.verify_header(head, query, value, now).await,
+            None if presigned => self.verify_presigned(head, query, now).await,
+            None if query.has("Signature") && query.has("AWSAccessKeyId") => Err(Refusal::new(
+                Code::InvalidRequest,
+                "The authorization mechanism you have provided is not supported. Please use \
+                 AWS4-HMAC-SHA256.",
+            )),
+            None => Ok(Claim::Anonymous),
+        }
+    }
+
+    async fn verify_header(
+        &self,
+        head: &Parts,
+        query: &Query,
+        value: &str,
+        now: Timestamp,
+    ) -> Result<Claim> {
+        let authorization = Authorization::parse(value)?;
+        let date = header_date(&head.headers)?;
+        let payload = single(&head.headers, &CONTENT_SHA256)?.ok_or_else(|| {
+            let message = "Missing required header for this request: x-amz-content-sha256";
+            Refusal::new(Code::InvalidRequest, message)
+        })?;
+        check_signed_headers(head, &authorization.signed_headers)?;
+        date.check_skew(now)?;
+        let (key, signing_key) = self
+            .prove(&Proof {
+                place: Place::Header,
+                scope: &authorization.scope,
+                date,
+                signature: &authorization.signature,
+                parts: SignedParts {
+                    method: &head.method,
+                    path: head.uri.path(),
+                    query,
+                    without: None,
+                    headers: &head.headers,
+                    authority: head.uri.authority().map(http::uri::Authority::as_str),
+                    signed_headers: &authorization.signed_headers,
+                    payload,
+                },
+            })
+            .await?;
+        refuse_token(single(&head.headers, &SECURITY_TOKEN)?)?;
+        let mut context = date.as_str().to_owned();
+        context.push('\n');
+        authorization.scope.push_to(&mut context);
+        context.push('\n');
+        Ok(Claim::Signed(Box::new(Signed {
+            key,
+            payload: Some(payload.to_owned()),
+            seed: Some(Seed {
+                key: signing_key,
+                context,
+                signature: authorization.signature,
+            }),
+        })))
+    }
+
+    async fn verify_presigned(&self, head: &Parts, query: &Query, now: Timestamp) -> Result<Claim> {
+        let presigned = Presigned::parse(query)?;
+        check_signed_headers(head, &presigned.signed_headers)?;
+        presigned.check_time(now)?;
+        let header = single(&head.headers, &CONTENT_SHA256)?;
+        let payload = query.get("X-Amz-Content-Sha256").or(header);
+        let (key, _) = self
+            .prove(&Proof {
+                place: Place::Query,
+                scope: &presigned.scope,
+                date: presigned.date,
+                signature: &presigned.signature,
+                parts: SignedParts {
+                    method: &head.method,
+                    path: head.uri.path(),
+                    query,
+                    without: Some(SIGNATURE),
+                    headers: &head.headers,
+                    authority: head.uri.authority().map(http::uri::Authority::as_str),
+                    signed_headers: &presigned.signed_headers,
+                    payload: payload.unwrap_or("UNSIGNED-PAYLOAD"),
+                },
+            })
+            .await?;
+        let token = query.get("X-Amz-Security-Token");
+        refuse_token(token.or(single(&head.headers, &SECURITY_TOKEN)?))?;
+        Ok(Claim::Signed(Box::new(Signed {
+            key,
+            payload: payload.map(str::to_owned),
+            seed: None,
+        })))
+    }
+
+    /// Looks the key up and compares the signature.
+    async fn prove(&self, proof: &Proof<'_>) -> Result<(AccessKey, SigningKey)> {
+        let key = self.find_key(proof.place, proof.scope, &proof.date).await?;
+        let signing_key = self.keys.get(&key, proof.scope);
+        let mut told = None;
+        for form in PathForm::of(proof.parts.path) {
+            let canonical = canonical_request(&proof.parts, *form)?;
+            let to_sign = string_to_sign(&canonical, &proof.date, proof.scope);
+            if bool::from(signing_key.sign(&to_sign).ct_eq(proof.signature)) {
+                return Ok((key, signing_key));
+            }
+            told.get_or_insert((canonical, to_sign));
+        }
+        let (canonical, to_sign) = told.unwrap_or_default();
+        let mut given = String::with_capacity(64);
+        push_hex(&mut given, proof.signature);
+        let mut refusal = mismatch()
+            .element("AWSAccessKeyId", proof.scope.access_key.clone())
+            .element("StringToSign", to_sign)
+            .element("SignatureProvided", given);
+        if !canonical.to_ascii_lowercase().contains("security-token") {
+            // A canonical request with a session token would put a credential into the answer.
+            refusal = refusal.element("CanonicalRequest", canonical);
+        }
+        Err(refusal)
+    }
+
+    /// Checks where the scope is valid and looks its key up.
+    pub(super) async fn find_key(
+        &self,
+        place: Place,
+        scope: &Scope,
+        date: &RequestDate,
+    ) -> Result<AccessKey> {
+        scope.check(place, date.day(), &self.region, self.service)?;
+        let found = self.credentials.access_key(&scope.access_key).await?;
+        found.ok_or_else(|| {
+            Refusal::new(
+                Code::InvalidAccessKeyId,
+                "The AWS Access Key Id you provided does not exist in our records.",
+            )
+            .element("AWSAccessKeyId", scope.access_key.clone())
+        })
+    }
+}
+
+pub(super) fn mismatch() -> Refusal {
+    Refusal::new(
+        Code::SignatureDoesNotMatch,
+        "The request signature we calculated does not match the signature you provided. Check \
+         your key and signing method.",
+    )
+}
+
+/// Session tokens are part of the signature, but no session exists yet that one could belong to.
+pub(super) fn refuse_token(token: Option<&str>) -> Result<()> {
+    if token.is_none() {
+        return Ok(());
+    }
+    let message = "The provided token is malformed or otherwise invalid.";
+    Err(Refusal::new(Code::InvalidToken, message))
+}
+
+/// A header that may be there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().filter(|_| values.next().is_none());
+    text.map(Some).ok_or_else(|| {
+        let message = format!("The header {name} is given twice or is not text.");
+        Refusal::new(Code::InvalidArgument, message)
+    })
+}
+
+fn header_date(headers: &HeaderMap) -> Result<RequestDate> {
+    let date = match single(headers, &AMZ_DATE)? {
+        Some(text) => RequestDate::parse_header(text),
+        None => single(headers, &DATE)?.and_then(RequestDate::parse_header),
+    };
+    date.ok_or_else(|| {
+        let message = "AWS authentication requires a valid Date or x-amz-date header";
+        Refusal::new(Code::AccessDenied, message)
+    })
+}
+
+/// The host and every header that S3 acts upon must be signed, or whoever carries the request
+/// could add to it. The payload's digest is exempt: it is part of the canonical request anyway.
+fn check_signed_headers(head: &Parts, signed: &SignedHeaders) -> Result<()> {
+    let acts = |name: &HeaderName| {
+        *name == HOST || (name.as_str().starts_with("x-amz-") && *name != CONTENT_SHA256)
+    };
+    let unsigned: Vec<&str> = head
+        .headers
+        .keys()
+        .filter(|name| acts(name) && !signed.contains(name.as_str()))
+        .map(HeaderName::as_str)
+        .collect();
+    if !unsigned.is_empty() || !signed.contains("host") {
+        let message = "There were headers present in the request which were not signed";
+        return Err(Refusal::new(Code::AccessDenied, message)
+            .element("HeadersNotSigned", unsigned.join(", ")));
+    }
+    Ok(())
+}

@@ -1,0 +1,361 @@
+//! `dewar user`, `dewar key` and `dewar status`.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use dewar_auth::Secret;
+use zeroize::Zeroizing;
+
+use super::columns::{print, print_json, table};
+use super::exit::{CommandError, CommandResult, FAILED, USAGE};
+use super::run::block_on;
+use super::target::{Reached, Target, reach, running};
+use crate::admin::{KeyAdd, KeyInfo, Page, Reply, Request, State, Status, UserInfo};
+use crate::credentials;
+use crate::engine::OpenEngine;
+
+/// A secret in a file is no longer than this.
+const SECRET_FILE_BYTES_MAX: u64 = 4096;
+
+/// What can be done to users.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Add a user; `dewar key add` then gives it a key
+    Add(NameArgs),
+    /// List users
+    List(ListArgs),
+    /// Remove a user who owns no bucket, with all keys
+    Remove(NameArgs),
+    /// Disable a user: its keys stop working, what it owns stays
+    Disable(NameArgs),
+    /// Enable a user again
+    Enable(NameArgs),
+}
+
+/// One user.
+#[derive(Debug, Args)]
+pub struct NameArgs {
+    /// The user's name
+    name: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// All users.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What can be done to access keys.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Add a key, made up or brought along; its secret is shown this once
+    Add(KeyAddArgs),
+    /// List keys, without their secrets
+    List(KeyListArgs),
+    /// Remove a key
+    Remove(KeyArgs),
+    /// Disable a key
+    Disable(KeyArgs),
+    /// Enable a key again
+    Enable(KeyArgs),
+}
+
+/// A key to add.
+#[derive(Debug, Args)]
+pub struct KeyAddArgs {
+    /// Whose key it shall be
+    #[arg(long, value_name = "NAME")]
+    user: String,
+    /// The access key, if it exists already elsewhere
+    #[arg(long, value_name = "KEY", requires = "secret_key_file")]
+    access_key: Option<String>,
+    /// A file that holds its secret and nothing else; - reads standard input
+    #[arg(long, value_name = "FILE", requires = "access_key")]
+    secret_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Keys of one user or all.
+#[derive(Debug, Args)]
+pub struct KeyListArgs {
+    /// Only keys of this user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// One key.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// The access key
+    access_key: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What every admin command knows.
+#[derive(Debug, Args)]
+struct Shared {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandResult {
+    let (name, shared, request): (String, Shared, fn(String) -> Request) = match command {
+        UserCommand::List(ListArgs { shared }) => return user_list(&shared, opener),
+        UserCommand::Add(args) => {
+            credentials::check_user_name(&args.name)
+                .map_err(|reason| CommandError::new(USAGE, reason))?;
+            (args.name, args.shared, |name| Request::UserAdd { name })
+        }
+        UserCommand::Remove(args) => (args.name, args.shared, |name| Request::UserRemove { name }),
+        UserCommand::Disable(args) => (args.name, args.shared, |name| Request::UserSet {
+            name,
+            state: State::Disabled,
+        }),
+        UserCommand::Enable(args) => (args.name, args.shared, |name| Request::UserSet {
+            name,
+            state: State::Enabled,
+        }),
+    };
+    one(&shared, opener, request(name))
+}
+
+pub(super) fn key<O: OpenEngine>(command: KeyCommand, opener: &O) -> CommandResult {
+    let (access_key, shared, state) = match command {
+        KeyCommand::Add(args) => {
+            let request = Request::KeyAdd(key_to_add(&args)?);
+            return one(&args.shared, opener, request);
+        }
+        KeyCommand::List(args) => return key_list(&args, opener),
+        KeyCommand::Remove(KeyArgs { access_key, shared }) => {
+            return one(&shared, opener, Request::KeyRemove { access_key });
+        }
+        KeyCommand::Disable(args) => (args.access_key, args.shared, State::Disabled),
+        KeyCommand::Enable(args) => (args.access_key, args.shared, State::Enabled),
+    };
+    one(&shared, opener, Request::KeySet { access_key, state })
+}
+
+pub(super) fn status<O: OpenEngine>(target: Target, json: bool, _: &O) -> CommandResult {
+    let reply = block_on(async {
+        let mut client = running(&target).await?;
+        Ok(client.ask(&Request::Status {}).await?)
+    })?;
+    show(&reply, json)
+}
+
+fn key_to_add(args: &KeyAddArgs) -> Result<KeyAdd, CommandError> {
+    let refuse = |reason: String| CommandError::new(USAGE, reason);
+    let secret_key = match &args.secret_key_file {
+        Some(file) => {
+            let secret = read_secret(file)?;
+            credentials::check_secret_key(&secret).map_err(refuse)?;
+            Some(secret)
+        }
+        None => None,
+    };
+    if let Some(access_key) = &args.access_key {
+        credentials::check_access_key(access_key).map_err(refuse)?;
+    }
+    Ok(KeyAdd {
+        user: args.user.clone(),
+        access_key: args.access_key.clone(),
+        secret_key,
+    })
+}
+
+/// Reads a secret; white space at the end belongs to the editor, not to it.
+fn read_secret(file: &Path) -> Result<Secret, CommandError> {
+    let mut text = Zeroizing::new(String::with_capacity(SECRET_FILE_BYTES_MAX as usize + 1));
+    let read = if file == Path::new("-") {
+        std::io::stdin()
+            .take(SECRET_FILE_BYTES_MAX)
+            .read_to_string(&mut text)
+    } else {
+        File::open(file)
+            .and_then(|opened| opened.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.map_err(|error| {
+        CommandError::new(FAILED, format!("cannot read {}: {error}", file.display()))
+    })?;
+    Ok(Secret::new(text.trim_end().to_owned()))
+}
+
+fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandResult {
+    let reply = block_on(reach(
+        &shared.target,
+        opener,
+        async |reached: &mut Reached| reached.ask(request).await,
+    ))?;
+    show(&reply, shared.json)
+}
+
+fn strange() -> CommandError {
+    CommandError::new(FAILED, "the server gave a reply to another question")
+}
+
+fn user_list<O: OpenEngine>(shared: &Shared, opener: &O) -> CommandResult {
+    let users = block_on(reach(
+        &shared.target,
+        opener,
+        async |reached: &mut Reached| {
+            let mut users: Vec<UserInfo> = Vec::new();
+            let mut after = None;
+            loop {
+                match reached.ask(Request::UserList { after }).await? {
+                    Reply::Users(Page { items, next }) => {
+                        users.extend(items);
+                        after = next;
+                    }
+                    _ => return Err(strange()),
+                }
+                if after.is_none() {
+                    return Ok(users);
+                }
+            }
+        },
+    ))?;
+    if shared.json {
+        return print_json(&users).map(|()| 0);
+    }
+    let rows: Vec<_> = users.iter().map(user_row).collect();
+    print(&table(USER_HEAD, &rows)).map(|()| 0)
+}
+
+fn key_list<O: OpenEngine>(args: &KeyListArgs, opener: &O) -> CommandResult {
+    let shared = &args.shared;
+    let keys = block_on(reach(
+        &shared.target,
+        opener,
+        async |reached: &mut Reached| {
+            let mut keys: Vec<KeyInfo> = Vec::new();
+            let mut after = None;
+            loop {
+                let user = args.user.clone();
+                match reached.ask(Request::KeyList { user, after }).await? {
+                    Reply::Keys(Page { items, next }) => {
+                        keys.extend(items);
+                        after = next;
+                    }
+                    _ => return Err(strange()),
+                }
+                if after.is_none() {
+                    return Ok(keys);
+                }
+            }
+        },
+    ))?;
+    if shared.json {
+        return print_json(&keys).map(|()| 0);
+    }
+    let rows: Vec<_> = keys.iter().map(key_row).collect();
+    print(&table(KEY_HEAD, &rows)).map(|()| 0)
+}
+
+const USER_HEAD: &[&str] = &["NAME", "STATE", "CREATED", "ID"];
+const KEY_HEAD: &[&str] = &["ACCESS KEY", "USER", "STATE", "CREATED"];
+
+fn state_text(state: State) -> String {
+    match state {
+        State::Enabled => "enabled",
+        State::Disabled => "disabled",
+    }
+    .to_owned()
+}
+
+fn user_row(user: &UserInfo) -> Vec<String> {
+    let (name, created, id) = (user.name.clone(), user.created.clone(), user.id.clone());
+    vec![name, state_text(user.state), created, id]
+}
+
+fn key_row(key: &KeyInfo) -> Vec<String> {
+    let (access_key, user) = (key.access_key.clone(), key.user.clone());
+    vec![access_key, user, state_text(key.state), key.created.clone()]
+}
+
+/// Shows one reply: in JSON what it holds, without the wrapping that tells replies apart.
+fn show(reply: &Reply, json: bool) -> CommandResult {
+    if json {
+        match reply {
+            Reply::Done => print_json(&serde_json::json!({})),
+            Reply::Status(status) => print_json(status),
+            Reply::User(user) => print_json(user),
+            Reply::Users(page) => print_json(page),
+            Reply::NewKey(key) => print_json(key),
+            Reply::Key(key) => print_json(key),
+            Reply::Keys(page) => print_json(page),
+        }?;
+        return Ok(0);
+    }
+    let text = match reply {
+        Reply::Done => "done\n".to_owned(),
+        Reply::Status(status) => status_text(status),
+        Reply::User(user) => table(USER_HEAD, &[user_row(user)]),
+        Reply::Users(page) => table(
+            USER_HEAD,
+            &page.items.iter().map(user_row).collect::<Vec<_>>(),
+        ),
+        Reply::NewKey(key) => format!(
+            "user        {}\naccess key  {}\nsecret key  {}\n\nThe secret is not shown again.\n",
+            key.user,
+            key.access_key,
+            key.secret_key.reveal()
+        ),
+        Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
+        Reply::Keys(page) => table(
+            KEY_HEAD,
+            &page.items.iter().map(key_row).collect::<Vec<_>>(),
+        ),
+    };
+    print(&text).map(|()| 0)
+}
+
+fn status_text(status: &Status) -> String {
+    let pool = &status.pool;
+    let writes = if pool.writable { "yes" } else { "no" };
+    let mut text = format!(
+        "dewar {}, process {}, up {} s, zone {}\n\npool {} {}: writes {writes}, \
+         {} more disks may be lost\n",
+        status.version,
+        status.pid,
+        status.uptime_seconds,
+        status.zone,
+        pool.name,
+        pool.layout,
+        pool.margin
+    );
+    let disks: Vec<_> = pool
+        .disks
+        .iter()
+        .map(|disk| vec![disk.path.clone(), disk.state.clone()])
+        .collect();
+    text.push_str(&table(&["DISK", "STATE"], &disks));
+    for note in &pool.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    let doors: Vec<_> = status
+        .doors
+        .iter()
+        .map(|door| {
+            vec![
+                door.name.clone(),
+                door.endpoint.clone(),
+                door.connections.to_string(),
+            ]
+        })
+        .collect();
+    text.push('\n');
+    text.push_str(&table(&["DOOR", "ENDPOINT", "CONNECTIONS"], &doors));
+    text
+}

@@ -1,0 +1,71 @@
+//! Tables whose columns align.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use super::exit::{CommandError, FAILED};
+
+/// Lines of `rows` under `head`, each column as wide as its widest cell.
+pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |text: &str| text.chars().count();
+    let widths: Vec<usize> = head
+        .iter()
+        .enumerate()
+        .map(|(column, title)| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells
+                .map(|cell| width(cell))
+                .max()
+                .unwrap_or(0)
+                .max(width(title))
+        })
+        .collect();
+    let line = |cells: Vec<&str>| {
+        let padded: Vec<String> = cells
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut out = line(head.to_vec());
+    for row in rows {
+        out.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
+    out
+}
+
+/// Writes to standard output. A reader that has gone away (`| head`) is no failure.
+pub(super) fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::new(
+            FAILED,
+            format!("cannot write to standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value as JSON.
+pub(super) fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
+    let text = serde_json::to_string_pretty(value).expect("replies are JSON");
+    print(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_and_lines_do_not_trail() {
+        let row = |a: &str, b: &str| vec![a.to_owned(), b.to_owned()];
+        let text = table(
+            &["NAME", "STATE"],
+            &[row("alice-long", "ok"), row("bö", "")],
+        );
+        assert_eq!(text, "NAME        STATE\nalice-long  ok\nbö\n");
+        assert_eq!(table(&["A"], &[]), "A\n");
+    }
+}

@@ -1,0 +1,127 @@
+//! Exit codes, so that a script can tell failures apart without reading messages.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | something failed; the message says what |
+//! | 2 | the command line or the configuration is wrong |
+//! | 3 | there is no such user or key |
+//! | 4 | the name is taken, or the thing is still in use |
+//! | 5 | not now: another process holds the store, or disks are missing; try again |
+//! | 130 | ended by a second signal |
+
+use std::process::ExitCode;
+
+use crate::admin::{AdminError, ClientError, Failure};
+use crate::config::ConfigError;
+use crate::demo::DemoError;
+use crate::lock::LockError;
+use crate::serve::StartError;
+
+/// Something failed.
+pub const FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub const USAGE: u8 = 2;
+/// There is no such thing.
+pub const NOT_FOUND: u8 = 3;
+/// The name is taken, or the thing is in use.
+pub const CONFLICT: u8 = 4;
+/// Not now.
+pub const UNAVAILABLE: u8 = 5;
+/// Ended by a second signal.
+pub const FORCED: u8 = 130;
+
+/// A message for people and a code for scripts.
+#[derive(Debug)]
+pub(super) struct CommandError {
+    pub(super) code: u8,
+    pub(super) message: String,
+}
+
+impl CommandError {
+    pub(super) fn new(code: u8, message: impl ToString) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+        }
+    }
+}
+
+/// What a command comes back with: an exit code without a message is possible too.
+pub(super) type CommandResult = Result<u8, CommandError>;
+
+pub(super) fn code_of(result: CommandResult) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            for line in error.message.lines() {
+                // Findings bring their severity along.
+                if line.starts_with("error: ") || line.starts_with("warning: ") {
+                    eprintln!("{line}");
+                } else {
+                    eprintln!("error: {line}");
+                }
+            }
+            ExitCode::from(error.code)
+        }
+    }
+}
+
+impl From<AdminError> for CommandError {
+    fn from(error: AdminError) -> Self {
+        let code = match error.kind {
+            Failure::NotFound => NOT_FOUND,
+            Failure::Exists | Failure::InUse => CONFLICT,
+            Failure::Invalid => USAGE,
+            Failure::Unavailable => UNAVAILABLE,
+            Failure::Internal => FAILED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(error) => error.into(),
+            other => Self::new(FAILED, other),
+        }
+    }
+}
+
+impl From<ConfigError> for CommandError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(USAGE, error)
+    }
+}
+
+impl From<LockError> for CommandError {
+    fn from(error: LockError) -> Self {
+        let code = match error {
+            LockError::Held { .. } => UNAVAILABLE,
+            LockError::Io { .. } => FAILED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Lock(error) => error.into(),
+            StartError::Findings(_) => Self::new(USAGE, error),
+            StartError::Demo(error) => error.into(),
+            other => Self::new(FAILED, other),
+        }
+    }
+}
+
+impl From<DemoError> for CommandError {
+    fn from(error: DemoError) -> Self {
+        match error {
+            DemoError::Config(error) => error.into(),
+            DemoError::PortBase(_) => Self::new(USAGE, error),
+            other => Self::new(FAILED, other),
+        }
+    }
+}

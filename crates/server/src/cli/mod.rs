@@ -1,0 +1,94 @@
+//! The command line of the server's side. The binary mounts [`Command`] beside the client's.
+//!
+//! Results go to standard output, as aligned tables or with `--json` as JSON; everything else goes
+//! to standard error. Exit codes are in [`exit`].
+
+mod accounts;
+mod columns;
+mod configuration;
+pub mod exit;
+mod run;
+mod target;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::engine::OpenEngine;
+
+pub use accounts::{KeyCommand, UserCommand};
+pub use configuration::ConfigCommand;
+pub use target::Target;
+
+/// What the server's side can be told to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve, in the foreground, until Ctrl-C or SIGTERM
+    Serve(ServeArgs),
+    /// Show everything on this machine: six disks as 4+2, a user, a key and a bucket
+    Demo(DemoArgs),
+    /// Check, print or explain the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Add, list, remove, disable or enable users
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Add, list, remove, disable or enable access keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Say how a running server and its disks fare
+    Status(StatusArgs),
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The configuration; without it /etc/dewar/dewar.toml if that exists
+    #[arg(long, value_name = "FILE", env = "DEWAR_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Write this JSON file, mode 0600, once every listener accepts
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Where the demo lives [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// The S3 door's port, the metrics endpoint takes the next; 0 takes free ones [default: 9000,
+    /// or as it was set up]
+    #[arg(long, value_name = "N")]
+    pub port_base: Option<u16>,
+    /// Write this JSON file, mode 0600, once every listener accepts
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries a command out.
+pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
+    let result = match command {
+        Command::Serve(args) => run::serve(args, opener),
+        Command::Demo(args) => run::demo(args, opener),
+        Command::Config(command) => configuration::run(command),
+        Command::User(command) => accounts::user(command, opener),
+        Command::Key(command) => accounts::key(command, opener),
+        Command::Status(args) => accounts::status(args.target, args.json, opener),
+    };
+    exit::code_of(result)
+}
+
+#[cfg(test)]
+mod tests;

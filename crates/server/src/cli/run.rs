@@ -1,0 +1,120 @@
+//! `dewar serve` and `dewar demo`: building the runtime and handing over.
+
+use std::path::Path;
+
+use dewar_env::Env;
+
+use super::columns::print;
+use super::exit::{CommandError, CommandResult, FAILED, FORCED};
+use super::target::load;
+use super::{DemoArgs, ServeArgs};
+use crate::config::Config;
+use crate::demo::{Demo, default_folder, instructions};
+use crate::engine::{Engine, OpenEngine};
+use crate::log;
+use crate::process::{End, Plan, Signals, prepare, run};
+use crate::serve::{Endpoints, Running, StartError};
+
+/// Runs one command on a small runtime.
+pub(super) fn block_on<T>(
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    runtime(tokio::runtime::Builder::new_multi_thread().worker_threads(2))?.block_on(work)
+}
+
+fn runtime(builder: &mut tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, CommandError> {
+    builder
+        .enable_all()
+        .build()
+        .map_err(|error| CommandError::new(FAILED, format!("cannot start threads: {error}")))
+}
+
+fn failed(error: std::io::Error) -> CommandError {
+    CommandError::new(FAILED, format!("cannot listen for signals: {error}"))
+}
+
+fn code_of(end: End) -> u8 {
+    match end {
+        End::Clean => 0,
+        End::Forced => FORCED,
+    }
+}
+
+pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult {
+    let config = load(args.config.as_deref())?;
+    let logging = log::install(&config.log);
+    prepare();
+    let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
+    let end = runtime.block_on(async {
+        let signals = Signals::listen().map_err(failed)?;
+        let plan = Plan {
+            config,
+            reload: || load(args.config.as_deref()),
+            ready_file: args.ready_file.as_deref(),
+            prepare: async |running: &Running<O::Engine>| {
+                say(&greeting(running.endpoints(), &running.config()));
+                Ok(None)
+            },
+            logging: &logging,
+        };
+        Ok::<_, CommandError>(run(plan, opener, &Env::real(), signals).await?)
+    });
+    // A task that blocks must not keep the process.
+    runtime.shutdown_background();
+    end.map(code_of)
+}
+
+pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
+    let env = Env::real();
+    let folder = args.dir.clone().unwrap_or_else(default_folder);
+    let demo = Demo::prepare(&folder, args.port_base, &*env.rng)?;
+    let logging = log::install(&demo.config.log);
+    prepare();
+    let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
+    let end = runtime.block_on(async {
+        let signals = Signals::listen().map_err(failed)?;
+        let plan = Plan {
+            config: demo.config.clone(),
+            reload: || demo.load(args.port_base),
+            ready_file: args.ready_file.as_deref(),
+            prepare: async |running: &Running<O::Engine>| fill(&demo, &folder, running).await,
+            logging: &logging,
+        };
+        Ok::<_, CommandError>(run(plan, opener, &env, signals).await?)
+    });
+    runtime.shutdown_background();
+    end.map(code_of)
+}
+
+async fn fill<E: Engine>(
+    demo: &Demo,
+    folder: &Path,
+    running: &Running<E>,
+) -> Result<Option<crate::serve::Shown>, StartError> {
+    let shown = demo.fill(running).await?;
+    let region = running.config().s3.region;
+    say(&instructions(folder, running.endpoints(), &region, &shown));
+    Ok(Some(shown))
+}
+
+/// Nobody may be reading, and that is no reason not to serve.
+fn say(text: &str) {
+    if let Err(error) = print(text) {
+        tracing::warn!("{}", error.message);
+    }
+}
+
+fn greeting(endpoints: &Endpoints, config: &Config) -> String {
+    let mut text = String::new();
+    for endpoint in &endpoints.s3 {
+        text.push_str(&format!(
+            "s3       {endpoint} (region {})\n",
+            config.s3.region
+        ));
+    }
+    for endpoint in &endpoints.metrics {
+        text.push_str(&format!("metrics  {endpoint}/metrics\n"));
+    }
+    text.push_str(&format!("admin    {}\n", endpoints.admin.display()));
+    text
+}

@@ -1,0 +1,143 @@
+//! Which server an admin command means, and how it is reached: over its socket while it runs, by
+//! opening its store while it does not.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::exit::{CommandError, UNAVAILABLE, USAGE};
+use crate::admin::{AdminApi, Client, Reply, Request, dispatch};
+use crate::config::{Config, ConfigError};
+use crate::demo;
+use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::lock::{LockError, StateLock};
+use crate::metrics::Metrics;
+
+/// Where the configuration is looked for when none is named.
+const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
+
+/// A server that holds the lock and does not answer is starting or stopping: it gets this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Names a server by its configuration or by its demo's folder.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Target {
+    /// The server's configuration; without it /etc/dewar/dewar.toml if that exists
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DEWAR_CONFIG",
+        conflicts_with = "dir"
+    )]
+    pub config: Option<PathBuf>,
+    /// The folder of a demo
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// The file to read: the named one, else the usual one if it exists.
+pub(super) fn config_file(named: Option<&Path>) -> Option<PathBuf> {
+    named.map(Path::to_path_buf).or_else(|| {
+        let usual = Path::new(CONFIG_FILE);
+        usual.exists().then(|| usual.to_path_buf())
+    })
+}
+
+pub(super) fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
+    Config::load(config_file(named).as_deref(), std::env::vars_os())
+}
+
+impl Target {
+    fn load(&self) -> Result<Config, CommandError> {
+        match &self.dir {
+            None => Ok(load(self.config.as_deref())?),
+            Some(dir) => {
+                let file = dir.join(demo::CONFIG_FILE);
+                if !file.exists() {
+                    let dir = dir.display();
+                    let message =
+                        format!("{dir} holds no demo: `dewar demo --dir {dir}` makes one");
+                    return Err(CommandError::new(USAGE, message));
+                }
+                Ok(Config::load(Some(&file), std::env::vars_os())?)
+            }
+        }
+    }
+}
+
+/// A way to a server's users and keys.
+pub(super) enum Reached {
+    /// A running server's socket.
+    Running(Client),
+    /// The store, opened by this process.
+    Opened(Arc<dyn AdminApi>),
+}
+
+impl Reached {
+    pub(super) async fn ask(&mut self, request: Request) -> Result<Reply, CommandError> {
+        match self {
+            Self::Running(client) => Ok(client.ask(&request).await?),
+            Self::Opened(api) => Ok(dispatch(&**api, request).await?),
+        }
+    }
+}
+
+/// Does `work` on the server that `target` means. While it runs, this goes over its socket; while
+/// it does not, the store is opened under the lock that keeps a server from starting meanwhile.
+pub(super) async fn reach<O: OpenEngine, T>(
+    target: &Target,
+    opener: &O,
+    work: impl AsyncFnOnce(&mut Reached) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let config = target.load()?;
+    match client_or_lock(&config).await? {
+        Found::Client(client) => work(&mut Reached::Running(client)).await,
+        Found::Lock(_lock) => {
+            let opened = opener
+                .open(&config, Purpose::Administer, &Metrics::new())
+                .await;
+            let engine = opened.map_err(|error| CommandError::new(UNAVAILABLE, error))?;
+            let result = work(&mut Reached::Opened(engine.admin())).await;
+            engine.close().await;
+            result
+        }
+    }
+}
+
+/// The running server that `target` means.
+pub(super) async fn running(target: &Target) -> Result<Client, CommandError> {
+    let config = target.load()?;
+    let socket = config.admin_socket();
+    Client::connect(&socket).await?.ok_or_else(|| {
+        let socket = socket.display();
+        CommandError::new(
+            UNAVAILABLE,
+            format!("no server runs: nobody answers at {socket}"),
+        )
+    })
+}
+
+enum Found {
+    Client(Client),
+    Lock(StateLock),
+}
+
+async fn client_or_lock(config: &Config) -> Result<Found, CommandError> {
+    let socket = config.admin_socket();
+    let mut waited = Duration::ZERO;
+    loop {
+        if let Some(client) = Client::connect(&socket).await? {
+            return Ok(Found::Client(client));
+        }
+        match StateLock::take(&config.server.state_dir) {
+            Ok(lock) => return Ok(Found::Lock(lock)),
+            Err(LockError::Held { .. }) if waited < PATIENCE => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(PAUSE).await;
+        waited += PAUSE;
+    }
+}

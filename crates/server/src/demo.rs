@@ -1,0 +1,440 @@
+//! `dewar demo`: a storage element on a laptop.
+//!
+//! Everything lives in one folder, [`default_folder`] unless another is given:
+//!
+//! ```text
+//! DIR/dewar.toml          the configuration; written once, then yours to change
+//! DIR/demo.json           the demo's access key, mode 0600
+//! DIR/disk1 … DIR/disk6   the disks of a 4+2 pool
+//! DIR/lock, DIR/admin.sock, DIR/master.key
+//! ```
+//!
+//! The configuration is written last when a demo is set up: while it is absent, setting up starts
+//! over; once it is there no disk folder is ever created again, so that one which was taken away
+//! counts as a missing disk.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use dewar_auth::Secret;
+use dewar_env::Rng;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::admin::{AdminError, Failure, KeyAdd};
+use crate::config::{Config, ConfigError};
+use crate::credentials;
+use crate::engine::Engine;
+use crate::ready::{FileError, replace_private_file};
+use crate::serve::{Endpoints, Running, Shown};
+
+/// Disks of the demo's pool: enough for 4+2.
+pub const DISKS: usize = 6;
+
+/// The first port, unless another is asked for.
+pub const PORT_BASE: u16 = 9000;
+
+/// User and bucket of the demo.
+pub const NAME: &str = "demo";
+
+/// Where the configuration stands in the demo's folder.
+pub const CONFIG_FILE: &str = "dewar.toml";
+
+const CREDENTIALS_FILE: &str = "demo.json";
+
+/// Why there is no demo.
+#[derive(Debug, Error)]
+pub enum DemoError {
+    /// A folder or file cannot be made or read.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What it is about.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The configuration has mistakes.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The file with the credentials is none.
+    #[error("{} is damaged: remove it to get new credentials", .0.display())]
+    Damaged(PathBuf),
+    /// There is no port after the first.
+    #[error("--port-base {0} leaves no room for the metrics endpoint: take one below 65535")]
+    PortBase(u16),
+    /// The user, key or bucket cannot be made.
+    #[error("cannot set up the {what} of the demo: {source}")]
+    Setup {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: AdminError,
+    },
+}
+
+/// What the demo signs with.
+#[derive(Serialize, Deserialize)]
+struct Credentials {
+    access_key: String,
+    #[serde(with = "crate::admin::secret_text")]
+    secret_key: Secret,
+}
+
+/// A demo that is set up and can be started.
+pub struct Demo {
+    /// Its configuration.
+    pub config: Config,
+    /// Where that stands.
+    pub config_file: PathBuf,
+    shown: Shown,
+}
+
+/// `$XDG_DATA_HOME/dewar-demo`, else `~/.local/share/dewar-demo`, else `dewar-demo` here.
+#[must_use]
+pub fn default_folder() -> PathBuf {
+    let folder = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    folder("XDG_DATA_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".local/share")))
+        .unwrap_or_default()
+        .join("dewar-demo")
+}
+
+impl Demo {
+    /// Finds the demo in `folder`, or sets it up. `port_base` overrides the ports that the
+    /// configuration names; 0 takes any free ones.
+    ///
+    /// # Errors
+    /// The folder cannot be written to, or holds files that are not a demo's.
+    pub fn prepare(
+        folder: &Path,
+        port_base: Option<u16>,
+        rng: &dyn Rng,
+    ) -> Result<Self, DemoError> {
+        // Links that are resolved later must not depend on where this process was started.
+        let folder = std::path::absolute(folder).map_err(failed(folder, "use"))?;
+        let config_file = folder.join(CONFIG_FILE);
+        let ports = ports(port_base.unwrap_or(PORT_BASE))?;
+        if !config_file.exists() {
+            create_folder(&folder)?;
+            for disk in 1..=DISKS {
+                create_folder(&folder.join(format!("disk{disk}")))?;
+            }
+            replace_private_file(&config_file, config_text(ports).as_bytes())?;
+        }
+        let credentials = credentials(&folder.join(CREDENTIALS_FILE), rng)?;
+        let mut demo = Self {
+            config: Config::default(),
+            config_file,
+            shown: Shown {
+                access_key: credentials.access_key,
+                secret_key: credentials.secret_key,
+                bucket: NAME.to_owned(),
+            },
+        };
+        demo.config = demo.load(port_base)?;
+        Ok(demo)
+    }
+
+    /// Reads the configuration, also again after a change.
+    ///
+    /// # Errors
+    /// It has mistakes.
+    pub fn load(&self, port_base: Option<u16>) -> Result<Config, ConfigError> {
+        let mut config = Config::load(Some(&self.config_file), std::env::vars_os())?;
+        if let Some(Ok((s3, metrics))) = port_base.map(ports) {
+            for (addresses, port) in [
+                (&mut config.s3.listen, s3),
+                (&mut config.metrics.listen, metrics),
+            ] {
+                addresses
+                    .iter_mut()
+                    .for_each(|address| address.set_port(port));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Makes the user, the key and the bucket that are not there yet, so that what exists is only
+    /// read: a demo with too few disks to write starts all the same.
+    ///
+    /// # Errors
+    /// One of them is not there and cannot be made.
+    pub async fn fill<E: Engine>(&self, running: &Running<E>) -> Result<Shown, DemoError> {
+        let admin = running.engine().admin();
+        let failed = |what| move |source| DemoError::Setup { what, source };
+        if !exists(admin.key_list(Some(NAME), None).await, |page| {
+            page.items
+                .iter()
+                .any(|key| key.access_key == self.shown.access_key)
+        })
+        .map_err(failed("key"))?
+        {
+            match admin.user_add(NAME).await {
+                Err(error) if error.kind != Failure::Exists => {
+                    return Err(failed("user")(error));
+                }
+                _ => {}
+            }
+            let request = KeyAdd {
+                user: NAME.to_owned(),
+                access_key: Some(self.shown.access_key.clone()),
+                secret_key: Some(self.shown.secret_key.clone()),
+            };
+            admin.key_add(request).await.map_err(failed("key"))?;
+        }
+        running
+            .engine()
+            .ensure_bucket(NAME, NAME)
+            .await
+            .map_err(failed("bucket"))?;
+        Ok(self.shown.clone())
+    }
+}
+
+/// Whether something is in a list; a list of something that does not exist is empty.
+fn exists<T>(
+    listed: Result<T, AdminError>,
+    holds: impl FnOnce(&T) -> bool,
+) -> Result<bool, AdminError> {
+    match listed {
+        Ok(list) => Ok(holds(&list)),
+        Err(error) if error.kind == Failure::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> DemoError {
+    let path = path.to_path_buf();
+    move |source| DemoError::Io {
+        path,
+        doing,
+        source,
+    }
+}
+
+fn create_folder(path: &Path) -> Result<(), DemoError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed(path, "create"))
+}
+
+/// The ports of the S3 door and of the metrics endpoint.
+fn ports(base: u16) -> Result<(u16, u16), DemoError> {
+    match base {
+        0 => Ok((0, 0)),
+        base => match base.checked_add(1) {
+            Some(metrics) => Ok((base, metrics)),
+            None => Err(DemoError::PortBase(base)),
+        },
+    }
+}
+
+fn config_text((s3, metrics): (u16, u16)) -> String {
+    let disks: Vec<String> = (1..=DISKS).map(|disk| format!("\"disk{disk}\"")).collect();
+    format!(
+        "# The configuration of this demo: `dewar serve --config` on this file serves the same.\n\
+         # Relative paths start at this folder. `dewar config explain` tells every key.\n\
+         \n\
+         [server]\n\
+         state_dir = \".\"\n\
+         \n\
+         [pool]\n\
+         name = \"demo\"\n\
+         disks = [{}]\n\
+         layout = \"4+2\"\n\
+         \n\
+         [s3]\n\
+         listen = \"127.0.0.1:{s3}\"\n\
+         \n\
+         [metrics]\n\
+         listen = \"127.0.0.1:{metrics}\"\n",
+        disks.join(", ")
+    )
+}
+
+fn credentials(path: &Path, rng: &dyn Rng) -> Result<Credentials, DemoError> {
+    match fs::read(path) {
+        Ok(text) => {
+            let text = Zeroizing::new(text);
+            serde_json::from_slice(&text).map_err(|_| DemoError::Damaged(path.to_path_buf()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made = Credentials {
+                access_key: credentials::access_key(rng),
+                secret_key: credentials::secret_key(rng),
+            };
+            let text = serde_json::to_vec_pretty(&made).expect("strings are JSON");
+            replace_private_file(path, &Zeroizing::new(text))?;
+            Ok(made)
+        }
+        Err(error) => Err(failed(path, "read")(error)),
+    }
+}
+
+/// What to copy and paste, for a terminal.
+#[must_use]
+pub fn instructions(folder: &Path, endpoints: &Endpoints, region: &str, shown: &Shown) -> String {
+    let endpoint = endpoints.s3.first().map_or("", String::as_str);
+    let metrics = endpoints.metrics.first().map_or("", String::as_str);
+    let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
+    let (bucket, folder) = (&shown.bucket, folder.display());
+    format!(
+        "Dewar serves S3 at {endpoint} (metrics at {metrics}/metrics).
+
+  folder      {folder}
+  bucket      {bucket}
+  access key  {key}
+  secret key  {secret}
+
+Python with boto3:
+
+    import boto3
+    s3 = boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"{region}\",
+                      aws_access_key_id=\"{key}\",
+                      aws_secret_access_key=\"{secret}\")
+    s3.upload_file(\"events.root\", \"{bucket}\", \"events.root\")
+
+aws-cli:
+
+    export AWS_ACCESS_KEY_ID={key}
+    export AWS_SECRET_ACCESS_KEY={secret}
+    export AWS_DEFAULT_REGION={region}
+    aws --endpoint-url {endpoint} s3 cp events.root s3://{bucket}/
+
+rclone:
+
+    export RCLONE_CONFIG_DEWAR_TYPE=s3 RCLONE_CONFIG_DEWAR_PROVIDER=Other
+    export RCLONE_CONFIG_DEWAR_ENDPOINT={endpoint} RCLONE_CONFIG_DEWAR_REGION={region}
+    export RCLONE_CONFIG_DEWAR_ACCESS_KEY_ID={key}
+    export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
+    rclone copy events.root dewar:{bucket}
+
+uproot (with s3fs), branch by branch:
+
+    import uproot
+    tree = uproot.open({{\"s3://{bucket}/events.root\": \"Events\"}},
+                       key=\"{key}\", secret=\"{secret}\",
+                       endpoint_url=\"{endpoint}\")
+    tree[\"Muon_pt\"].array()
+
+Users and keys:  dewar user add NAME --dir {folder}
+                 dewar key add --user NAME --dir {folder}
+Ctrl-C stops it; started again on the same folder it finds everything as it was.
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use dewar_env::RealRng;
+
+    use super::*;
+
+    #[test]
+    fn is_set_up_once_and_found_again() {
+        let dir = tempfile::tempdir().expect("folder");
+        let folder = dir.path().join("deep/demo");
+        let demo = Demo::prepare(&folder, None, &RealRng).expect("sets up");
+        assert_eq!(demo.config.pool.disks.len(), DISKS);
+        assert_eq!(demo.config.layout().to_string(), "4+2");
+        assert!(demo.config.pool.disks.iter().all(|disk| disk.is_dir()));
+        assert_eq!(demo.config.s3.listen[0].to_string(), "127.0.0.1:9000");
+        assert_eq!(demo.config.metrics.listen[0].to_string(), "127.0.0.1:9001");
+        assert_eq!(demo.config.admin_socket(), folder.join("./admin.sock"));
+        let mode = |name| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
+        assert_eq!((mode(CREDENTIALS_FILE), mode(CONFIG_FILE)), (0o600, 0o600));
+        assert_eq!(mode("."), 0o700);
+
+        // A disk that was taken away is not made again.
+        fs::rename(folder.join("disk2"), dir.path().join("away")).expect("rename");
+        let again = Demo::prepare(&folder, None, &RealRng).expect("finds");
+        assert!(!folder.join("disk2").exists());
+        assert_eq!(again.shown.access_key, demo.shown.access_key);
+        assert_eq!(again.shown.secret_key, demo.shown.secret_key);
+        assert_eq!(again.config, demo.config);
+
+        // And the folder may be moved.
+        let moved = dir.path().join("moved");
+        fs::rename(&folder, &moved).expect("rename");
+        let again = Demo::prepare(&moved, None, &RealRng).expect("finds");
+        assert_eq!(again.config.pool.disks[0], moved.join("disk1"));
+        assert_eq!(again.shown.access_key, demo.shown.access_key);
+    }
+
+    #[test]
+    fn ports_follow_the_base() {
+        let dir = tempfile::tempdir().expect("folder");
+        let ports = |demo: &Demo| {
+            (
+                demo.config.s3.listen[0].port(),
+                demo.config.metrics.listen[0].port(),
+            )
+        };
+        let prepare = |base| Demo::prepare(dir.path(), base, &RealRng);
+        assert_eq!(ports(&prepare(Some(9500)).expect("sets up")), (9500, 9501));
+        assert_eq!(
+            ports(&prepare(None).expect("finds")),
+            (9500, 9501),
+            "as it was set up"
+        );
+        assert_eq!(ports(&prepare(Some(9600)).expect("finds")), (9600, 9601));
+        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0));
+        assert!(prepare(Some(65535)).is_err());
+    }
+
+    #[test]
+    fn setting_up_that_was_interrupted_starts_over() {
+        let dir = tempfile::tempdir().expect("folder");
+        fs::create_dir(dir.path().join("disk1")).expect("create");
+        let demo = Demo::prepare(dir.path(), None, &RealRng).expect("sets up");
+        assert!(demo.config.pool.disks.iter().all(|disk| disk.is_dir()));
+        fs::write(dir.path().join(CREDENTIALS_FILE), "{").expect("write");
+        let error = Demo::prepare(dir.path(), None, &RealRng)
+            .err()
+            .expect("damaged");
+        assert!(
+            error.to_string().contains("demo.json is damaged"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn instructions_name_every_client() {
+        let endpoints = Endpoints {
+            s3: vec!["http://127.0.0.1:9000".to_owned()],
+            metrics: vec!["http://127.0.0.1:9001".to_owned()],
+            admin: PathBuf::new(),
+        };
+        let shown = Shown {
+            access_key: "AKEY".to_owned(),
+            secret_key: Secret::new("ASECRET".to_owned()),
+            bucket: "demo".to_owned(),
+        };
+        let text = instructions(Path::new("/d"), &endpoints, "us-east-1", &shown);
+        for word in [
+            "boto3",
+            "aws --endpoint-url",
+            "rclone copy",
+            "uproot.open",
+            "--dir /d",
+        ] {
+            assert!(text.contains(word), "{word}");
+        }
+        assert!(!text.contains("{{") && !text.contains("}}"));
+    }
+}

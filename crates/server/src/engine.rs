@@ -1,0 +1,100 @@
+//! The seam between the process and what it serves: the process knows how to listen, to stop and
+//! to be administered, the engine how to store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::admin::{AdminApi, AdminError};
+use crate::config::Config;
+use crate::listener::{BoxError, Front};
+use crate::metrics::{Metrics, Readiness};
+
+/// What the engine is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To serve: all background work runs.
+    Serve,
+    /// For one admin command while no server runs: no background work, and a pool that was never
+    /// formatted stays so.
+    Administer,
+}
+
+/// An open store with the fronts on it.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// The S3 door.
+    type S3: Front;
+
+    /// The S3 door.
+    fn s3(&self) -> Self::S3;
+
+    /// What administrators ask.
+    fn admin(&self) -> Arc<dyn AdminApi>;
+
+    /// Whether requests can be served now. Must not block.
+    fn readiness(&self) -> Readiness;
+
+    /// Makes sure that `bucket` exists; a new one belongs to `owner`.
+    async fn ensure_bucket(&self, owner: &str, bucket: &str) -> Result<(), AdminError>;
+
+    /// Finishes background work and closes the disks. Every front has stopped before; what was
+    /// acknowledged is durable whether or not this is called.
+    async fn close(&self);
+}
+
+/// Opens the store that a configuration describes. The caller holds the lock of the state folder.
+pub trait OpenEngine: Sync {
+    /// What it opens.
+    type Engine: Engine;
+
+    /// Opens it: recovery included, so that it serves when this returns.
+    ///
+    /// # Errors
+    /// What stands in the way, with the path it is about and what to do.
+    fn open(
+        &self,
+        config: &Config,
+        purpose: Purpose,
+        metrics: &Metrics,
+    ) -> impl Future<Output = Result<Self::Engine, BoxError>> + Send;
+}
+
+/// What this crate opens until the store is wired to it: nothing.
+pub struct Unwired;
+
+impl OpenEngine for Unwired {
+    type Engine = NoEngine;
+
+    async fn open(&self, _: &Config, _: Purpose, _: &Metrics) -> Result<NoEngine, BoxError> {
+        Err("this build holds no store".into())
+    }
+}
+
+/// Does not exist.
+pub enum NoEngine {}
+
+#[async_trait]
+impl Engine for NoEngine {
+    type S3 = crate::metrics::Endpoint;
+
+    fn s3(&self) -> Self::S3 {
+        match *self {}
+    }
+
+    fn admin(&self) -> Arc<dyn AdminApi> {
+        match *self {}
+    }
+
+    fn readiness(&self) -> Readiness {
+        match *self {}
+    }
+
+    async fn ensure_bucket(&self, _: &str, _: &str) -> Result<(), AdminError> {
+        match *self {}
+    }
+
+    async fn close(&self) {
+        match *self {}
+    }
+}

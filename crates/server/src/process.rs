@@ -1,0 +1,160 @@
+//! What belongs to the process as a whole: limits of the kernel, signals, and the end.
+
+use std::path::Path;
+
+use dewar_env::Env;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{Config, ConfigError};
+use crate::engine::{Engine, OpenEngine};
+use crate::log::Logging;
+use crate::ready::ReadyFile;
+use crate::serve::{Running, Shown, StartError, start};
+
+/// Prepares the process: as many descriptors as the kernel allows, and no memory in core files,
+/// since memory holds secrets.
+pub fn prepare() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
+    }
+    if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
+        tracing::warn!(%error, "core files may hold memory");
+    }
+}
+
+/// The signals that this process answers to.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+enum Heard {
+    Stop,
+    Reload,
+}
+
+impl Signals {
+    /// Takes them over from their defaults. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn heard(&mut self) -> Heard {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Heard::Stop,
+            _ = self.interrupt.recv() => Heard::Stop,
+            _ = self.hangup.recv() => Heard::Reload,
+        }
+    }
+
+    async fn stop(&mut self) {
+        while !matches!(self.heard().await, Heard::Stop) {}
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything finished or was cut at its deadline.
+    Clean,
+    /// A second signal ended it at once.
+    Forced,
+}
+
+/// What [`run`] needs to know.
+pub struct Plan<'a, F, G> {
+    /// The configuration to start with.
+    pub config: Config,
+    /// Reads it again, on SIGHUP.
+    pub reload: F,
+    /// Where to say that everything accepts.
+    pub ready_file: Option<&'a Path>,
+    /// What follows between opening and being ready.
+    pub prepare: G,
+    /// The handle of the installed logs.
+    pub logging: &'a Logging,
+}
+
+/// Starts a server, says so, and serves until a signal.
+///
+/// # Errors
+/// It did not start.
+pub async fn run<O, F, G>(
+    plan: Plan<'_, F, G>,
+    opener: &O,
+    env: &Env,
+    mut signals: Signals,
+) -> Result<End, StartError>
+where
+    O: OpenEngine,
+    F: Fn() -> Result<Config, ConfigError>,
+    G: AsyncFnOnce(&Running<O::Engine>) -> Result<Option<Shown>, StartError>,
+{
+    if let Some(path) = plan.ready_file {
+        ReadyFile::clear(path)?;
+    }
+    let started = async {
+        let running = start(plan.config, opener, env).await?;
+        let result = match (plan.prepare)(&running).await {
+            Ok(shown) => match plan.ready_file {
+                Some(path) => running
+                    .write_ready_file(path, shown.as_ref())
+                    .map_err(StartError::from),
+                None => Ok(()),
+            },
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.stop().await;
+                Err(error)
+            }
+        }
+    };
+    // A start may take long (recovery), and a signal meanwhile is no reason to wait for its end:
+    // dropping it is as safe as a crash.
+    let running = tokio::select! {
+        biased;
+        () = signals.stop() => return Ok(End::Forced),
+        running = started => running?,
+    };
+    tracing::info!(pid = std::process::id(), s3 = ?running.endpoints().s3, "serving");
+    serve(running, plan.reload, plan.logging, signals).await
+}
+
+async fn serve<E: Engine>(
+    running: Running<E>,
+    reload: impl Fn() -> Result<Config, ConfigError>,
+    logging: &Logging,
+    mut signals: Signals,
+) -> Result<End, StartError> {
+    while let Heard::Reload = signals.heard().await {
+        running.reload(reload(), logging);
+    }
+    tracing::info!("stopping; a second signal ends it at once");
+    let end = tokio::select! {
+        biased;
+        () = running.stop() => End::Clean,
+        () = signals.stop() => End::Forced,
+    };
+    tracing::info!(?end, "stopped");
+    Ok(end)
+}

@@ -1,0 +1,387 @@
+//! One serving process, from its configuration to its last connection.
+//!
+//! **Starting:** stale ready file away, lock, sockets bound (a taken port fails before a disk is
+//! touched; clients that come early wait in the kernel), metrics endpoint (live, not ready), store
+//! opened, admin socket, doors, and only then the ready file.
+//!
+//! **Stopping:** not ready any more and the ready file gone, doors and admin socket drained within
+//! `graceful_stop_timeout`, store closed, metrics endpoint last. A second signal ends the process
+//! at once, which is as safe as a crash: everything acknowledged is durable.
+//!
+//! **Reloading** (SIGHUP): the keys marked as live, and certificates. A configuration with
+//! mistakes changes nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use dewar_env::Env;
+use thiserror::Error;
+
+use crate::admin::{self, AdminSocket, SocketError};
+use crate::config::check::{Finding, Severity, findings};
+use crate::config::{Config, ConfigError, Reload};
+use crate::demo::DemoError;
+use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::listener::{
+    BoxError, Door, Limits, ListenError, Listener, ListenerMetrics, RequestIds, Stop,
+};
+use crate::lock::{LockError, StateLock};
+use crate::log::Logging;
+use crate::metrics::{Endpoint, Metrics, Readiness};
+use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
+use crate::tls::{Tls, TlsError};
+
+/// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
+/// 64 KiB reads).
+const S3_READ_BYTES: usize = 1 << 20;
+
+/// What the read buffers of all S3 connections may take together.
+const S3_READ_BYTES_TOTAL: usize = 256 << 20;
+
+/// Requests of a metrics scraper are small.
+const METRICS_READ_BYTES: usize = 16 * 1024;
+
+const METRICS_LIMITS: Limits = Limits {
+    connections_max: 64,
+    header_timeout: Duration::from_secs(10),
+    idle_timeout: Duration::from_secs(120),
+    body_timeout: Duration::from_secs(30),
+    header_bytes_max: 16 * 1024,
+};
+
+/// For the last scrape that may be under way.
+const METRICS_STOP_TIME: Duration = Duration::from_secs(1);
+
+/// Why a server did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration contradicts itself or the machine.
+    #[error("{}", lines(.0))]
+    Findings(Vec<Finding>),
+    /// Another process uses the state folder.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The admin socket cannot be made.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The ready file cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The store cannot be opened.
+    #[error("{0}")]
+    Engine(BoxError),
+    /// The demo cannot be set up.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
+}
+
+fn lines(findings: &[Finding]) -> String {
+    let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    lines.join("\n")
+}
+
+/// Where everything is, once it serves.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    /// The S3 door on each of its addresses, `http://127.0.0.1:9000`.
+    pub s3: Vec<String>,
+    /// The metrics endpoint on each of its addresses.
+    pub metrics: Vec<String>,
+    /// The admin socket.
+    pub admin: PathBuf,
+}
+
+const STARTING: u8 = 0;
+const SERVING: u8 = 1;
+const STOPPING: u8 = 2;
+
+/// A server that serves.
+pub struct Running<E: Engine> {
+    engine: Arc<E>,
+    config: Mutex<Config>,
+    endpoints: Endpoints,
+    s3: Arc<Door>,
+    stage: Arc<AtomicU8>,
+    doors: Stop,
+    metrics: Stop,
+    ready: Mutex<Option<ReadyFile>>,
+    /// The last to go.
+    _lock: StateLock,
+}
+
+/// Starts a server. `config` is as loaded; its warnings are logged here.
+///
+/// # Errors
+/// What stands in the way; nothing runs then, and nothing was formatted that was not before.
+pub async fn start<O: OpenEngine>(
+    config: Config,
+    opener: &O,
+    env: &Env,
+) -> Result<Running<O::Engine>, StartError> {
+    let (errors, warnings): (Vec<_>, Vec<_>) = findings(&config)
+        .into_iter()
+        .partition(|finding| finding.severity == Severity::Error);
+    for finding in warnings {
+        tracing::warn!(key = finding.key, "{}", finding.message);
+    }
+    if !errors.is_empty() {
+        return Err(StartError::Findings(errors));
+    }
+    let lock = StateLock::take(&config.server.state_dir)?;
+    let s3_listeners = bind(&config.s3.listen).await?;
+    let metrics_listeners = bind(&config.metrics.listen).await?;
+    let tls = open_tls(&config)?;
+    let endpoints = Endpoints {
+        s3: urls(&s3_listeners, tls.is_some()),
+        metrics: urls(&metrics_listeners, false),
+        admin: config.admin_socket(),
+    };
+
+    let metrics = Metrics::new();
+    let ids = Arc::new(RequestIds::new(&*env.rng));
+    let door = |name, limits, tls, read_bytes_max| {
+        Arc::new(Door {
+            name,
+            limits: ArcSwap::from_pointee(limits),
+            tls,
+            ids: Arc::clone(&ids),
+            metrics: metrics.register(|dewar| ListenerMetrics::register(dewar, name)),
+            read_bytes_max,
+            read_bytes_total: S3_READ_BYTES_TOTAL,
+            open: AtomicUsize::new(0),
+        })
+    };
+    let s3 = door("s3", s3_limits(&config), tls, S3_READ_BYTES);
+    let metrics_door = door("metrics", METRICS_LIMITS, None, METRICS_READ_BYTES);
+
+    let stage = Arc::new(AtomicU8::new(STARTING));
+    let opened: Arc<Mutex<Option<Arc<O::Engine>>>> = Arc::default();
+    let metrics_stop = Stop::new();
+    let endpoint = {
+        let (stage, opened) = (Arc::clone(&stage), Arc::clone(&opened));
+        Endpoint::new(metrics.clone(), move || readiness(&stage, &opened))
+    };
+    for listener in metrics_listeners {
+        listener.serve(Arc::clone(&metrics_door), endpoint.clone(), &metrics_stop);
+    }
+
+    let engine = opener.open(&config, Purpose::Serve, &metrics).await;
+    let engine = Arc::new(engine.map_err(StartError::Engine)?);
+    let doors = Stop::new();
+    let socket = match AdminSocket::bind(&endpoints.admin) {
+        Ok(socket) => socket,
+        Err(error) => {
+            engine.close().await;
+            return Err(error.into());
+        }
+    };
+    admin::serve(socket, engine.admin(), &doors);
+    for listener in s3_listeners {
+        listener.serve(Arc::clone(&s3), engine.s3(), &doors);
+    }
+    if let Some(tls) = s3.tls.clone() {
+        let stop = doors.clone();
+        doors.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.draining() => {}
+                () = tls.watch() => {}
+            }
+        });
+    }
+    *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&engine));
+    stage.store(SERVING, Relaxed);
+    Ok(Running {
+        engine,
+        config: Mutex::new(config),
+        endpoints,
+        s3,
+        stage,
+        doors,
+        metrics: metrics_stop,
+        ready: Mutex::new(None),
+        _lock: lock,
+    })
+}
+
+async fn bind(addresses: &[SocketAddr]) -> Result<Vec<Listener>, ListenError> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        listeners.push(Listener::bind(*address).await?);
+    }
+    Ok(listeners)
+}
+
+fn open_tls(config: &Config) -> Result<Option<Arc<Tls>>, TlsError> {
+    let (Some(certificate), Some(key)) = (&config.s3.tls_certificate_file, &config.s3.tls_key_file)
+    else {
+        return Ok(None);
+    };
+    Tls::open(certificate, key).map(Arc::new).map(Some)
+}
+
+fn s3_limits(config: &Config) -> Limits {
+    let s3 = &config.s3;
+    Limits {
+        connections_max: usize::try_from(s3.connections_max).unwrap_or(usize::MAX),
+        header_timeout: s3.header_timeout,
+        idle_timeout: s3.idle_timeout,
+        body_timeout: s3.body_timeout,
+        header_bytes_max: usize::try_from(s3.header_bytes_max.0).unwrap_or(usize::MAX),
+    }
+}
+
+/// URLs that work on this machine: an address that means all of them becomes loopback.
+fn urls(listeners: &[Listener], tls: bool) -> Vec<String> {
+    let scheme = if tls { "https" } else { "http" };
+    let url = |listener: &Listener| {
+        let mut address = listener.address();
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("{scheme}://{address}")
+    };
+    listeners.iter().map(url).collect()
+}
+
+fn readiness<E: Engine>(stage: &AtomicU8, opened: &Mutex<Option<Arc<E>>>) -> Readiness {
+    match stage.load(Relaxed) {
+        STARTING => Readiness::NotReady("starting".to_owned()),
+        STOPPING => Readiness::NotReady("stopping".to_owned()),
+        _ => {
+            let opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*opened {
+                Some(engine) => engine.readiness(),
+                None => Readiness::NotReady("starting".to_owned()),
+            }
+        }
+    }
+}
+
+/// A demo's credentials, for the ready file.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: dewar_auth::Secret,
+    /// A bucket that exists.
+    pub bucket: String,
+}
+
+impl<E: Engine> Running<E> {
+    /// Where everything is.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// The open store.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<E> {
+        &self.engine
+    }
+
+    /// Writes the ready file; it goes when the server stops.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_ready_file(&self, path: &Path, shown: Option<&Shown>) -> Result<(), FileError> {
+        let region = self.config().s3.region;
+        let s3 = self.endpoints.s3.first().map(|endpoint| ReadyS3 {
+            endpoint: endpoint.clone(),
+            region,
+            access_key: shown.map(|shown| shown.access_key.clone()),
+            secret_key: shown.map(|shown| shown.secret_key.reveal().to_owned()),
+            bucket: shown.map(|shown| shown.bucket.clone()),
+        });
+        let metrics = self.endpoints.metrics.first();
+        let ready = Ready {
+            pid: std::process::id(),
+            s3,
+            metrics: metrics.map(|endpoint| ReadyEndpoint {
+                endpoint: endpoint.clone(),
+            }),
+        };
+        let file = ReadyFile::write(path, &ready)?;
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(())
+    }
+
+    /// The configuration as it is in force.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.config
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Takes a newly read configuration up, as far as that goes without a restart, and looks at
+    /// the certificates. One with mistakes changes nothing else.
+    pub fn reload(&self, newer: Result<Config, ConfigError>, logging: &Logging) {
+        if let Some(tls) = &self.s3.tls {
+            tls.reload_and_log();
+        }
+        let newer = match newer {
+            Ok(newer) => newer,
+            Err(error) => {
+                tracing::error!(%error, "configuration not reloaded; the old one stays in force");
+                return;
+            }
+        };
+        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in config.changed(&newer) {
+            match key.reload {
+                Reload::Live => tracing::info!(key = key.path(), "changed"),
+                Reload::Restart => {
+                    tracing::warn!(key = key.path(), "changes at the next start only");
+                }
+            }
+        }
+        // Field by field: what is not live must stay as it was started.
+        logging.set_level(newer.log.level);
+        config.log.level = newer.log.level;
+        config.server.graceful_stop_timeout = newer.server.graceful_stop_timeout;
+        config.s3.connections_max = newer.s3.connections_max;
+        config.s3.header_timeout = newer.s3.header_timeout;
+        config.s3.idle_timeout = newer.s3.idle_timeout;
+        config.s3.body_timeout = newer.s3.body_timeout;
+        config.s3.header_bytes_max = newer.s3.header_bytes_max;
+        self.s3.limits.store(Arc::new(s3_limits(&config)));
+    }
+
+    /// Finishes what runs, refuses what is new, and closes the store.
+    pub async fn stop(self) {
+        self.stage.store(STOPPING, Relaxed);
+        drop(
+            self.ready
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let deadline = self.config().server.graceful_stop_timeout;
+        let cut = self.doors.drain(deadline).await;
+        if cut > 0 {
+            tracing::warn!(connections = cut, "cut at the end of graceful_stop_timeout");
+        }
+        self.engine.close().await;
+        self.metrics.drain(METRICS_STOP_TIME).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
