@@ -22,9 +22,20 @@ pub struct Swept {
     pub foreign: u64,
 }
 
+/// What the catalog knows of a blob.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// Nothing names it.
+    Unnamed,
+    /// It is being written now, as a segment that a crash left unsealed is.
+    Busy,
+    /// This encoding of it is named.
+    Named(BlobRecord),
+}
+
 impl BlobStore {
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is never touched. `record` looks a blob up in the catalog.
+    /// store: what is not below it is never touched. `look_up` asks about a blob.
     ///
     /// # Errors
     /// Those of the disk and of the catalog; what was removed until then stays removed.
@@ -32,10 +43,10 @@ impl BlobStore {
         &self,
         member: &Member,
         first_new: BlobId,
-        record: impl Fn(BlobId) -> F,
+        look_up: impl Fn(BlobId) -> F,
     ) -> Result<Swept>
     where
-        F: Future<Output = Result<Option<BlobRecord>>>,
+        F: Future<Output = Result<Known>>,
     {
         let mut swept = Swept::default();
         for dir in member
@@ -62,14 +73,15 @@ impl BlobStore {
                 if blob >= first_new {
                     continue;
                 }
-                let named = record(blob).await?.is_some_and(|record| {
-                    record.generation == generation
-                        && record.disks.get(shard) == Some(&member.id)
-                        && !record
-                            .missing
-                            .iter()
-                            .any(|missing| usize::from(*missing) == shard)
-                });
+                let named = match look_up(blob).await? {
+                    Known::Unnamed => false,
+                    Known::Busy => true,
+                    Known::Named(record) => {
+                        record.generation == generation
+                            && record.disks.get(shard) == Some(&member.id)
+                            && !record.missing.contains(&(shard as u8))
+                    }
+                };
                 if !named {
                     member.disk.remove(&format!("{dir}/{}", file.name)).await?;
                     removed += 1;
