@@ -79,7 +79,16 @@ pub struct Accounts {
     kv: Arc<dyn Kv>,
     env: Env,
     master: Arc<MasterKeys>,
-    cache: RwLock<BTreeMap<String, AccessKey>>,
+    cache: RwLock<Cache>,
+}
+
+/// Access keys found lately.
+#[derive(Default)]
+struct Cache {
+    keys: BTreeMap<String, AccessKey>,
+    /// Changes so far: what was read before one is not kept after it, or a key that was switched
+    /// off in between would stay valid.
+    changes: u64,
 }
 
 impl Accounts {
@@ -284,9 +293,13 @@ impl Accounts {
     }
 
     async fn lookup(&self, id: &str) -> Result<Option<AccessKey>> {
-        if let Some(key) = self.cache.read().get(id) {
-            return Ok(Some(key.clone()));
-        }
+        let changes = {
+            let cache = self.cache.read();
+            if let Some(key) = cache.keys.get(id) {
+                return Ok(Some(key.clone()));
+            }
+            cache.changes
+        };
         let Some(value) = self.kv.get(&keys::access_key(id)).await?.value else {
             return Ok(None);
         };
@@ -316,10 +329,12 @@ impl Accounts {
             user: Arc::new(user),
         };
         let mut cache = self.cache.write();
-        if cache.len() >= CACHED_KEYS_MAX {
-            cache.clear();
+        if cache.changes == changes {
+            if cache.keys.len() >= CACHED_KEYS_MAX {
+                cache.keys.clear();
+            }
+            cache.keys.insert(id.to_owned(), key.clone());
         }
-        cache.insert(id.to_owned(), key.clone());
         Ok(Some(key))
     }
 
@@ -343,7 +358,9 @@ impl Accounts {
             match self.kv.commit(batch).await {
                 Ok(_) => {
                     // Whatever it was, a key or a user with keys: look everything up anew.
-                    self.cache.write().clear();
+                    let mut cache = self.cache.write();
+                    cache.keys.clear();
+                    cache.changes += 1;
                     return Ok(());
                 }
                 Err(CommitError::Conflict(_)) => {}

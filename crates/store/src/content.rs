@@ -218,15 +218,16 @@ impl Held {
     /// The name was given, or not: lets the slot settle, or takes the bytes back. When it is open
     /// which of the two happened, they stay: a name may lead to them.
     pub(crate) async fn settle<T>(self, shared: &Shared, outcome: &Result<T>) {
+        // What an engine or a disk says leaves it open; every other refusal comes before the commit.
         let refused = |error: &Error| {
-            matches!(
+            !matches!(
                 error.kind(),
-                ErrorKind::Precondition
-                    | ErrorKind::Conflict
-                    | ErrorKind::NotFound
-                    | ErrorKind::NoSuchBucket
-                    | ErrorKind::NoSuchUpload
-                    | ErrorKind::InvalidArgument
+                ErrorKind::Unavailable
+                    | ErrorKind::Busy(_)
+                    | ErrorKind::Timeout
+                    | ErrorKind::NoSpace
+                    | ErrorKind::Corrupt
+                    | ErrorKind::Internal
             )
         };
         match (self, outcome) {

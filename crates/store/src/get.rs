@@ -23,6 +23,8 @@ pub struct Download {
     pub range: ByteRange,
     shared: Shared,
     bucket: Bucket,
+    /// The first piece, when it is small: read when the object was opened.
+    ready: Option<Bytes>,
     pieces: VecDeque<Extent>,
     current: Option<BlobStream>,
     _pinned: Pinned,
@@ -34,25 +36,46 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
-    /// [`ErrorKind::InvalidPart`].
+    /// [`ErrorKind::InvalidPart`]; where the first bytes are small content, also those of
+    /// [`Download::next`].
     pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
-        let (bucket, file, range) = self.inner.find(caller, &request).await?;
-        let info = object_info(&file);
-        let extents = self.inner.extents(&file).await?;
-        let pieces = cut(&extents, range);
-        let pinned = self
-            .inner
-            .readers
-            .pin(pieces.iter().map(|piece| piece.blob));
-        Ok(Download {
-            info,
-            range,
-            shared: Shared::clone(&self.inner),
-            bucket,
-            pieces: pieces.into(),
-            current: None,
-            _pinned: pinned,
-        })
+        let inner = &self.inner;
+        let bucket = inner.admit_read(caller, &request).await?;
+        loop {
+            let (file, range) = inner.find(&bucket, &request).await?;
+            let extents = inner.extents(&file).await?;
+            let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
+            let pinned = inner.readers.pin(pieces.iter().map(|piece| piece.blob));
+            let first = match pieces.front() {
+                Some(piece) => inner.slot_bytes(piece).await,
+                None => Ok(None),
+            };
+            let ready = match first {
+                Ok(ready) => ready,
+                Err(error) => {
+                    // Slots are not held: it may have been deleted and compacted away since it
+                    // was looked up, and then there is another answer.
+                    let now = inner.tree.lookup(&bucket, &request.object.key).await?;
+                    if now.is_some_and(|now| now.file.current.id == file.current.id) {
+                        return Err(error.context(bucket.path(request.object.key.as_str())));
+                    }
+                    continue;
+                }
+            };
+            if ready.is_some() {
+                pieces.pop_front();
+            }
+            return Ok(Download {
+                info: object_info(&file),
+                range,
+                shared: Shared::clone(inner),
+                ready,
+                bucket,
+                pieces,
+                current: None,
+                _pinned: pinned,
+            });
+        }
     }
 
     /// What a read would say, without the bytes.
@@ -64,25 +87,24 @@ impl Store {
         caller: &Caller,
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
-        let (_, file, range) = self.inner.find(caller, &request).await?;
+        let bucket = self.inner.admit_read(caller, &request).await?;
+        let (file, range) = self.inner.find(&bucket, &request).await?;
         Ok((object_info(&file), range))
     }
 }
 
 impl Inner {
-    async fn find(
-        &self,
-        caller: &Caller,
-        request: &GetRequest,
-    ) -> Result<(Bucket, FileRecord, ByteRange)> {
-        let key = request.object.key.as_str();
-        let bucket = self
-            .admit(caller, Action::GetObject, &request.object.bucket, Some(key))
-            .await?;
-        let path = bucket.path(key);
+    async fn admit_read(&self, caller: &Caller, request: &GetRequest) -> Result<Bucket> {
+        let key = Some(request.object.key.as_str());
+        self.admit(caller, Action::GetObject, &request.object.bucket, key)
+            .await
+    }
+
+    async fn find(&self, bucket: &Bucket, request: &GetRequest) -> Result<(FileRecord, ByteRange)> {
+        let path = bucket.path(request.object.key.as_str());
         let file = self
             .tree
-            .lookup(&bucket, &request.object.key)
+            .lookup(bucket, &request.object.key)
             .await?
             .map(|found| found.file)
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("{path} does not exist")))?;
@@ -93,7 +115,7 @@ impl Inner {
             (None, Some(number)) => self.part_range(&file, number, &path).await?,
             (None, None) => ByteRange::whole(size),
         };
-        Ok((bucket, file, range))
+        Ok((file, range))
     }
 
     /// Where a part lies; an object that was not uploaded in parts is its own part 1.
@@ -170,6 +192,9 @@ impl Download {
     /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when
     /// too much does not verify. Nothing that fails its checksum is ever returned.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
+        if let Some(bytes) = self.ready.take() {
+            return Some(Ok(bytes));
+        }
         loop {
             if let Some(stream) = &mut self.current {
                 match stream.next().await {

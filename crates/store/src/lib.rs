@@ -28,6 +28,8 @@ mod list;
 mod multipart;
 mod put;
 mod rename;
+#[cfg(test)]
+mod tests;
 pub mod workers;
 
 use std::sync::Arc;

@@ -170,7 +170,7 @@ impl Store {
             .iter()
             .all(|algorithm| download.info.digests.get(algorithm).is_some());
         let digests = if whole && known {
-            download.info.digests.clone()
+            download.info.digests
         } else {
             let mut digests = dewar_checksum::StreamDigests::new(want, &self.inner.lanes);
             while let Some(bytes) = download.next().await {
@@ -321,7 +321,7 @@ impl Store {
                 .take(request.max)
                 .map(|(number, record)| listed_part(*number, record, shown))
                 .collect(),
-            next: next.filter(|_| page.truncated),
+            next: next.filter(|_| page.truncated && request.max > 0),
         })
     }
 

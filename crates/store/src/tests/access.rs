@@ -1,0 +1,232 @@
+//! Only owners get in: every verb refuses a stranger and nobody, and changes nothing.
+
+use dewar_auth::{Caller, Credentials};
+use dewar_types::{ErrorKind, Result, UploadId};
+
+use super::{Rig, bucket, content, get, object, origin, run};
+use crate::api::{
+    Attributes, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ListPartsRequest,
+    ListRequest, ListUploadsRequest, PartSource, ReadCondition, RenameRequest, UploadPartRequest,
+    WriteCondition,
+};
+
+async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
+    let store = &rig.store;
+    let part = || UploadPartRequest {
+        object: object("key"),
+        upload,
+        number: 1,
+        size: None,
+        want: dewar_checksum::AlgorithmSet::EMPTY,
+        checksum: None,
+    };
+    let source = PartSource {
+        object: object("key"),
+        range: None,
+        condition: ReadCondition::default(),
+    };
+    let copy = CopyRequest {
+        source: object("key"),
+        source_condition: ReadCondition::default(),
+        target: object("copy"),
+        attributes: None,
+        checksum: None,
+        condition: WriteCondition::default(),
+    };
+    let rename = RenameRequest {
+        source: object("key"),
+        source_condition: WriteCondition::default(),
+        target: object("moved").key,
+        condition: WriteCondition::default(),
+    };
+    let create = CreateUploadRequest {
+        object: object("key"),
+        attributes: Attributes::default(),
+        checksum: None,
+        composite: false,
+    };
+    let complete = CompleteRequest {
+        object: object("key"),
+        upload,
+        parts: Vec::new(),
+        size: None,
+        checksum: None,
+        condition: WriteCondition::default(),
+    };
+    let delete = DeleteRequest {
+        object: object("key"),
+        condition: WriteCondition::default(),
+    };
+    let list = ListRequest {
+        bucket: bucket("first"),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after: String::new(),
+        max: 0,
+    };
+    let list_parts = ListPartsRequest {
+        object: object("key"),
+        upload,
+        after: 0,
+        max: 10,
+    };
+    let list_uploads = ListUploadsRequest {
+        bucket: bucket("first"),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after_key: String::new(),
+        after_upload: None,
+        max: 0,
+    };
+    let first = bucket("first");
+    let many = vec![(object("key").key, WriteCondition::default())];
+    vec![
+        (
+            "head_bucket",
+            store.head_bucket(who, &first).await.map(drop),
+        ),
+        ("delete_bucket", store.delete_bucket(who, &first).await),
+        (
+            "put",
+            store.put(who, rig.put_request("key")).await.map(drop),
+        ),
+        ("get", store.get(who, get("key")).await.map(drop)),
+        ("get of none", store.get(who, get("none")).await.map(drop)),
+        ("head", store.head(who, get("key")).await.map(drop)),
+        ("list", store.list(who, list).await.map(drop)),
+        ("delete", store.delete(who, delete).await.map(drop)),
+        (
+            "delete_many",
+            store.delete_many(who, &first, many).await.map(drop),
+        ),
+        ("copy", store.copy(who, copy).await.map(drop)),
+        ("rename", store.rename(who, rename).await),
+        (
+            "create_upload",
+            store.create_upload(who, create).await.map(drop),
+        ),
+        (
+            "upload_part",
+            store.upload_part(who, part()).await.map(drop),
+        ),
+        (
+            "upload_part_copy",
+            store.upload_part_copy(who, part(), source).await.map(drop),
+        ),
+        (
+            "complete_upload",
+            store.complete_upload(who, complete).await.map(drop),
+        ),
+        (
+            "abort_upload",
+            store.abort_upload(who, object("key"), upload).await,
+        ),
+        (
+            "list_parts",
+            store.list_parts(who, list_parts).await.map(drop),
+        ),
+        (
+            "list_uploads",
+            store.list_uploads(who, list_uploads).await.map(drop),
+        ),
+    ]
+}
+
+#[test]
+fn every_verb_refuses_strangers_and_nobody() {
+    run(async {
+        let rig = Rig::new(1).await;
+        rig.put("key", &content(100, 1)).await.expect("put");
+        let create = CreateUploadRequest {
+            object: object("key"),
+            attributes: Attributes::default(),
+            checksum: None,
+            composite: false,
+        };
+        let upload = rig
+            .store
+            .create_upload(&rig.ann, create)
+            .await
+            .expect("begun");
+        for who in [rig.bob.clone(), Caller::anonymous(origin())] {
+            for (verb, result) in every_verb(&rig, &who, upload).await {
+                let error = result.map(|()| format!("{who} may {verb}"));
+                assert_eq!(
+                    error.expect_err("refused").kind(),
+                    ErrorKind::Denied,
+                    "{verb}"
+                );
+            }
+        }
+        let nobody = Caller::anonymous(origin());
+        let made = rig.store.create_bucket(&nobody, &bucket("mine")).await;
+        assert_eq!(made.expect_err("refused").kind(), ErrorKind::Denied);
+        let listed = rig.store.list_buckets(&nobody, None, 10).await;
+        assert_eq!(listed.expect_err("refused").kind(), ErrorKind::Denied);
+        let hidden = rig.store.head_bucket(&nobody, &bucket("none")).await;
+        assert_eq!(hidden.expect_err("refused").kind(), ErrorKind::Denied);
+        let bobs = rig
+            .store
+            .list_buckets(&rig.bob, None, 10)
+            .await
+            .expect("own");
+        assert!(bobs.buckets.is_empty());
+        let taken = rig.store.create_bucket(&rig.bob, &bucket("first")).await;
+        assert_eq!(taken.expect_err("taken").kind(), ErrorKind::AlreadyExists);
+        // From somebody's bucket into one's own is reading somebody's.
+        rig.store
+            .create_bucket(&rig.bob, &bucket("bobs"))
+            .await
+            .expect("made");
+        let mut target = object("copy");
+        target.bucket = bucket("bobs");
+        let steal = CopyRequest {
+            source: object("key"),
+            source_condition: ReadCondition::default(),
+            target,
+            attributes: None,
+            checksum: None,
+            condition: WriteCondition::default(),
+        };
+        let stolen = rig.store.copy(&rig.bob, steal).await;
+        assert_eq!(stolen.expect_err("refused").kind(), ErrorKind::Denied);
+        assert_eq!(rig.keys().await, ["key"]);
+        rig.store
+            .abort_upload(&rig.ann, object("key"), upload)
+            .await
+            .expect("aborted");
+        rig.delete("key").await.expect("deleted");
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn what_is_switched_off_is_no_key() {
+    run(async {
+        let rig = Rig::new(2).await;
+        let accounts = rig.store.accounts();
+        let (key, secret) = accounts.add_key("bob", None, None).await.expect("added");
+        let found = rig
+            .store
+            .access_key(&key)
+            .await
+            .expect("read")
+            .expect("valid");
+        assert_eq!(found.secret.reveal(), secret.reveal());
+        accounts.set_key_disabled(&key, true).await.expect("off");
+        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        accounts.set_key_disabled(&key, false).await.expect("on");
+        assert!(rig.store.access_key(&key).await.expect("read").is_some());
+        accounts.set_user_disabled("bob", true).await.expect("off");
+        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        accounts.remove_user("bob").await.expect("removed");
+        assert!(rig.store.access_key(&key).await.expect("read").is_none());
+        assert!(
+            accounts
+                .access_keys(Some("bob"))
+                .await
+                .expect("listed")
+                .is_empty()
+        );
+    });
+}

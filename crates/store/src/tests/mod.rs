@@ -1,0 +1,254 @@
+//! The verbs on simulated disks and a catalog in memory.
+
+mod access;
+mod faults;
+mod model;
+mod verbs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_auth::{Caller, Credentials, MasterKeys, Origin};
+use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_data::blob::BlobStore;
+use dewar_data::pool::{DewarId, Member, Pool};
+use dewar_data::segment::Segments;
+use dewar_env::disk::sim::SimWorld;
+use dewar_meta::kv::MemoryKv;
+use dewar_meta::ns::Tree;
+use dewar_types::{
+    BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
+};
+
+use crate::api::{
+    Attributes, BucketRef, DeleteRequest, Expect, GetRequest, ListRequest, ObjectInfo, ObjectRef,
+    PutRequest, ReadCondition, WriteCondition,
+};
+use crate::workers::Workers;
+use crate::{BlobTable, JournalHold, Parts, Store, Upload};
+
+pub(crate) const SMALL: u32 = 10_000;
+
+struct NoJournal;
+
+impl JournalHold for NoJournal {
+    fn last_seq(&self) -> u64 {
+        0
+    }
+
+    fn release(&self, _: u64) {}
+
+    fn pressed(&self) -> bool {
+        true
+    }
+}
+
+/// A store with its workers, two users and a bucket of the first one's.
+pub(crate) struct Rig {
+    pub(crate) world: SimWorld,
+    pub(crate) store: Store,
+    pub(crate) ann: Caller,
+    pub(crate) bob: Caller,
+    workers: Option<Workers>,
+}
+
+impl Rig {
+    pub(crate) async fn new(seed: u64) -> Self {
+        let world = SimWorld::with_disks(seed, 4);
+        let env = world.env();
+        let layout = Layout {
+            unit: 8192,
+            ..Layout::new(2, 1).expect("valid")
+        };
+        let members = world
+            .dyn_disks()
+            .into_iter()
+            .zip(1..)
+            .map(|(disk, id)| Member {
+                id: DiskId(id),
+                disk,
+            })
+            .collect();
+        let pool = Pool::new(env.clone(), DewarId(1), 0, layout, members).expect("no id twice");
+        let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
+        let kv = Arc::new(MemoryKv::new());
+        let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
+        let tree = Arc::new(tree.expect("opened"));
+        let hold = Arc::new(NoJournal);
+        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
+        let table = Arc::new(table);
+        let segments = Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _);
+        let master = Arc::new(MasterKeys::generate(&*env.rng));
+        let store = Store::new(Parts {
+            env,
+            kv,
+            tree,
+            blobs,
+            segments,
+            table,
+            master,
+            small_bytes_max: SMALL,
+        });
+        let workers = Some(Workers::start(&store, BlobId(0)));
+        let ann = user(&store, "ann", 10).await;
+        let bob = user(&store, "bob", 11).await;
+        store
+            .create_bucket(&ann, &bucket("first"))
+            .await
+            .expect("made");
+        Self {
+            world,
+            store,
+            ann,
+            bob,
+            workers,
+        }
+    }
+
+    pub(crate) fn put_request(&self, key: &str) -> PutRequest {
+        PutRequest {
+            object: object(key),
+            size: None,
+            attributes: Attributes::default(),
+            want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
+            checksum: None,
+            condition: WriteCondition::default(),
+        }
+    }
+
+    pub(crate) async fn put(&self, key: &str, bytes: &Bytes) -> Result<ObjectInfo> {
+        self.put_as(self.put_request(key), bytes).await
+    }
+
+    pub(crate) async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
+        let mut upload: Upload = self.store.put(&self.ann, request).await?;
+        for part in bytes.chunks(7_000) {
+            upload.write(bytes.slice_ref(part)).await?;
+        }
+        upload.commit(Expect::default()).await
+    }
+
+    pub(crate) async fn read(&self, request: GetRequest) -> Result<(ObjectInfo, ByteRange, Bytes)> {
+        let mut download = self.store.get(&self.ann, request).await?;
+        let mut bytes = Vec::new();
+        while let Some(part) = download.next().await {
+            bytes.extend_from_slice(&part?);
+        }
+        Ok((download.info.clone(), download.range, bytes.into()))
+    }
+
+    pub(crate) async fn get(&self, key: &str) -> Result<Bytes> {
+        Ok(self.read(get(key)).await?.2)
+    }
+
+    pub(crate) async fn delete(&self, key: &str) -> Result<bool> {
+        let request = DeleteRequest {
+            object: object(key),
+            condition: WriteCondition::default(),
+        };
+        Ok(self.store.delete(&self.ann, request).await?.existed)
+    }
+
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let request = ListRequest {
+            bucket: bucket("first"),
+            prefix: String::new(),
+            delimiter: String::new(),
+            after: String::new(),
+            max: 1000,
+        };
+        let page = self.store.list(&self.ann, request).await.expect("listed");
+        page.objects.into_iter().map(|listed| listed.key).collect()
+    }
+
+    pub(crate) fn files(&self) -> Vec<String> {
+        (0..4)
+            .flat_map(|disk| self.world.disk(disk).paths())
+            .collect()
+    }
+
+    /// Lets the workers do all there is to do, and audits the catalog.
+    pub(crate) async fn settle(&self) {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let audit = self.store.tree().audit().await.expect("read");
+        assert_eq!(audit.faults, [""; 0]);
+    }
+
+    /// After everything was deleted: nothing is left, on disks or in the catalog.
+    pub(crate) async fn assert_empty(mut self) {
+        self.settle().await;
+        let audit = self.store.tree().audit().await.expect("read");
+        assert_eq!(audit.files, 0);
+        assert!(audit.dead.is_empty(), "{:?}", audit.dead);
+        assert!(audit.queued.is_empty(), "{:?}", audit.queued);
+        assert_eq!(self.files(), [""; 0]);
+        if let Some(workers) = self.workers.take() {
+            workers.stop().await;
+        }
+    }
+}
+
+pub(crate) async fn user(store: &Store, name: &str, id: u64) -> Caller {
+    let accounts = store.accounts();
+    accounts.add_user(UserId(id), name).await.expect("added");
+    let (key, _) = accounts.add_key(name, None, None).await.expect("added");
+    let key = store.access_key(&key).await.expect("read").expect("valid");
+    Caller::by_access_key(&key, origin())
+}
+
+pub(crate) fn origin() -> Origin {
+    Origin {
+        address: None,
+        secure: true,
+    }
+}
+
+pub(crate) fn bucket(name: &str) -> BucketRef {
+    BucketRef::own(BucketName::new(name).expect("valid"))
+}
+
+pub(crate) fn object(key: &str) -> ObjectRef {
+    ObjectRef {
+        bucket: bucket("first"),
+        key: ObjectKey::new(key).expect("valid"),
+    }
+}
+
+pub(crate) fn get(key: &str) -> GetRequest {
+    GetRequest {
+        object: object(key),
+        range: None,
+        part: None,
+        condition: ReadCondition::default(),
+    }
+}
+
+pub(crate) fn get_range(key: &str, range: RangeSpec) -> GetRequest {
+    GetRequest {
+        range: Some(range),
+        ..get(key)
+    }
+}
+
+pub(crate) fn content(len: usize, seed: u64) -> Bytes {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        })
+        .collect::<Vec<u8>>()
+        .into()
+}
+
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}

@@ -1,0 +1,268 @@
+//! Each verb as it should go.
+
+use dewar_checksum::{Algorithm, Digest};
+use dewar_types::{ErrorKind, RangeSpec};
+
+use super::{Rig, SMALL, bucket, content, get, get_range, object, run};
+use crate::api::{
+    Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Expect,
+    GetRequest, ListPartsRequest, PutRequest, ReadCondition, RenameRequest, UploadPartRequest,
+    WriteCondition,
+};
+
+#[test]
+fn objects_of_every_size_come_back_and_leave_nothing() {
+    run(async {
+        let rig = Rig::new(1).await;
+        let small = SMALL as usize;
+        for len in [0, 1, small - 1, small, small + 1, 100_000, 3_000_000] {
+            let bytes = content(len, len as u64);
+            let info = rig.put("a/key", &bytes).await.expect("put");
+            assert_eq!(info.size, len as u64);
+            assert_eq!(rig.get("a/key").await.expect("read"), bytes);
+            let range = RangeSpec::Last(10);
+            if len > 10 {
+                let (_, range, part) = rig.read(get_range("a/key", range)).await.expect("read");
+                assert_eq!(range.len(), 10);
+                assert_eq!(part, bytes.slice(len - 10..));
+            }
+            rig.settle().await;
+            assert_eq!(rig.get("a/key").await.expect("sealed"), bytes);
+        }
+        assert!(rig.delete("a/key").await.expect("deleted"));
+        assert!(!rig.delete("a/key").await.expect("was gone"));
+        let error = rig.get("a/key").await.expect_err("gone");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn what_the_client_says_must_be_so() {
+    run(async {
+        let rig = Rig::new(2).await;
+        for len in [500, 50_000] {
+            let bytes = content(len, 1);
+            let expects = [
+                (Some(len as u64 + 1), Vec::new(), ErrorKind::IncompleteBody),
+                (
+                    Some(len as u64),
+                    vec![Digest::new(Algorithm::Md5, &[7; 16]).expect("16 bytes")],
+                    ErrorKind::ChecksumMismatch,
+                ),
+            ];
+            for (size, digests, kind) in expects {
+                let request = rig.put_request("key");
+                let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
+                upload.write(bytes.clone()).await.expect("taken");
+                let error = upload.commit(Expect { size, digests }).await;
+                assert_eq!(error.expect_err("refused").kind(), kind);
+            }
+        }
+        assert_eq!(rig.keys().await, [""; 0]);
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn conditions_decide() {
+    run(async {
+        let rig = Rig::new(3).await;
+        let put = |if_absent, if_match: Option<&str>| PutRequest {
+            condition: WriteCondition {
+                if_absent,
+                if_match: if_match.map(|etag| ETag::Is(etag.to_owned())),
+                ..WriteCondition::default()
+            },
+            ..rig.put_request("key")
+        };
+        let bytes = content(50_000, 1);
+        let first = rig.put_as(put(true, None), &bytes).await.expect("absent");
+        for request in [put(true, None), put(false, Some("0123"))] {
+            let error = rig.put_as(request, &bytes).await.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Precondition);
+        }
+        let second = put(false, Some(&first.etag));
+        rig.put_as(second, &content(10, 2)).await.expect("matches");
+        let stale = GetRequest {
+            condition: ReadCondition {
+                if_match: vec![ETag::Is(first.etag)],
+                ..ReadCondition::default()
+            },
+            ..get("key")
+        };
+        let error = rig.read(stale).await.expect_err("another");
+        assert_eq!(error.kind(), ErrorKind::Precondition);
+        // The name is taken while the bytes come: refused at the end, and nothing is left.
+        rig.delete("key").await.expect("deleted");
+        let mut late = rig
+            .store
+            .put(&rig.ann, put(true, None))
+            .await
+            .expect("begun");
+        late.write(content(50_000, 3)).await.expect("taken");
+        rig.put("key", &content(5, 1)).await.expect("faster");
+        let error = late.commit(Expect::default()).await.expect_err("late");
+        assert_eq!(error.kind(), ErrorKind::Precondition);
+        rig.delete("key").await.expect("deleted");
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn copies_share_bytes_and_renames_move_them() {
+    run(async {
+        let rig = Rig::new(4).await;
+        for len in [5_000, 200_000] {
+            let bytes = content(len, 1);
+            rig.put("from", &bytes).await.expect("put");
+            let copy = CopyRequest {
+                source: object("from"),
+                source_condition: ReadCondition::default(),
+                target: object("dir/to"),
+                attributes: Some(Attributes {
+                    content_type: Some("a/b".to_owned()),
+                    ..Attributes::default()
+                }),
+                checksum: None,
+                condition: WriteCondition::default(),
+            };
+            rig.store
+                .copy(&rig.ann, copy.clone())
+                .await
+                .expect("copied");
+            let summed = CopyRequest {
+                checksum: Some(Algorithm::Sha256),
+                target: object("summed"),
+                ..copy
+            };
+            let info = rig.store.copy(&rig.ann, summed).await.expect("copied");
+            assert!(info.checksum.is_some());
+            rig.delete("from").await.expect("deleted");
+            rig.settle().await;
+            assert_eq!(rig.get("dir/to").await.expect("shared"), bytes);
+            assert_eq!(rig.get("summed").await.expect("read"), bytes);
+            let rename = RenameRequest {
+                source: object("dir/"),
+                source_condition: WriteCondition::default(),
+                target: object("moved/").key,
+                condition: WriteCondition::default(),
+            };
+            rig.store.rename(&rig.ann, rename).await.expect("renamed");
+            assert_eq!(rig.get("moved/to").await.expect("moved"), bytes);
+            assert_eq!(rig.keys().await, ["moved/to", "summed"]);
+            rig.delete("moved/to").await.expect("deleted");
+            rig.delete("summed").await.expect("deleted");
+        }
+        rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn uploads_in_parts_are_joined_read_by_part_and_freed() {
+    run(async {
+        let rig = Rig::new(5).await;
+        let create = CreateUploadRequest {
+            object: object("big"),
+            attributes: Attributes::default(),
+            checksum: Some(Algorithm::Crc32c),
+            composite: false,
+        };
+        let upload = rig
+            .store
+            .create_upload(&rig.ann, create)
+            .await
+            .expect("begun");
+        let part = |number| UploadPartRequest {
+            object: object("big"),
+            upload,
+            number,
+            size: None,
+            want: dewar_checksum::AlgorithmSet::EMPTY,
+            checksum: None,
+        };
+        let whole = content((10 << 20) + 3_000, 1);
+        let cuts = [0, 5 << 20, 10 << 20, whole.len()];
+        let mut parts = Vec::new();
+        // The first try at part 2 is replaced, part 9 is left out at the end.
+        for (number, range) in [(2, 0..9_000), (9, 0..50_000)] {
+            let mut writing = rig
+                .store
+                .upload_part(&rig.ann, part(number))
+                .await
+                .expect("begun");
+            writing.write(whole.slice(range)).await.expect("taken");
+            writing.commit(Expect::default()).await.expect("kept");
+        }
+        for (number, two) in (1..).zip(cuts.windows(2)) {
+            let mut writing = rig
+                .store
+                .upload_part(&rig.ann, part(number))
+                .await
+                .expect("begun");
+            writing
+                .write(whole.slice(two[0]..two[1]))
+                .await
+                .expect("taken");
+            let listed = writing.commit(Expect::default()).await.expect("kept");
+            parts.push(CompletePart {
+                number,
+                etag: listed.etag,
+                checksum: listed.checksum,
+            });
+        }
+        let list = |max| ListPartsRequest {
+            object: object("big"),
+            upload,
+            after: 0,
+            max,
+        };
+        let page = rig
+            .store
+            .list_parts(&rig.ann, list(2))
+            .await
+            .expect("listed");
+        assert_eq!((page.parts.len(), page.next), (2, Some(2)));
+        let page = rig
+            .store
+            .list_parts(&rig.ann, list(0))
+            .await
+            .expect("listed");
+        assert_eq!((page.parts.len(), page.next), (0, None));
+        let complete = CompleteRequest {
+            object: object("big"),
+            upload,
+            parts,
+            size: Some(whole.len() as u64),
+            checksum: None,
+            condition: WriteCondition::default(),
+        };
+        let info = rig
+            .store
+            .complete_upload(&rig.ann, complete.clone())
+            .await
+            .expect("joined");
+        assert!(info.etag.ends_with("-3"), "{}", info.etag);
+        assert!(info.checksum.is_some());
+        let again = rig
+            .store
+            .complete_upload(&rig.ann, complete)
+            .await
+            .expect("repeated");
+        assert_eq!(again.version, info.version);
+        rig.settle().await;
+        assert_eq!(rig.get("big").await.expect("read"), whole);
+        for (number, two) in (1..).zip(cuts.windows(2)) {
+            let request = GetRequest {
+                part: Some(number),
+                ..get("big")
+            };
+            let (_, _, bytes) = rig.read(request).await.expect("read");
+            assert_eq!(bytes, whole.slice(two[0]..two[1]), "part {number}");
+        }
+        rig.delete("big").await.expect("deleted");
+        let error = rig.store.delete_bucket(&rig.ann, &bucket("nope")).await;
+        assert_eq!(error.expect_err("none").kind(), ErrorKind::NoSuchBucket);
+        rig.assert_empty().await;
+    });
+}
