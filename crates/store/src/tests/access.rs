@@ -10,6 +10,7 @@ use crate::api::{
     WriteCondition,
 };
 
+#[allow(clippy::too_many_lines, reason = "a list of all verbs")]
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
     let store = &rig.store;
     let part = || UploadPartRequest {

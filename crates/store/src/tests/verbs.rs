@@ -159,6 +159,10 @@ fn copies_share_bytes_and_renames_move_them() {
 }
 
 #[test]
+#[allow(
+    clippy::too_many_lines,
+    reason = "one upload from its begin to its end"
+)]
 fn uploads_in_parts_are_joined_read_by_part_and_freed() {
     run(async {
         let rig = Rig::new(5).await;
