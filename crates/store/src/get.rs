@@ -195,7 +195,10 @@ impl Download {
                 let message = format!("blob {} is shorter than its extent", piece.blob);
                 return Some(Err(Error::new(ErrorKind::Corrupt, message)));
             }
-            self.current = Some(self.shared.blobs.open(record)?.stream(range));
+            match self.shared.blobs.open(record) {
+                Ok(reader) => self.current = Some(reader.stream(range)),
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 }

@@ -88,7 +88,10 @@ mod tests {
     fn parse(host: &str, path: &str) -> Result<Address> {
         let request = http::Request::get(path).header("host", host).body(());
         let head = request.expect("a request").into_parts().0;
-        let domains = ["s3.example.org".to_owned(), "deep.s3.example.org".to_owned()];
+        let domains = [
+            "s3.example.org".to_owned(),
+            "deep.s3.example.org".to_owned(),
+        ];
         Address::parse(&head, &domains)
     }
 
@@ -105,7 +108,10 @@ mod tests {
         assert_eq!(text("h:9000", "/"), "-");
         assert_eq!(text("h", "/bucket"), "bucket");
         assert_eq!(text("h", "/bucket/"), "bucket");
-        assert_eq!(text("h", "/bucket/a//b/../c%2Fd%20e"), "bucket a//b/../c/d e");
+        assert_eq!(
+            text("h", "/bucket/a//b/../c%2Fd%20e"),
+            "bucket a//b/../c/d e"
+        );
         assert_eq!(text("h", "/bucket//"), "bucket /");
         assert_eq!(text("bucket.S3.example.org:9000", "/"), "bucket");
         assert_eq!(text("my.bucket.s3.example.org", "/a/b"), "my.bucket a/b");
@@ -122,6 +128,9 @@ mod tests {
         assert_eq!(code("//a"), Code::InvalidBucketName);
         assert_eq!(code("/bucket/%ff"), Code::InvalidURI);
         assert_eq!(code("/bucket/%f"), Code::InvalidURI);
-        assert_eq!(code(&format!("/bucket/{}", "k".repeat(1025))), Code::KeyTooLongError);
+        assert_eq!(
+            code(&format!("/bucket/{}", "k".repeat(1025))),
+            Code::KeyTooLongError
+        );
     }
 }

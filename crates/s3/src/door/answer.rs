@@ -36,7 +36,11 @@ impl AnswerBody {
     /// These bytes.
     #[must_use]
     pub fn full(bytes: Bytes) -> Self {
-        Self(if bytes.is_empty() { Kind::Empty } else { Kind::Full(bytes) })
+        Self(if bytes.is_empty() {
+            Kind::Empty
+        } else {
+            Kind::Full(bytes)
+        })
     }
 
     /// What the stream gives; an error breaks the connection off, so that no client takes a cut
@@ -122,9 +126,14 @@ pub(crate) fn xml_text(document: &impl s3s::xml::Serialize, declaration: bool) -
     let mut text = Vec::with_capacity(1024);
     let mut writer = s3s::xml::Serializer::new(&mut text);
     let written = if declaration { writer.decl() } else { Ok(()) };
-    written.and_then(|()| document.serialize(&mut writer)).map_err(|error| {
-        tracing::error!(%error, "an answer could not be written as XML");
-        Refusal::new(Code::InternalError, "We encountered an internal error. Please try again.")
-    })?;
+    written
+        .and_then(|()| document.serialize(&mut writer))
+        .map_err(|error| {
+            tracing::error!(%error, "an answer could not be written as XML");
+            Refusal::new(
+                Code::InternalError,
+                "We encountered an internal error. Please try again.",
+            )
+        })?;
     Ok(text)
 }

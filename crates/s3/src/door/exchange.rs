@@ -25,7 +25,10 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    #[allow(clippy::too_many_arguments, reason = "made in one place, from all that was found out")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "made in one place, from all that was found out"
+    )]
     pub(super) fn new(
         caller: Caller,
         address: Address,
@@ -65,7 +68,10 @@ impl Exchange {
                 bucket: bucket.clone(),
                 key: key.clone(),
             }),
-            _ => Err(Refusal::new(Code::InvalidRequest, "The request names no object.")),
+            _ => Err(Refusal::new(
+                Code::InvalidRequest,
+                "The request names no object.",
+            )),
         }
     }
 

@@ -90,11 +90,7 @@ impl Door {
     }
 
     /// Answers one request. Never fails: whatever goes wrong is an answer.
-    pub async fn handle(
-        &self,
-        request: Request<WireBody>,
-        origin: Origin,
-    ) -> Response<AnswerBody> {
+    pub async fn handle(&self, request: Request<WireBody>, origin: Origin) -> Response<AnswerBody> {
         let id = self.ids.next();
         let (head, wire) = request.into_parts();
         let path = head.uri.path().to_owned();
@@ -170,8 +166,7 @@ impl Door {
             }
         };
         adopt_query_headers(&mut head.headers, &query);
-        let address =
-            Address::parse(&head, &self.config.domains).map_err(closed)?;
+        let address = Address::parse(&head, &self.config.domains).map_err(closed)?;
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;
@@ -181,14 +176,23 @@ impl Door {
                 return Err(Refusal::new(Code::InternalError, "the body is gone"));
             };
             let body = RequestBody::new(wire, mode, body_head, seed)?;
-            let mut exchange =
-                Exchange::new(caller, address, query, head, body_head, mode, Some(body), id);
+            let mut exchange = Exchange::new(
+                caller,
+                address,
+                query,
+                head,
+                body_head,
+                mode,
+                Some(body),
+                id,
+            );
             let outcome = ops::call(self, verb, &mut exchange).await;
             if outcome.is_err()
                 && !exchange.head.headers.contains_key(EXPECT)
                 && let Some(mut body) = exchange.body.take()
             {
-                body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE).await;
+                body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
+                    .await;
             }
             return outcome;
         }
@@ -237,12 +241,16 @@ async fn drain(wire: WireBody) {
         transfer_chunked: true,
     };
     if let Ok(mut body) = RequestBody::new(wire, PayloadMode::Unsigned, head, None) {
-        body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE).await;
+        body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
+            .await;
     }
 }
 
 fn log_refusal(refusal: &Refusal, method: &Method, path: &str, id: &str) {
-    let Some(cause) = refusal.cause().filter(|_| refusal.code().status().is_server_error()) else {
+    let Some(cause) = refusal
+        .cause()
+        .filter(|_| refusal.code().status().is_server_error())
+    else {
         return;
     };
     let mut chain = cause.to_string();

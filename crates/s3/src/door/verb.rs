@@ -53,25 +53,45 @@ pub(crate) enum Verb {
 
 /// Parameters that say how to sign or what to log, not what is meant: S3 ignores `x-…`.
 fn is_neutral(name: &str) -> bool {
-    name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"))
+    name.get(..2)
+        .is_some_and(|start| start.eq_ignore_ascii_case("x-"))
 }
 
 /// Whether every parameter is neutral or in `known`.
 fn only(query: &Query, known: &[&str]) -> bool {
-    query.iter().all(|(name, _)| is_neutral(name) || known.contains(&name))
+    query
+        .iter()
+        .all(|(name, _)| is_neutral(name) || known.contains(&name))
 }
 
 const LIST: &[&str] = &[
-    "delimiter", "encoding-type", "marker", "max-keys", "prefix", "list-type",
-    "continuation-token", "fetch-owner", "start-after",
+    "delimiter",
+    "encoding-type",
+    "marker",
+    "max-keys",
+    "prefix",
+    "list-type",
+    "continuation-token",
+    "fetch-owner",
+    "start-after",
 ];
 const LIST_UPLOADS: &[&str] = &[
-    "uploads", "delimiter", "encoding-type", "key-marker", "max-uploads", "prefix",
+    "uploads",
+    "delimiter",
+    "encoding-type",
+    "key-marker",
+    "max-uploads",
+    "prefix",
     "upload-id-marker",
 ];
 const READ: &[&str] = &[
-    "versionId", "partNumber", "response-cache-control", "response-content-disposition",
-    "response-content-encoding", "response-content-language", "response-content-type",
+    "versionId",
+    "partNumber",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
     "response-expires",
 ];
 
@@ -87,7 +107,10 @@ impl Verb {
         query: &Query,
         headers: &HeaderMap,
     ) -> Result<Self> {
-        if query.get("versionId").is_some_and(|version| version != "null") {
+        if query
+            .get("versionId")
+            .is_some_and(|version| version != "null")
+        {
             let message = "Invalid version id specified";
             return Err(Refusal::new(Code::InvalidArgument, message));
         }
@@ -115,7 +138,13 @@ impl Verb {
 
 fn refuse(method: &Method, query: &Query) -> Refusal {
     let plain = query.iter().all(|(name, _)| is_neutral(name));
-    let known = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::PUT,
+        Method::POST,
+        Method::DELETE,
+    ];
     if plain || !known.contains(method) {
         let message = "The specified method is not allowed against this resource.";
         return Refusal::new(Code::MethodNotAllowed, message)
@@ -136,7 +165,12 @@ fn refuse(method: &Method, query: &Query) -> Refusal {
 }
 
 fn of_service(method: &Method, query: &Query) -> Option<Verb> {
-    let known = ["max-buckets", "continuation-token", "prefix", "bucket-region"];
+    let known = [
+        "max-buckets",
+        "continuation-token",
+        "prefix",
+        "bucket-region",
+    ];
     (*method == Method::GET && only(query, &known)).then_some(Verb::ListBuckets)
 }
 
@@ -176,8 +210,15 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
 /// Sub-resources that clients ask for by default, each alone in its query string.
 fn bucket_configuration(query: &Query) -> Option<Verb> {
     let unset = |xml| Some(Verb::GetBucketConfiguration(Configuration::Unset(xml)));
-    let none = |code, words| Some(Verb::GetBucketConfiguration(Configuration::None(code, words)));
-    let mut names = query.iter().map(|(name, _)| name).filter(|name| !is_neutral(name));
+    let none = |code, words| {
+        Some(Verb::GetBucketConfiguration(Configuration::None(
+            code, words,
+        )))
+    };
+    let mut names = query
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| !is_neutral(name));
     let (Some(name), None) = (names.next(), names.next()) else {
         return None;
     };
@@ -189,10 +230,9 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
         "notification" => unset("NotificationConfiguration"),
         "accelerate" => unset("AccelerateConfiguration"),
         "requestPayment" => unset("RequestPaymentConfiguration"),
-        "policy" | "policyStatus" => none(
-            Code::NoSuchBucketPolicy,
-            "The bucket policy does not exist",
-        ),
+        "policy" | "policyStatus" => {
+            none(Code::NoSuchBucketPolicy, "The bucket policy does not exist")
+        }
         "tagging" => none(Code::NoSuchTagSet, "The TagSet does not exist"),
         "cors" => none(
             Code::NoSuchCORSConfiguration,
@@ -237,14 +277,22 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
         Method::HEAD => only(query, READ).then_some(Verb::HeadObject),
         Method::PUT if query.has("uploadId") || query.has("partNumber") => {
             let whole = query.has("uploadId") && query.has("partNumber");
-            let verb = if copies { Verb::UploadPartCopy } else { Verb::UploadPart };
+            let verb = if copies {
+                Verb::UploadPartCopy
+            } else {
+                Verb::UploadPart
+            };
             (whole && only(query, &["uploadId", "partNumber"])).then_some(verb)
         }
         Method::PUT if query.has("renameObject") => {
             only(query, &["renameObject"]).then_some(Verb::RenameObject)
         }
         Method::PUT => {
-            let verb = if copies { Verb::CopyObject } else { Verb::PutObject };
+            let verb = if copies {
+                Verb::CopyObject
+            } else {
+                Verb::PutObject
+            };
             only(query, &[]).then_some(verb)
         }
         Method::POST if query.has("uploads") => {
@@ -263,7 +311,12 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
 
 fn get_of_object(query: &Query) -> Option<Verb> {
     if query.has("uploadId") {
-        let known = ["uploadId", "max-parts", "part-number-marker", "encoding-type"];
+        let known = [
+            "uploadId",
+            "max-parts",
+            "part-number-marker",
+            "encoding-type",
+        ];
         return only(query, &known).then_some(Verb::ListParts);
     }
     let no_lock = Configuration::None(
@@ -307,12 +360,22 @@ mod tests {
     fn known_requests_find_their_verb() {
         for (method, key, query, expected) in [
             ("GET", false, "", Verb::ListObjects),
-            ("GET", false, "x-id=ListObjects&prefix=a&X-Amz-Signature=b", Verb::ListObjects),
+            (
+                "GET",
+                false,
+                "x-id=ListObjects&prefix=a&X-Amz-Signature=b",
+                Verb::ListObjects,
+            ),
             ("GET", false, "list-type=2&prefix=", Verb::ListObjectsV2),
             ("GET", false, "uploads", Verb::ListMultipartUploads),
             ("GET", false, "location", Verb::GetBucketLocation),
             ("POST", false, "delete", Verb::DeleteObjects),
-            ("GET", true, "partNumber=1&response-expires=x", Verb::GetObject),
+            (
+                "GET",
+                true,
+                "partNumber=1&response-expires=x",
+                Verb::GetObject,
+            ),
             ("GET", true, "uploadId=a", Verb::ListParts),
             ("PUT", true, "", Verb::PutObject),
             ("PUT", true, "uploadId=a&partNumber=1", Verb::UploadPart),
@@ -322,7 +385,11 @@ mod tests {
             ("DELETE", true, "uploadId=a", Verb::AbortMultipartUpload),
             ("DELETE", true, "versionId=null", Verb::DeleteObject),
         ] {
-            assert_eq!(verb(method, key, query).expect(query), expected, "{method} {query}");
+            assert_eq!(
+                verb(method, key, query).expect(query),
+                expected,
+                "{method} {query}"
+            );
         }
     }
 

@@ -39,9 +39,10 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     };
     let headers = exchange.headers();
     let size = header(headers, "x-amz-mp-object-size")?;
-    let size = size.map(str::parse).transpose().map_err(|_| {
-        Refusal::new(Code::InvalidRequest, "x-amz-mp-object-size is not a size")
-    })?;
+    let size = size
+        .map(str::parse)
+        .transpose()
+        .map_err(|_| Refusal::new(Code::InvalidRequest, "x-amz-mp-object-size is not a size"))?;
     let request = CompleteRequest {
         object,
         upload: upload_id(exchange)?,
@@ -83,7 +84,12 @@ fn parts(bytes: &[u8]) -> Result<Vec<CompletePart>> {
         };
         Ok(CompletePart {
             number: number.ok_or_else(malformed)?,
-            etag: part.e_tag.as_ref().ok_or_else(malformed)?.value().to_owned(),
+            etag: part
+                .e_tag
+                .as_ref()
+                .ok_or_else(malformed)?
+                .value()
+                .to_owned(),
             checksum: sums.digest()?,
         })
     };

@@ -41,7 +41,11 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         source,
         source_condition: copy_source_condition(headers)?,
         target,
-        attributes: if replace { Some(attributes_of(headers)?) } else { None },
+        attributes: if replace {
+            Some(attributes_of(headers)?)
+        } else {
+            None
+        },
         checksum,
         condition: write_condition(headers)?,
     };

@@ -34,7 +34,11 @@ fn check_location(configuration: &CreateBucketConfiguration, region: &str) -> Re
         let message = "Directory buckets are not implemented";
         return Err(Refusal::new(Code::NotImplemented, message));
     }
-    match configuration.location_constraint.as_ref().map(|place| place.as_str()) {
+    match configuration
+        .location_constraint
+        .as_ref()
+        .map(|place| place.as_str())
+    {
         None | Some("") => Ok(()),
         Some(place) if place == region => Ok(()),
         Some(place) => Err(Refusal::new(

@@ -30,7 +30,11 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         let shown = answer.headers_mut();
         let name = algorithm.s3_name().unwrap_or_default();
         shown.insert("x-amz-checksum-algorithm", HeaderValue::from_static(name));
-        let kind = if composite { "COMPOSITE" } else { "FULL_OBJECT" };
+        let kind = if composite {
+            "COMPOSITE"
+        } else {
+            "FULL_OBJECT"
+        };
         shown.insert("x-amz-checksum-type", HeaderValue::from_static(kind));
     }
     Ok(answer)

@@ -70,7 +70,11 @@ pub(super) fn document<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
 }
 
 fn read(object: &ObjectIdentifier) -> Result<(ObjectKey, WriteCondition)> {
-    if object.version_id.as_deref().is_some_and(|version| version != "null") {
+    if object
+        .version_id
+        .as_deref()
+        .is_some_and(|version| version != "null")
+    {
         let message = "The specified version does not exist.";
         return Err(Refusal::new(Code::NoSuchVersion, message));
     }
@@ -81,7 +85,10 @@ fn read(object: &ObjectIdentifier) -> Result<(ObjectKey, WriteCondition)> {
         "*" => ETag::Any,
         value => ETag::Is(value.to_owned()),
     });
-    let modified = object.last_modified_time.clone().map(time::OffsetDateTime::from);
+    let modified = object
+        .last_modified_time
+        .clone()
+        .map(time::OffsetDateTime::from);
     let condition = WriteCondition {
         if_absent: false,
         if_match,

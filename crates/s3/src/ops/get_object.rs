@@ -37,9 +37,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
 
 type Reading = (Download, Arc<str>);
 
-async fn read_on(
-    (mut download, id): Reading,
-) -> Option<(Result<bytes::Bytes, Error>, Reading)> {
+async fn read_on((mut download, id): Reading) -> Option<(Result<bytes::Bytes, Error>, Reading)> {
     let bytes = download.next().await?;
     if let Err(error) = &bytes {
         // The head is sent: all that is left is to break the connection off, and to say why here.

@@ -16,7 +16,10 @@ const BUCKETS_MAX: u32 = 10_000;
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let asked = exchange.number("max-buckets", 1..=BUCKETS_MAX)?;
     let prefix = exchange.query.get("prefix").unwrap_or_default();
-    let elsewhere = exchange.query.get("bucket-region").is_some_and(|r| r != door.region());
+    let elsewhere = exchange
+        .query
+        .get("bucket-region")
+        .is_some_and(|r| r != door.region());
     let mut after = match exchange.query.get("continuation-token") {
         None | Some("") => None,
         Some(token) => Some(BucketName::new(token).map_err(|_| {
@@ -32,9 +35,10 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
             .store
             .list_buckets(&exchange.caller, after, PAGE_ITEMS_MAX)
             .await?;
-        let fitting = page.buckets.into_iter().filter(|bucket| {
-            !elsewhere && bucket.name.as_str().starts_with(prefix)
-        });
+        let fitting = page
+            .buckets
+            .into_iter()
+            .filter(|bucket| !elsewhere && bucket.name.as_str().starts_with(prefix));
         buckets.extend(fitting);
         if buckets.len() > max {
             buckets.truncate(max);

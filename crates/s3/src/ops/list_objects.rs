@@ -52,7 +52,8 @@ impl Asked {
     }
 
     fn encoding(&self) -> Option<EncodingType> {
-        self.encode.then(|| EncodingType::from_static(EncodingType::URL))
+        self.encode
+            .then(|| EncodingType::from_static(EncodingType::URL))
     }
 
     fn delimiter(&self) -> Option<String> {
@@ -74,7 +75,9 @@ impl Asked {
 
     fn objects(&self, page: &ListPage, with_owner: bool) -> Vec<Object> {
         let objects = page.objects.iter();
-        objects.map(|object| self.object(object, with_owner)).collect()
+        objects
+            .map(|object| self.object(object, with_owner))
+            .collect()
     }
 
     fn object(&self, object: &ListedObject, with_owner: bool) -> Object {
@@ -94,7 +97,9 @@ impl Asked {
             owner: with_owner.then(|| owner(object.owner)),
             restore_status: None,
             size: i64::try_from(object.size).ok(),
-            storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+            storage_class: Some(ObjectStorageClass::from_static(
+                ObjectStorageClass::STANDARD,
+            )),
         }
     }
 }

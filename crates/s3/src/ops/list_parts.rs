@@ -15,7 +15,9 @@ const NUMBER_MAX: u32 = i32::MAX as u32;
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let object = exchange.object()?;
     let upload = upload_id(exchange)?;
-    let after = exchange.number("part-number-marker", 0..=NUMBER_MAX)?.unwrap_or(0);
+    let after = exchange
+        .number("part-number-marker", 0..=NUMBER_MAX)?
+        .unwrap_or(0);
     let asked = exchange.number("max-parts", 0..=NUMBER_MAX)?;
     let max = asked.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX));
     exchange.url_encoding()?;

@@ -19,9 +19,8 @@ use crate::wire::{
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
     let boundary = header(exchange.headers(), "content-type")?.and_then(boundary_of);
-    let boundary = boundary.ok_or_else(|| {
-        Refusal::new(Code::MalformedPOSTRequest, "The form has no boundary.")
-    })?;
+    let boundary = boundary
+        .ok_or_else(|| Refusal::new(Code::MalformedPOSTRequest, "The form has no boundary."))?;
     let bucket = exchange.bucket()?;
     let body = exchange.take_body()?;
     let (fields, mut file) = FormUpload::read(body, &boundary).await?;
@@ -71,8 +70,14 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
 /// Fields that are named like headers, as headers; the rest is the form's own.
 fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
     const KEPT: [&str; 8] = [
-        "cache-control", "content-disposition", "content-encoding", "content-language",
-        "content-type", "content-md5", "expires", "if-none-match",
+        "cache-control",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-type",
+        "content-md5",
+        "expires",
+        "if-none-match",
     ];
     let mut headers = HeaderMap::new();
     for (name, value) in fields.iter() {
@@ -84,7 +89,9 @@ fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
         if !kept {
             continue;
         }
-        let pair = HeaderName::try_from(name).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
+        let pair = HeaderName::try_from(name)
+            .ok()
+            .zip(HeaderValue::from_bytes(value.as_bytes()).ok());
         let (name, value) = pair.ok_or_else(|| {
             let message = format!("The form field {name:?} cannot be kept with an object.");
             Refusal::new(Code::InvalidArgument, message)
@@ -106,7 +113,9 @@ fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer 
     let bucket = object.bucket.name.as_str();
     let mut location = format!("/{bucket}/");
     encode_path(&mut location, object.key.as_str().as_bytes());
-    let redirect = fields.get("success_action_redirect").or(fields.get("redirect"));
+    let redirect = fields
+        .get("success_action_redirect")
+        .or(fields.get("redirect"));
     let mut answer = if let Some(target) = redirect.and_then(|url| redirection(url, object, info)) {
         location = target;
         empty_answer(StatusCode::SEE_OTHER)
@@ -114,9 +123,8 @@ fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer 
         match fields.get("success_action_status") {
             Some("200") => empty_answer(StatusCode::OK),
             Some("201") => {
-                let mut xml = String::from(
-                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<PostResponse>",
-                );
+                let mut xml =
+                    String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<PostResponse>");
                 push_element(&mut xml, "Location", &location);
                 push_element(&mut xml, "Bucket", bucket);
                 push_element(&mut xml, "Key", object.key.as_str());

@@ -91,7 +91,9 @@ impl Checksums {
             (Algorithm::Sha1, &self.sha1),
             (Algorithm::Sha256, &self.sha256),
         ];
-        let set = all.into_iter().find_map(|(a, v)| v.as_ref().map(|v| (a, v)));
+        let set = all
+            .into_iter()
+            .find_map(|(a, v)| v.as_ref().map(|v| (a, v)));
         set.map(|(algorithm, value)| {
             Digest::from_base64(algorithm, value).map_err(|_| {
                 let message = format!("The {algorithm} of a part is not valid.");

@@ -14,7 +14,10 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     exchange.need_length()?;
     refuse_unsupported(exchange.headers())?;
     let declared = Declared::read(exchange.headers())?;
-    let length = exchange.body.as_ref().and_then(crate::payload::RequestBody::length);
+    let length = exchange
+        .body
+        .as_ref()
+        .and_then(crate::payload::RequestBody::length);
     let request = UploadPartRequest {
         object: exchange.object()?,
         upload: upload_id(exchange)?,

@@ -24,7 +24,6 @@ mod verify;
 pub use authorization::Authorization;
 pub use date::RequestDate;
 pub use encode::{decode_percent, encode_path, encode_strict};
-pub(crate) use verify::CONTENT_SHA256;
 pub(crate) use encode::{hex_digit, parse_hex_32, push_hex};
 pub use fuzz::{fuzz_authorization, fuzz_presigned};
 pub use key::{SigningKey, SigningKeys};
@@ -32,6 +31,7 @@ pub use post::verify_form;
 pub use presigned::Presigned;
 pub use query::Query;
 pub use scope::Scope;
+pub(crate) use verify::CONTENT_SHA256;
 pub use verify::{Claim, Seed, Signed, Verifier};
 
 #[cfg(test)]

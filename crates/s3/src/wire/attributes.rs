@@ -36,7 +36,8 @@ pub(crate) fn attributes_of(headers: &HeaderMap) -> Result<Attributes> {
         }
         user.insert(key.to_owned(), values.join(","));
     }
-    let system = |name: HeaderName| Ok::<_, Refusal>(header(headers, name.as_str())?.map(str::to_owned));
+    let system =
+        |name: HeaderName| Ok::<_, Refusal>(header(headers, name.as_str())?.map(str::to_owned));
     let encoding = system(CONTENT_ENCODING)?;
     within_limits(Attributes {
         content_type: system(CONTENT_TYPE)?,

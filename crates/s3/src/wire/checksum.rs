@@ -117,10 +117,12 @@ impl Declared {
         let mut digests: Vec<Digest> = self.md5.into_iter().chain(self.digest).collect();
         if let (Some(algorithm), None) = (self.algorithm, self.digest) {
             let name = algorithm.s3_header().unwrap_or_default();
-            let value = trailers.and_then(|trailers| trailers.get(name)).ok_or_else(|| {
-                let message = format!("The announced trailer {name} is missing.");
-                Refusal::new(Code::MalformedTrailerError, message)
-            })?;
+            let value = trailers
+                .and_then(|trailers| trailers.get(name))
+                .ok_or_else(|| {
+                    let message = format!("The announced trailer {name} is missing.");
+                    Refusal::new(Code::MalformedTrailerError, message)
+                })?;
             let digest = Digest::from_base64(algorithm, value)
                 .map_err(|_| invalid(format!("Value for {name} trailing header is invalid.")))?;
             digests.push(digest);
@@ -163,12 +165,12 @@ pub(crate) fn verify_small(
 /// The headers that show an object's checksum.
 pub(crate) fn checksum_headers(headers: &mut HeaderMap, checksum: Option<&ObjectChecksum>) {
     let (algorithm, value, kind) = match checksum {
-        Some(ObjectChecksum::Full(digest)) => {
-            (digest.algorithm(), digest.base64(), "FULL_OBJECT")
-        }
-        Some(ObjectChecksum::Composite(composite)) => {
-            (composite.digest.algorithm(), composite.to_string(), "COMPOSITE")
-        }
+        Some(ObjectChecksum::Full(digest)) => (digest.algorithm(), digest.base64(), "FULL_OBJECT"),
+        Some(ObjectChecksum::Composite(composite)) => (
+            composite.digest.algorithm(),
+            composite.to_string(),
+            "COMPOSITE",
+        ),
         None => return,
     };
     if let Some(name) = algorithm.s3_header() {
@@ -208,7 +210,11 @@ pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool
     if (whole_only && composite) || (parts_only && !composite) {
         return Err(invalid(format!(
             "The {} checksum type cannot be used with the {} checksum algorithm.",
-            if composite { "COMPOSITE" } else { "FULL_OBJECT" },
+            if composite {
+                "COMPOSITE"
+            } else {
+                "FULL_OBJECT"
+            },
             algorithm.s3_name().unwrap_or_default()
         )));
     }

@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn etags_come_in_many_coats() {
         let is = |text: &str| ETag::Is(text.into());
-        assert_eq!(etags("\"a\", W/\"b\",c ,*"), [is("a"), is("b"), is("c"), ETag::Any]);
+        assert_eq!(
+            etags("\"a\", W/\"b\",c ,*"),
+            [is("a"), is("b"), is("c"), ETag::Any]
+        );
     }
 
     #[test]

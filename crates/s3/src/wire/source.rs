@@ -20,8 +20,11 @@ fn decoded(text: &str) -> Result<String> {
 /// A bucket by its name, which may say its tenant: `tenant:bucket`.
 pub(crate) fn bucket_named(name: &str) -> Result<BucketRef> {
     let invalid = |_| {
-        Refusal::new(Code::InvalidBucketName, "The specified bucket is not valid.")
-            .element("BucketName", name)
+        Refusal::new(
+            Code::InvalidBucketName,
+            "The specified bucket is not valid.",
+        )
+        .element("BucketName", name)
     };
     let (tenant, bucket) = match name.split_once(':') {
         Some((tenant, bucket)) => (Some(TenantName::new(tenant).map_err(invalid)?), bucket),
@@ -60,8 +63,7 @@ pub(crate) fn object_named(text: &str) -> Result<ObjectRef> {
     let path = path.strip_prefix('/').unwrap_or(&path);
     let parts = path.split_once('/').filter(|(_, key)| !key.is_empty());
     let (bucket, key) = parts.ok_or_else(|| {
-        let message =
-            "Copy Source must mention the source bucket and key: sourcebucket/sourcekey";
+        let message = "Copy Source must mention the source bucket and key: sourcebucket/sourcekey";
         Refusal::new(Code::InvalidArgument, message)
     })?;
     Ok(ObjectRef {
@@ -109,7 +111,11 @@ mod tests {
 
     #[test]
     fn sources_are_read_as_clients_write_them() {
-        for text in ["bucket/a%20b%2Fc", "/bucket/a b/c", "bucket/a%20b/c?versionId=null"] {
+        for text in [
+            "bucket/a%20b%2Fc",
+            "/bucket/a b/c",
+            "bucket/a%20b/c?versionId=null",
+        ] {
             let object = object_named(text).expect(text);
             assert_eq!(object.bucket.name.as_str(), "bucket");
             assert_eq!(object.key.as_str(), "a b/c");
@@ -117,7 +123,15 @@ mod tests {
         let other = object_named("atlas:bucket//k").expect("a tenant's");
         assert_eq!(other.bucket.tenant.expect("named").as_str(), "atlas");
         assert_eq!(other.key.as_str(), "/k");
-        for bad in ["", "bucket", "bucket/", "/bucket", "b/k", "bucket/%f", "bucket/k?versionId=1"] {
+        for bad in [
+            "",
+            "bucket",
+            "bucket/",
+            "/bucket",
+            "b/k",
+            "bucket/%f",
+            "bucket/k?versionId=1",
+        ] {
             assert!(object_named(bad).is_err(), "{bad}");
         }
         for text in ["/bucket/a/b", "/a/b", "a/b", "a%2Fb"] {
