@@ -3,6 +3,7 @@
 mod crash;
 mod faults;
 mod model;
+mod sample;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
