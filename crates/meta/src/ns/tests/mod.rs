@@ -6,6 +6,7 @@ mod history;
 mod listing;
 mod model;
 mod model_ops;
+mod probe;
 mod rules;
 
 use std::sync::Arc;

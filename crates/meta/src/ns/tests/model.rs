@@ -78,7 +78,7 @@ impl ModelBucket {
     }
 
     /// Directories that must exist in the catalog once everything empty is reclaimed.
-    fn dirs_needed(&self) -> BTreeSet<String> {
+    pub(super) fn dirs_needed(&self) -> BTreeSet<String> {
         let mut needed = BTreeSet::new();
         for path in self.files.keys().chain(&self.dirs) {
             for (at, _) in path.match_indices('/') {
@@ -236,10 +236,10 @@ async fn compare(world: &World) {
     }
 }
 
-async fn story(ops: Vec<(Op, Ask)>) {
+async fn story(ops: Vec<(Op, usize, Ask)>) {
     let mut world = World::new().await;
-    for (step, (op, ask)) in ops.into_iter().enumerate() {
-        world.step(step, op).await;
+    for (step, (op, choice, ask)) in ops.into_iter().enumerate() {
+        world.step(step, op, choice).await;
         compare(&world).await;
         compare_listing(&world, &ask).await;
     }
@@ -254,10 +254,10 @@ async fn story(ops: Vec<(Op, Ask)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_tree_is_what_s3_says(ops in proptest::collection::vec((op(), ask()), 1..70)) {
+    fn the_tree_is_what_s3_says(ops in proptest::collection::vec((op(), any::<usize>(), ask()), 1..70)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(story(ops));
     }

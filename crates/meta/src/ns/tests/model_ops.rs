@@ -115,14 +115,25 @@ pub(super) enum Cond {
     Wrong,
 }
 
+/// Few names, so that steps meet; among them the ones that make trouble.
 pub(super) fn name() -> impl Strategy<Value = String> {
-    let names = vec!["a", "b", "", "a-", "a\0", "é", "ab", "."];
-    proptest::sample::select(names).prop_map(str::to_owned)
+    prop_oneof![
+        6 => Just("a"),
+        4 => Just("b"),
+        1 => Just(""),
+        1 => Just("a-"),
+        1 => Just("a\0"),
+        1 => Just("é"),
+        1 => Just("ab"),
+    ]
+    .prop_map(str::to_owned)
 }
 
 /// A path of one to four names; `/` may stand anywhere.
 pub(super) fn path() -> impl Strategy<Value = String> {
-    proptest::collection::vec(name(), 1..5)
+    let depth = prop_oneof![3 => Just(1usize), 4 => Just(2), 3 => Just(3), 1 => Just(4)];
+    depth
+        .prop_flat_map(|depth| proptest::collection::vec(name(), depth))
         .prop_map(|names| names.join("/"))
         .prop_filter("no key is empty", |path| !path.is_empty())
 }
@@ -159,7 +170,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => (b(), path()).prop_map(|(bucket, path)| Op::RemoveDir { bucket, path }),
         2 => (b(), path(), proptest::bool::weighted(0.7)).prop_map(|(bucket, path, mark)| Op::MarkSpace { bucket, path, mark }),
         2 => (b(), path()).prop_map(|(bucket, key)| Op::CreateUpload { bucket, key }),
-        5 => (any::<usize>(), 1u16..5, shape()).prop_map(|(upload, number, shape)| Op::PutPart { upload, number, shape }),
+        9 => (any::<usize>(), 1u16..5, shape()).prop_map(|(upload, number, shape)| Op::PutPart { upload, number, shape }),
         2 => (any::<usize>(), 1u16..5, (b(), path()), (0u64..50, 1u64..50)).prop_map(|(upload, number, from, cut)| Op::CopyPart { upload, number, from, cut }),
         3 => (any::<usize>(), proptest::option::of(1u16..5), proptest::bool::weighted(0.1), prop_oneof![4 => Just(0u64), 1 => 1u64..100], cond()).prop_map(|(upload, skip, wrong, min, condition)| Op::Complete { upload, skip, wrong, min, condition }),
         1 => (b(), path()).prop_map(|(bucket, key)| Op::CompleteAgain { bucket, key }),
@@ -281,7 +292,74 @@ impl World {
         (!all.is_empty()).then(|| all[choice % all.len()].clone())
     }
 
-    pub(super) async fn step(&mut self, step: usize, op: Op) {
+    /// Turns most paths that are to be found into ones that are there.
+    fn aim(&self, mut op: Op, choice: usize) -> Op {
+        let pick = |bucket: usize, path: &mut String, dirs: bool, choice: usize| {
+            let model = &self.models[bucket];
+            let there: Vec<String> = if dirs {
+                let visible = model.dirs_needed().into_iter();
+                visible
+                    .filter_map(|dir| dir.strip_suffix('/').map(str::to_owned))
+                    .filter(|dir| !dir.is_empty())
+                    .collect()
+            } else {
+                model.files.keys().cloned().collect()
+            };
+            if !choice.is_multiple_of(5) && !there.is_empty() {
+                path.clone_from(&there[choice / 5 % there.len()]);
+            }
+        };
+        match &mut op {
+            Op::Delete { bucket, key, .. } => pick(*bucket, key, false, choice),
+            Op::CompleteAgain { bucket, key } => {
+                let mut files = self.models[*bucket].files.iter();
+                if let Some((joined, _)) = files.find(|(_, file)| file.upload.is_some()) {
+                    key.clone_from(joined);
+                }
+            }
+            Op::DeleteMany { bucket, keys } => {
+                for (at, key) in keys.iter_mut().enumerate() {
+                    pick(*bucket, key, false, choice.wrapping_mul(at + 3));
+                }
+            }
+            Op::Copy { from, to, .. } => {
+                pick(from.0, &mut from.1, false, choice);
+                // Now and then onto something, itself included.
+                if choice.is_multiple_of(3) {
+                    pick(to.0, &mut to.1, false, choice / 7);
+                }
+            }
+            Op::CopyPart { from, .. } => pick(from.0, &mut from.1, false, choice),
+            Op::RenameFile {
+                bucket, from, to, ..
+            } => {
+                pick(*bucket, from, false, choice);
+                if choice.is_multiple_of(3) {
+                    pick(*bucket, to, false, choice / 7);
+                }
+            }
+            Op::RenameDir {
+                bucket, from, to, ..
+            } => {
+                pick(*bucket, from, true, choice);
+                if choice.is_multiple_of(3) {
+                    pick(*bucket, to, true, choice / 7);
+                }
+            }
+            Op::RemoveDir { bucket, path } | Op::MarkSpace { bucket, path, .. } => {
+                pick(*bucket, path, true, choice);
+            }
+            Op::Put { bucket, key, .. } if choice.is_multiple_of(3) => {
+                pick(*bucket, key, false, choice / 3);
+            }
+            _ => {}
+        }
+        op
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm for each thing to do")]
+    pub(super) async fn step(&mut self, step: usize, op: Op, choice: usize) {
+        let op = self.aim(op, choice);
         let note = format!("step {step}: {op:?}");
         match op {
             Op::Put {
