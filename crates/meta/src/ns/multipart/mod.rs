@@ -26,7 +26,7 @@ use super::turn::Turn;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{Read, Require, Scan};
 
-pub use complete::{CompletePart, Joined};
+pub use complete::{CompletePart, Join, Joined};
 pub use list::{ListedUpload, PartPage, UploadPage, UploadQuery};
 
 /// Highest part number.
