@@ -35,8 +35,14 @@ impl Refusal {
     }
 
     fn to_xml(&self, resource: &str, request_id: &str, host_id: &str) -> String {
+        let element = self.to_element(resource, request_id, host_id);
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{element}")
+    }
+
+    /// The `Error` element alone, for an answer whose beginning is sent already.
+    pub(crate) fn to_element(&self, resource: &str, request_id: &str, host_id: &str) -> String {
         let mut xml = String::with_capacity(320);
-        xml.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
+        xml.push_str("<Error>");
         push_element(&mut xml, "Code", self.0.code.as_str());
         push_element(&mut xml, "Message", &self.0.message);
         for (name, value) in &self.0.elements {

@@ -148,6 +148,12 @@ impl FormUpload {
         self.length = length;
     }
 
+    /// Bytes of the file so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
     /// The next bytes of the file; `None` once file, form and body have ended and their lengths
     /// are as they should be.
     ///

@@ -208,6 +208,22 @@ impl RequestBody {
         }
     }
 
+    /// Reads on without looking at what comes, at most `bytes` and for `deadline`, so that a
+    /// client that writes before it reads gets to the answer.
+    pub async fn drain(&mut self, bytes: u64, deadline: Duration) {
+        let read = async {
+            let mut left = bytes;
+            while let Ok(Some(data)) = self.frame().await {
+                left = left.saturating_sub(data.len() as u64);
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whether it ended or not, the answer goes out next.
+        let _ended = tokio::time::timeout(deadline, read).await;
+    }
+
     /// The trailers; complete once [`RequestBody::next`] has given `None`.
     #[must_use]
     pub fn trailers(&self) -> Option<&Trailers> {

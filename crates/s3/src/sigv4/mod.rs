@@ -31,6 +31,7 @@ pub use post::verify_form;
 pub use presigned::Presigned;
 pub use query::Query;
 pub use scope::Scope;
+pub(crate) use verify::CONTENT_SHA256;
 pub use verify::{Claim, Seed, Signed, Verifier};
 
 #[cfg(test)]

@@ -1,0 +1,245 @@
+//! `x-amz-checksum-*` and Content-MD5: what a client declares, and what is shown to it.
+
+use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, Pipeline};
+use dewar_store::api::{Expect, ObjectChecksum};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{header, value_of};
+use crate::error::{Code, Refusal, Result};
+use crate::payload::Trailers;
+
+const PREFIX: &str = "x-amz-checksum-";
+const TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+
+/// Which digests a client declares its body to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Declared {
+    /// The checksum it chose.
+    pub(crate) algorithm: Option<Algorithm>,
+    /// The checksum's value, unless it comes in a trailer.
+    digest: Option<Digest>,
+    md5: Option<Digest>,
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal::new(Code::InvalidRequest, message)
+}
+
+/// The algorithm of a name such as `CRC32C`.
+///
+/// # Errors
+/// `InvalidRequest` for one that Dewar does not know.
+pub(crate) fn algorithm_named(name: &str) -> Result<Algorithm> {
+    Algorithm::from_s3_name(name).ok_or_else(|| {
+        invalid(format!(
+            "Checksum algorithm {name:?} is not supported; CRC32, CRC32C, CRC64NVME, SHA1 and \
+             SHA256 are."
+        ))
+    })
+}
+
+impl Declared {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for several checksums, unknown ones or broken values; `InvalidDigest` for
+    /// a broken Content-MD5.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self> {
+        let mut declared = Self::default();
+        for name in headers.keys() {
+            let name = name.as_str();
+            let other = matches!(
+                name,
+                "x-amz-checksum-algorithm" | "x-amz-checksum-type" | "x-amz-checksum-mode"
+            );
+            if !name.starts_with(PREFIX) || other {
+                continue;
+            }
+            let algorithm = Algorithm::from_s3_header(name)
+                .ok_or_else(|| invalid(format!("The checksum {name} is not supported.")))?;
+            let value = header(headers, name)?.unwrap_or_default();
+            let digest = Digest::from_base64(algorithm, value)
+                .map_err(|_| invalid(format!("Value for {name} header is invalid.")))?;
+            declared.choose(algorithm, Some(digest))?;
+        }
+        let trailers = header(headers, "x-amz-trailer")?.unwrap_or_default();
+        for name in trailers.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+            let algorithm = Algorithm::from_s3_header(name).ok_or_else(|| {
+                invalid("The value specified in the x-amz-trailer header is not supported".into())
+            })?;
+            declared.choose(algorithm, None)?;
+        }
+        if let Some(name) = header(headers, "x-amz-sdk-checksum-algorithm")? {
+            let named = algorithm_named(name)?;
+            if declared.algorithm.is_some_and(|chosen| chosen != named) {
+                let message = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
+                return Err(invalid(message.into()));
+            }
+        }
+        if let Some(text) = header(headers, "content-md5")? {
+            let digest = Digest::from_base64(Algorithm::Md5, text.trim()).map_err(|_| {
+                let message = "The Content-MD5 you specified is not valid.";
+                Refusal::new(Code::InvalidDigest, message)
+            })?;
+            declared.md5 = Some(digest);
+        }
+        Ok(declared)
+    }
+
+    fn choose(&mut self, algorithm: Algorithm, digest: Option<Digest>) -> Result<()> {
+        if self.algorithm.is_some() {
+            let message = "Expecting a single x-amz-checksum- header. Multiple checksum Types \
+                           are not allowed.";
+            return Err(invalid(message.into()));
+        }
+        self.algorithm = Some(algorithm);
+        self.digest = digest;
+        Ok(())
+    }
+
+    /// What must be computed to check it, and for the ETag.
+    pub(crate) fn want(&self) -> AlgorithmSet {
+        let set = AlgorithmSet::EMPTY.with(Algorithm::Md5);
+        self.algorithm.map_or(set, |algorithm| set.with(algorithm))
+    }
+
+    /// Whether anything vouches for the body.
+    pub(crate) fn is_any(&self) -> bool {
+        self.algorithm.is_some() || self.md5.is_some()
+    }
+
+    /// What the body must have been, now that it has ended.
+    ///
+    /// # Errors
+    /// `MalformedTrailerError` when an announced trailer is missing, `InvalidRequest` when its
+    /// value is broken.
+    pub(crate) fn expect(&self, size: u64, trailers: Option<&Trailers>) -> Result<Expect> {
+        let mut digests: Vec<Digest> = self.md5.into_iter().chain(self.digest).collect();
+        if let (Some(algorithm), None) = (self.algorithm, self.digest) {
+            let name = algorithm.s3_header().unwrap_or_default();
+            let value = trailers
+                .and_then(|trailers| trailers.get(name))
+                .ok_or_else(|| {
+                    let message = format!("The announced trailer {name} is missing.");
+                    Refusal::new(Code::MalformedTrailerError, message)
+                })?;
+            let digest = Digest::from_base64(algorithm, value)
+                .map_err(|_| invalid(format!("Value for {name} trailing header is invalid.")))?;
+            digests.push(digest);
+        }
+        Ok(Expect {
+            size: Some(size),
+            digests,
+        })
+    }
+}
+
+/// Checks a body that is in memory against what was declared about it.
+///
+/// # Errors
+/// `BadDigest`, and those of [`Declared::expect`].
+pub(crate) fn verify_small(
+    declared: &Declared,
+    body: &[u8],
+    trailers: Option<&Trailers>,
+) -> Result<()> {
+    let expect = declared.expect(body.len() as u64, trailers)?;
+    if expect.digests.is_empty() {
+        return Ok(());
+    }
+    let mut pipeline = Pipeline::new(declared.want());
+    pipeline.update(body);
+    let computed = pipeline.finish();
+    for digest in expect.digests {
+        if computed.get(digest.algorithm()) != Some(digest) {
+            let message = format!(
+                "The {} you specified did not match the calculated checksum.",
+                digest.algorithm().s3_name().unwrap_or("Content-MD5")
+            );
+            return Err(Refusal::new(Code::BadDigest, message));
+        }
+    }
+    Ok(())
+}
+
+/// The headers that show an object's checksum.
+pub(crate) fn checksum_headers(headers: &mut HeaderMap, checksum: Option<&ObjectChecksum>) {
+    let (algorithm, value, kind) = match checksum {
+        Some(ObjectChecksum::Full(digest)) => (digest.algorithm(), digest.base64(), "FULL_OBJECT"),
+        Some(ObjectChecksum::Composite(composite)) => (
+            composite.digest.algorithm(),
+            composite.to_string(),
+            "COMPOSITE",
+        ),
+        None => return,
+    };
+    if let Some(name) = algorithm.s3_header() {
+        headers.insert(HeaderName::from_static(name), value_of(&value));
+        headers.insert(TYPE, HeaderValue::from_static(kind));
+    }
+}
+
+/// What a CreateMultipartUpload announces: the algorithm, and whether it is over the parts'
+/// checksums. Without an algorithm Dewar keeps a CRC-64/NVME of the whole.
+///
+/// # Errors
+/// `InvalidRequest` for unknown names and for kinds that an algorithm does not have.
+pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool)> {
+    let algorithm = header(headers, "x-amz-checksum-algorithm")?;
+    let algorithm = algorithm.map(algorithm_named).transpose()?;
+    let kind = header(headers, "x-amz-checksum-type")?;
+    let Some(algorithm) = algorithm else {
+        return match kind {
+            None => Ok((Algorithm::Crc64Nvme, false)),
+            Some(_) => Err(invalid(
+                "The x-amz-checksum-type header can only be used with the \
+                 x-amz-checksum-algorithm header."
+                    .into(),
+            )),
+        };
+    };
+    let by_default = algorithm != Algorithm::Crc64Nvme;
+    let composite = match kind {
+        None => by_default,
+        Some("COMPOSITE") => true,
+        Some("FULL_OBJECT") => false,
+        Some(other) => return Err(invalid(format!("{other:?} is not a checksum type."))),
+    };
+    let whole_only = algorithm == Algorithm::Crc64Nvme;
+    let parts_only = matches!(algorithm, Algorithm::Sha1 | Algorithm::Sha256);
+    if (whole_only && composite) || (parts_only && !composite) {
+        return Err(invalid(format!(
+            "The {} checksum type cannot be used with the {} checksum algorithm.",
+            if composite {
+                "COMPOSITE"
+            } else {
+                "FULL_OBJECT"
+            },
+            algorithm.s3_name().unwrap_or_default()
+        )));
+    }
+    Ok((algorithm, composite))
+}
+
+/// The checksum of a whole object that a completion names in its headers.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub(crate) fn named_checksum(headers: &HeaderMap) -> Result<Option<ObjectChecksum>> {
+    let composite = header(headers, TYPE.as_str())? == Some("COMPOSITE");
+    for name in headers.keys() {
+        let Some(algorithm) = Algorithm::from_s3_header(name.as_str()) else {
+            continue;
+        };
+        let value = header(headers, name.as_str())?.unwrap_or_default();
+        let wrong = || invalid(format!("Value for {name} header is invalid."));
+        return if composite || value.contains('-') {
+            let value = Composite::parse(algorithm, value).map_err(|_| wrong())?;
+            Ok(Some(ObjectChecksum::Composite(value)))
+        } else {
+            let value = Digest::from_base64(algorithm, value).map_err(|_| wrong())?;
+            Ok(Some(ObjectChecksum::Full(value)))
+        };
+    }
+    Ok(None)
+}

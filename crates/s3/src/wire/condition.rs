@@ -1,0 +1,153 @@
+//! Conditional requests: headers to conditions.
+
+use dewar_store::api::{ETag, ReadCondition, WriteCondition};
+use http::HeaderMap;
+
+use super::{header, parse_http_date};
+use crate::error::{Code, Refusal, Result};
+
+/// Entity tags of an If-Match or If-None-Match, quoted or, as some clients have them, not.
+fn etags(text: &str) -> Vec<ETag> {
+    text.split(',').filter_map(etag).collect()
+}
+
+fn etag(text: &str) -> Option<ETag> {
+    let text = text.trim();
+    let text = text.strip_prefix("W/").unwrap_or(text);
+    match text {
+        "" => None,
+        "*" => Some(ETag::Any),
+        text => Some(ETag::Is(text.trim_matches('"').to_owned())),
+    }
+}
+
+fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
+    let get = |name: &str| header(headers, &format!("{prefix}{name}"));
+    let tags = |name| Ok::<_, Refusal>(get(name)?.map(etags).unwrap_or_default());
+    let date = |name| Ok::<_, Refusal>(get(name)?.and_then(parse_http_date));
+    Ok(ReadCondition {
+        if_match: tags("if-match")?,
+        if_none_match: tags("if-none-match")?,
+        if_modified_since: date("if-modified-since")?,
+        if_unmodified_since: date("if-unmodified-since")?,
+    })
+}
+
+/// The conditions of a GET or HEAD.
+pub(crate) fn read_condition(headers: &HeaderMap) -> Result<ReadCondition> {
+    reading(headers, "")
+}
+
+/// The conditions that a copy puts on its source.
+pub(crate) fn copy_source_condition(headers: &HeaderMap) -> Result<ReadCondition> {
+    reading(headers, "x-amz-copy-source-")
+}
+
+/// The conditions of a write.
+///
+/// # Errors
+/// `NotImplemented` for those that S3 does not have on writes either.
+pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
+    let not_here = |what: &str| {
+        Refusal::new(
+            Code::NotImplemented,
+            format!("A header you provided implies functionality that is not implemented: {what}"),
+        )
+    };
+    let if_absent = match header(headers, "if-none-match")?.map(etags) {
+        None => false,
+        Some(tags) if tags == [ETag::Any] => true,
+        Some(_) => return Err(not_here("If-None-Match with an ETag")),
+    };
+    let if_match = match header(headers, "if-match")?.map(etags) {
+        None => None,
+        Some(mut tags) if tags.len() == 1 => tags.pop(),
+        Some(_) => return Err(not_here("If-Match with other than one ETag")),
+    };
+    Ok(WriteCondition {
+        if_absent,
+        if_match,
+        ..WriteCondition::default()
+    })
+}
+
+/// One entity tag that must match.
+///
+/// # Errors
+/// `InvalidArgument` for anything but one.
+pub(crate) fn etag_condition(text: &str) -> Result<ETag> {
+    let mut tags = etags(text);
+    match (tags.pop(), tags.is_empty()) {
+        (Some(tag), true) => Ok(tag),
+        _ => {
+            let message = "A condition does not name one ETag.";
+            Err(Refusal::new(Code::InvalidArgument, message))
+        }
+    }
+}
+
+/// The conditions of a DELETE.
+///
+/// # Errors
+/// `InvalidArgument` for a broken date or size: ignoring it would delete too much.
+pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
+    let broken = |name: &str| {
+        let message = format!("The value of {name} is not valid.");
+        Refusal::new(Code::InvalidArgument, message)
+    };
+    let mut condition = write_condition(headers)?;
+    if condition.if_absent {
+        return Err(broken("If-None-Match"));
+    }
+    let name = "x-amz-if-match-last-modified-time";
+    if let Some(text) = header(headers, name)? {
+        let date = parse_http_date(text).ok_or_else(|| broken(name))?;
+        condition.if_modified_at = Some(date);
+    }
+    let name = "x-amz-if-match-size";
+    if let Some(text) = header(headers, name)? {
+        condition.if_size = Some(text.parse().map_err(|_| broken(name))?);
+    }
+    Ok(condition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let name = http::HeaderName::from_static(name);
+            (name, value.parse().expect("a value"))
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn etags_come_in_many_coats() {
+        let is = |text: &str| ETag::Is(text.into());
+        assert_eq!(
+            etags("\"a\", W/\"b\",c ,*"),
+            [is("a"), is("b"), is("c"), ETag::Any]
+        );
+    }
+
+    #[test]
+    fn writes_take_what_s3_takes() {
+        let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
+        assert!(absent.if_absent && absent.if_match.is_none());
+        assert!(write_condition(&headers(&[("if-none-match", "\"a\"")])).is_err());
+        assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
+        let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
+        assert_eq!(one.if_match, Some(ETag::Is("a".into())));
+    }
+
+    #[test]
+    fn a_broken_condition_never_deletes() {
+        assert!(delete_condition(&headers(&[("x-amz-if-match-size", "many")])).is_err());
+        let name = "x-amz-if-match-last-modified-time";
+        assert!(delete_condition(&headers(&[(name, "today")])).is_err());
+        let size = delete_condition(&headers(&[("x-amz-if-match-size", "5")])).expect("valid");
+        assert_eq!(size.if_size, Some(5));
+    }
+}

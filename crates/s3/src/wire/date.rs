@@ -1,0 +1,58 @@
+//! Dates on S3's wire.
+
+use dewar_types::Timestamp;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+/// A date as RFC 9110 has it in headers: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub(crate) fn http_date(when: Timestamp) -> String {
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let at = moment(when);
+    format!(
+        "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
+        DAYS[usize::from(at.weekday().number_days_from_monday()) % 7],
+        at.day(),
+        MONTHS[usize::from(u8::from(at.month()) - 1) % 12],
+        at.year(),
+        at.hour(),
+        at.minute(),
+        at.second()
+    )
+}
+
+/// A date in a header. `None` for what is none, which RFC 9110 wants ignored.
+pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
+    let at = OffsetDateTime::parse(text, &Rfc2822).ok()?;
+    u64::try_from(at.unix_timestamp())
+        .ok()
+        .map(Timestamp::from_secs)
+}
+
+/// A date as S3 has it in XML: in milliseconds.
+pub(crate) fn xml_date(when: Timestamp) -> s3s::dto::Timestamp {
+    let whole = Timestamp(when.millis().saturating_mul(1_000_000));
+    moment(whole).into()
+}
+
+fn moment(when: Timestamp) -> OffsetDateTime {
+    // Every Timestamp lies before the year 2555, which the calendar holds.
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(when.0))
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_go_both_ways() {
+        let when = Timestamp::from_secs(784_111_777);
+        assert_eq!(http_date(when), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse_http_date(&http_date(when)), Some(when));
+        assert_eq!(parse_http_date("yesterday"), None);
+        assert_eq!(http_date(Timestamp(u64::MAX)).len(), 29);
+    }
+}
