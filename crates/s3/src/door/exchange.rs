@@ -1,0 +1,158 @@
+//! A request as the verbs see it: verified, addressed, its body decoded.
+
+use dewar_auth::Caller;
+use dewar_store::api::{BucketRef, ObjectRef};
+use http::HeaderMap;
+use http::request::Parts;
+
+use super::address::Address;
+use crate::error::{Code, Refusal, Result};
+use crate::limits::XML_BODY_BYTES_MAX;
+use crate::payload::{BodyHead, PayloadMode, RequestBody};
+use crate::sigv4::Query;
+use crate::wire::{Declared, verify_small};
+
+/// A request whose signature was verified, or that carries none. Only the door makes them.
+pub(crate) struct Exchange {
+    pub(crate) caller: Caller,
+    address: Address,
+    pub(crate) query: Query,
+    pub(crate) head: Parts,
+    pub(crate) body_head: BodyHead,
+    mode: PayloadMode,
+    pub(crate) body: Option<RequestBody>,
+    pub(crate) request_id: String,
+}
+
+impl Exchange {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "made in one place, from all that was found out"
+    )]
+    pub(super) fn new(
+        caller: Caller,
+        address: Address,
+        query: Query,
+        head: Parts,
+        body_head: BodyHead,
+        mode: PayloadMode,
+        body: Option<RequestBody>,
+        request_id: &str,
+    ) -> Self {
+        Self {
+            caller,
+            address,
+            query,
+            head,
+            body_head,
+            mode,
+            body,
+            request_id: request_id.to_owned(),
+        }
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    /// The bucket that the request is about.
+    pub(crate) fn bucket(&self) -> Result<BucketRef> {
+        let bucket = self.address.bucket().cloned();
+        bucket.ok_or_else(|| Refusal::new(Code::InvalidRequest, "The request names no bucket."))
+    }
+
+    /// The object that the request is about.
+    pub(crate) fn object(&self) -> Result<ObjectRef> {
+        match (self.address.bucket(), self.address.key()) {
+            (Some(bucket), Some(key)) => Ok(ObjectRef {
+                bucket: bucket.clone(),
+                key: key.clone(),
+            }),
+            _ => Err(Refusal::new(
+                Code::InvalidRequest,
+                "The request names no object.",
+            )),
+        }
+    }
+
+    /// The body, once.
+    pub(crate) fn take_body(&mut self) -> Result<RequestBody> {
+        let body = self.body.take();
+        body.ok_or_else(|| Refusal::new(Code::InternalError, "the body was read twice"))
+    }
+
+    /// Refuses a write whose length nothing tells.
+    ///
+    /// # Errors
+    /// `MissingContentLength`.
+    pub(crate) fn need_length(&self) -> Result<()> {
+        let head = self.body_head;
+        if head.content_length.is_some() || head.transfer_chunked {
+            return Ok(());
+        }
+        let message = "You must provide the Content-Length HTTP header.";
+        Err(Refusal::new(Code::MissingContentLength, message))
+    }
+
+    /// The whole body of a request that carries XML, verified against every digest it declares.
+    ///
+    /// # Errors
+    /// `MaxMessageLengthExceeded`, `BadDigest`, and those of [`RequestBody::next`];
+    /// `InvalidRequest` when `must_declare` and nothing vouches for the body.
+    pub(crate) async fn document(&mut self, must_declare: bool) -> Result<bytes::Bytes> {
+        let declared = Declared::read(self.headers())?;
+        if must_declare && !declared.is_any() && !matches!(self.mode, PayloadMode::Exact(_)) {
+            return Err(Refusal::new(
+                Code::InvalidRequest,
+                "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
+            ));
+        }
+        let mut body = self.take_body()?;
+        let bytes = body.collect(XML_BODY_BYTES_MAX).await?;
+        verify_small(&declared, &bytes, body.trailers())?;
+        Ok(bytes)
+    }
+
+    /// A number in the query string.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is none or not in `range`.
+    pub(crate) fn number(
+        &self,
+        name: &'static str,
+        range: std::ops::RangeInclusive<u32>,
+    ) -> Result<Option<u32>> {
+        let Some(text) = self.query.get(name) else {
+            return Ok(None);
+        };
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let number = text.parse().ok().filter(|n| digits && range.contains(n));
+        number.map(Some).ok_or_else(|| {
+            let message = format!(
+                "Argument {name} must be an integer between {} and {}",
+                range.start(),
+                range.end()
+            );
+            Refusal::new(Code::InvalidArgument, message)
+                .element("ArgumentName", name)
+                .element("ArgumentValue", text)
+        })
+    }
+
+    /// Whether listings are to be URL-encoded.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another encoding.
+    pub(crate) fn url_encoding(&self) -> Result<bool> {
+        match self.query.get("encoding-type") {
+            None | Some("") => Ok(false),
+            Some(text) if text.eq_ignore_ascii_case("url") => Ok(true),
+            Some(text) => Err(Refusal::new(
+                Code::InvalidArgument,
+                "Invalid Encoding Method specified in Request",
+            )
+            .element("ArgumentName", "encoding-type")
+            .element("ArgumentValue", text)),
+        }
+    }
+}

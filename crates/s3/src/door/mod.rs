@@ -1,0 +1,288 @@
+//! The door itself: one request in, one answer out.
+//!
+//! Order: request id, address (bucket and key), query, **signature**, verb, body head; only then
+//! does the verb run, and only the verb reads the body. So an answer that refuses the request is
+//! sent before `100 Continue`, which hyper sends when the body is first read.
+//!
+//! Nothing reaches a verb that was not verified: [`Exchange`], which every verb takes, is made here
+//! alone, after the signature. Unsigned requests become exchanges of an anonymous caller, which the
+//! store denies as long as no policy allows them anything.
+//!
+//! Cancellation: dropping the future drops the exchange; an upload that has not been committed was
+//! never there, and a commit that has begun runs to its end in the store.
+
+mod address;
+mod answer;
+mod exchange;
+mod request_id;
+mod verb;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_auth::{Caller, Credentials, Origin};
+use dewar_env::Env;
+use dewar_store::Store;
+use http::header::{EXPECT, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+
+use address::Address;
+pub use answer::AnswerBody;
+pub(crate) use answer::{
+    Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
+};
+pub(crate) use exchange::Exchange;
+use request_id::RequestIds;
+pub use request_id::{HOST_ID, REQUEST_ID};
+pub(crate) use verb::{Configuration, Verb};
+
+use crate::error::{Code, Refusal, Result};
+use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
+use crate::ops;
+use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
+use crate::sigv4::{CONTENT_SHA256, Claim, Query, Verifier};
+
+/// How a door is set up.
+#[derive(Clone, Debug)]
+pub struct DoorConfig {
+    /// The region that signatures must be for, and that buckets are said to be in.
+    pub region: String,
+    /// Host names under which a bucket may stand in front, as in `bucket.s3.example.org`; lower
+    /// case, without port. Requests to any other host are path-style.
+    pub domains: Vec<String>,
+}
+
+impl Default for DoorConfig {
+    fn default() -> Self {
+        Self {
+            region: "us-east-1".into(),
+            domains: Vec::new(),
+        }
+    }
+}
+
+/// The S3 door on a store; share it between connections.
+pub struct Door {
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    pub(crate) verifier: Verifier,
+    config: DoorConfig,
+    ids: RequestIds,
+}
+
+impl Door {
+    /// A door on `store`, whose users and keys it asks for.
+    #[must_use]
+    pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
+        let credentials: Arc<dyn Credentials> = Arc::new(store.clone());
+        Self {
+            verifier: Verifier::new(credentials, config.region.clone()),
+            ids: RequestIds::new(&env),
+            store,
+            env,
+            config,
+        }
+    }
+
+    /// The region that signatures must be for.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.config.region
+    }
+
+    /// Answers one request. Never fails: whatever goes wrong is an answer.
+    pub async fn handle(&self, request: Request<WireBody>, origin: Origin) -> Response<AnswerBody> {
+        let id = self.ids.next();
+        let (head, wire) = request.into_parts();
+        let path = head.uri.path().to_owned();
+        let method = head.method.clone();
+        let expects = head.headers.contains_key(EXPECT);
+        let mut pending = Some(wire);
+        let outcome = self.answer(head, &mut pending, origin, &id).await;
+        let mut answer = match outcome {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                log_refusal(&refusal, &method, &path, &id);
+                if let Some(wire) = pending.filter(|_| !expects) {
+                    drain(wire).await;
+                }
+                refusal
+                    .to_response(&path, &id, self.ids.host())
+                    .map(AnswerBody::from)
+            }
+        };
+        if method == Method::HEAD {
+            answer = answer.map(|body| body.without_content());
+        }
+        self.finish_headers(answer.headers_mut(), &id);
+        tracing::debug!(
+            request_id = %id, %method, %path, status = answer.status().as_u16(), "answered"
+        );
+        answer
+    }
+
+    fn finish_headers(&self, headers: &mut HeaderMap, id: &str) {
+        if let Ok(id) = HeaderValue::from_str(id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        if let Ok(host) = HeaderValue::from_str(self.ids.host()) {
+            headers.insert(HOST_ID, host);
+        }
+        headers.insert(http::header::SERVER, HeaderValue::from_static("Dewar"));
+    }
+
+    /// Everything up to the verb, and the verb. `wire` is taken when the body's turn comes.
+    async fn answer(
+        &self,
+        mut head: Parts,
+        wire: &mut Option<WireBody>,
+        origin: Origin,
+        id: &str,
+    ) -> Result<Answer> {
+        let query = Query::parse(head.uri.query())?;
+        let claim = self
+            .verifier
+            .verify(&head, &query, self.env.clock.now())
+            .await?;
+        let (caller, payload, seed) = match claim {
+            Claim::Signed(signed) => (
+                Caller::by_access_key(&signed.key, origin),
+                signed.payload,
+                signed.seed,
+            ),
+            Claim::Anonymous => {
+                let payload = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
+                let payload = payload.map(str::to_owned);
+                (Caller::anonymous(origin), payload, None)
+            }
+        };
+        let anonymous = caller.user().is_none();
+        // What a request without identity asked for is nobody's business, so it is not told
+        // whether the request would have made sense either.
+        let closed = |refusal: Refusal| {
+            if anonymous && refusal.code() != Code::InvalidURI {
+                Refusal::new(Code::AccessDenied, "Access Denied")
+            } else {
+                refusal
+            }
+        };
+        adopt_query_headers(&mut head.headers, &query);
+        let address = Address::parse(&head, &self.config.domains).map_err(closed)?;
+        let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
+        let mode = PayloadMode::parse(payload.as_deref())?;
+        let body_head = BodyHead::read(&head.headers)?;
+        if verb.reads_body() && wire.is_some() {
+            // From here on the body is the verb's.
+            let Some(wire) = wire.take() else {
+                return Err(Refusal::new(Code::InternalError, "the body is gone"));
+            };
+            let body = RequestBody::new(wire, mode, body_head, seed)?;
+            let mut exchange = Exchange::new(
+                caller,
+                address,
+                query,
+                head,
+                body_head,
+                mode,
+                Some(body),
+                id,
+            );
+            let outcome = ops::call(self, verb, &mut exchange).await;
+            if outcome.is_err()
+                && !exchange.head.headers.contains_key(EXPECT)
+                && let Some(mut body) = exchange.body.take()
+            {
+                body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
+                    .await;
+            }
+            return outcome;
+        }
+        let mut exchange = Exchange::new(caller, address, query, head, body_head, mode, None, id);
+        ops::call(self, verb, &mut exchange).await
+    }
+}
+
+/// Presigned URLs may carry `x-amz-` headers as parameters, and some signers put them there. They
+/// are signed, and count as headers where there is no such header. Checksums are left out: signers
+/// that do not have the body yet put there that of an empty one.
+fn adopt_query_headers(headers: &mut HeaderMap, query: &Query) {
+    if !query.has("X-Amz-Signature") {
+        return;
+    }
+    for (name, value) in query.iter() {
+        let name = name.to_ascii_lowercase();
+        let adopted = name.starts_with("x-amz-")
+            && !name.starts_with("x-amz-checksum-")
+            && !matches!(
+                name.as_str(),
+                "x-amz-algorithm"
+                    | "x-amz-credential"
+                    | "x-amz-date"
+                    | "x-amz-expires"
+                    | "x-amz-signedheaders"
+                    | "x-amz-signature"
+                    | "x-amz-security-token"
+                    | "x-amz-content-sha256"
+                    | "x-amz-sdk-checksum-algorithm"
+            );
+        if adopted
+            && let Ok(name) = HeaderName::try_from(name)
+            && let Ok(value) = HeaderValue::from_str(value)
+        {
+            headers.entry(name).or_insert(value);
+        }
+    }
+}
+
+/// Reads what a client is still sending, within limits, so that it sees the answer.
+async fn drain(wire: WireBody) {
+    let head = BodyHead {
+        content_length: None,
+        decoded_length: None,
+        transfer_chunked: true,
+    };
+    if let Ok(mut body) = RequestBody::new(wire, PayloadMode::Unsigned, head, None) {
+        body.drain(REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE)
+            .await;
+    }
+}
+
+fn log_refusal(refusal: &Refusal, method: &Method, path: &str, id: &str) {
+    let Some(cause) = refusal
+        .cause()
+        .filter(|_| refusal.code().status().is_server_error())
+    else {
+        return;
+    };
+    let mut chain = cause.to_string();
+    let mut source = std::error::Error::source(cause);
+    while let Some(error) = source {
+        chain.push_str(": ");
+        chain.push_str(&error.to_string());
+        source = error.source();
+    }
+    let code = refusal.code().as_str();
+    if refusal.code() == Code::InternalError {
+        tracing::error!(request_id = %id, %method, %path, code, error = %chain, "request failed");
+    } else {
+        tracing::warn!(request_id = %id, %method, %path, code, error = %chain, "request refused");
+    }
+}
+
+/// The host a request was sent to, without port, lower case.
+fn host_of(head: &Parts) -> Option<String> {
+    let header = head.headers.get(HOST).and_then(|value| value.to_str().ok());
+    let host = header.or_else(|| head.uri.authority().map(http::uri::Authority::as_str))?;
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    Some(name.to_ascii_lowercase())
+}
+
+impl From<Bytes> for AnswerBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::full(bytes)
+    }
+}

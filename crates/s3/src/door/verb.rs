@@ -1,0 +1,439 @@
+//! Which verb a request is. The list is closed: a sub-resource that is not in it is refused, and
+//! never taken for the plain resource, so that `?unknown` neither lists a bucket nor deletes an
+//! object.
+
+use http::{HeaderMap, Method};
+
+use super::address::Address;
+use crate::error::{Code, Refusal, Result};
+use crate::form::boundary_of;
+use crate::sigv4::Query;
+use crate::wire::header;
+
+/// A bucket's configuration that Dewar does not have, and that S3 has a word for not having.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Configuration {
+    /// An answer in XML: the state of a bucket for which nobody has said anything.
+    Unset(&'static str),
+    /// An error: there is none.
+    None(Code, &'static str),
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    ListBuckets,
+    CreateBucket,
+    HeadBucket,
+    DeleteBucket,
+    GetBucketLocation,
+    GetBucketAcl,
+    GetBucketConfiguration(Configuration),
+    ListObjects,
+    ListObjectsV2,
+    ListMultipartUploads,
+    DeleteObjects,
+    PostForm,
+    PutObject,
+    CopyObject,
+    GetObject,
+    HeadObject,
+    DeleteObject,
+    GetObjectAcl,
+    GetObjectTagging,
+    GetObjectConfiguration(Configuration),
+    RenameObject,
+    CreateMultipartUpload,
+    UploadPart,
+    UploadPartCopy,
+    CompleteMultipartUpload,
+    AbortMultipartUpload,
+    ListParts,
+}
+
+/// Parameters that say how to sign or what to log, not what is meant: S3 ignores `x-…`.
+fn is_neutral(name: &str) -> bool {
+    name.get(..2)
+        .is_some_and(|start| start.eq_ignore_ascii_case("x-"))
+}
+
+/// Whether every parameter is neutral or in `known`.
+fn only(query: &Query, known: &[&str]) -> bool {
+    query
+        .iter()
+        .all(|(name, _)| is_neutral(name) || known.contains(&name))
+}
+
+const LIST: &[&str] = &[
+    "delimiter",
+    "encoding-type",
+    "marker",
+    "max-keys",
+    "prefix",
+    "list-type",
+    "continuation-token",
+    "fetch-owner",
+    "start-after",
+];
+const LIST_UPLOADS: &[&str] = &[
+    "uploads",
+    "delimiter",
+    "encoding-type",
+    "key-marker",
+    "max-uploads",
+    "prefix",
+    "upload-id-marker",
+];
+const READ: &[&str] = &[
+    "versionId",
+    "partNumber",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+];
+
+impl Verb {
+    /// Finds the verb.
+    ///
+    /// # Errors
+    /// `NotImplemented` for what S3 has and Dewar has not, or nobody has; `MethodNotAllowed`,
+    /// `InvalidArgument`.
+    pub(crate) fn of(
+        method: &Method,
+        address: &Address,
+        query: &Query,
+        headers: &HeaderMap,
+    ) -> Result<Self> {
+        if query
+            .get("versionId")
+            .is_some_and(|version| version != "null")
+        {
+            let message = "Invalid version id specified";
+            return Err(Refusal::new(Code::InvalidArgument, message));
+        }
+        let found = match address {
+            Address::Service => of_service(method, query),
+            Address::Bucket(_) => of_bucket(method, query, headers)?,
+            Address::Object(_) => of_object(method, query, headers)?,
+        };
+        found.ok_or_else(|| refuse(method, query))
+    }
+
+    /// Whether the verb does anything with a body; the others leave it unread.
+    pub(crate) fn reads_body(self) -> bool {
+        matches!(
+            self,
+            Self::CreateBucket
+                | Self::DeleteObjects
+                | Self::PostForm
+                | Self::PutObject
+                | Self::UploadPart
+                | Self::CompleteMultipartUpload
+        )
+    }
+}
+
+fn refuse(method: &Method, query: &Query) -> Refusal {
+    let plain = query.iter().all(|(name, _)| is_neutral(name));
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::PUT,
+        Method::POST,
+        Method::DELETE,
+    ];
+    if plain || !known.contains(method) {
+        let message = "The specified method is not allowed against this resource.";
+        return Refusal::new(Code::MethodNotAllowed, message)
+            .element("Method", method.as_str().to_owned());
+    }
+    let names: Vec<&str> = query
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| !is_neutral(name))
+        .collect();
+    Refusal::new(
+        Code::NotImplemented,
+        format!(
+            "A parameter you provided implies functionality that is not implemented: {}",
+            names.join(", ")
+        ),
+    )
+}
+
+fn of_service(method: &Method, query: &Query) -> Option<Verb> {
+    let known = [
+        "max-buckets",
+        "continuation-token",
+        "prefix",
+        "bucket-region",
+    ];
+    (*method == Method::GET && only(query, &known)).then_some(Verb::ListBuckets)
+}
+
+fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Option<Verb>> {
+    Ok(match *method {
+        Method::GET => {
+            if query.has("uploads") {
+                return Ok(only(query, LIST_UPLOADS).then_some(Verb::ListMultipartUploads));
+            }
+            if let Some(verb) = bucket_configuration(query) {
+                return Ok(Some(verb));
+            }
+            match query.get("list-type") {
+                _ if !only(query, LIST) => None,
+                None => Some(Verb::ListObjects),
+                Some("2") => Some(Verb::ListObjectsV2),
+                Some(_) => {
+                    let message = "list-type must be 2";
+                    return Err(Refusal::new(Code::InvalidArgument, message));
+                }
+            }
+        }
+        Method::HEAD => only(query, &[]).then_some(Verb::HeadBucket),
+        Method::PUT => only(query, &[]).then_some(Verb::CreateBucket),
+        Method::DELETE => only(query, &[]).then_some(Verb::DeleteBucket),
+        Method::POST if query.has("delete") => {
+            only(query, &["delete"]).then_some(Verb::DeleteObjects)
+        }
+        Method::POST => {
+            let kind = header(headers, "content-type")?.and_then(boundary_of);
+            (only(query, &[]) && kind.is_some()).then_some(Verb::PostForm)
+        }
+        _ => None,
+    })
+}
+
+/// Sub-resources that clients ask for by default, each alone in its query string.
+fn bucket_configuration(query: &Query) -> Option<Verb> {
+    let unset = |xml| Some(Verb::GetBucketConfiguration(Configuration::Unset(xml)));
+    let none = |code, words| {
+        Some(Verb::GetBucketConfiguration(Configuration::None(
+            code, words,
+        )))
+    };
+    let mut names = query
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| !is_neutral(name));
+    let (Some(name), None) = (names.next(), names.next()) else {
+        return None;
+    };
+    match name {
+        "location" => Some(Verb::GetBucketLocation),
+        "acl" => Some(Verb::GetBucketAcl),
+        "versioning" => unset("VersioningConfiguration"),
+        "logging" => unset("BucketLoggingStatus"),
+        "notification" => unset("NotificationConfiguration"),
+        "accelerate" => unset("AccelerateConfiguration"),
+        "requestPayment" => unset("RequestPaymentConfiguration"),
+        "policy" | "policyStatus" => {
+            none(Code::NoSuchBucketPolicy, "The bucket policy does not exist")
+        }
+        "tagging" => none(Code::NoSuchTagSet, "The TagSet does not exist"),
+        "cors" => none(
+            Code::NoSuchCORSConfiguration,
+            "The CORS configuration does not exist",
+        ),
+        "lifecycle" => none(
+            Code::NoSuchLifecycleConfiguration,
+            "The lifecycle configuration does not exist",
+        ),
+        "encryption" => none(
+            Code::ServerSideEncryptionConfigurationNotFoundError,
+            "The server side encryption configuration was not found",
+        ),
+        "website" => none(
+            Code::NoSuchWebsiteConfiguration,
+            "The specified bucket does not have a website configuration",
+        ),
+        "replication" => none(
+            Code::ReplicationConfigurationNotFoundError,
+            "The replication configuration was not found",
+        ),
+        "object-lock" => none(
+            Code::ObjectLockConfigurationNotFoundError,
+            "Object Lock configuration does not exist for this bucket",
+        ),
+        "publicAccessBlock" => none(
+            Code::NoSuchPublicAccessBlockConfiguration,
+            "The public access block configuration was not found",
+        ),
+        "ownershipControls" => none(
+            Code::OwnershipControlsNotFoundError,
+            "The bucket ownership controls were not found",
+        ),
+        _ => None,
+    }
+}
+
+fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Option<Verb>> {
+    let copies = headers.contains_key("x-amz-copy-source");
+    Ok(match *method {
+        Method::GET => get_of_object(query),
+        Method::HEAD => only(query, READ).then_some(Verb::HeadObject),
+        Method::PUT if query.has("uploadId") || query.has("partNumber") => {
+            let whole = query.has("uploadId") && query.has("partNumber");
+            let verb = if copies {
+                Verb::UploadPartCopy
+            } else {
+                Verb::UploadPart
+            };
+            (whole && only(query, &["uploadId", "partNumber"])).then_some(verb)
+        }
+        Method::PUT if query.has("renameObject") => {
+            only(query, &["renameObject"]).then_some(Verb::RenameObject)
+        }
+        Method::PUT => {
+            let verb = if copies {
+                Verb::CopyObject
+            } else {
+                Verb::PutObject
+            };
+            only(query, &[]).then_some(verb)
+        }
+        Method::POST if query.has("uploads") => {
+            only(query, &["uploads"]).then_some(Verb::CreateMultipartUpload)
+        }
+        Method::POST if query.has("uploadId") => {
+            only(query, &["uploadId"]).then_some(Verb::CompleteMultipartUpload)
+        }
+        Method::DELETE if query.has("uploadId") => {
+            only(query, &["uploadId"]).then_some(Verb::AbortMultipartUpload)
+        }
+        Method::DELETE => only(query, &["versionId"]).then_some(Verb::DeleteObject),
+        _ => None,
+    })
+}
+
+fn get_of_object(query: &Query) -> Option<Verb> {
+    if query.has("uploadId") {
+        let known = [
+            "uploadId",
+            "max-parts",
+            "part-number-marker",
+            "encoding-type",
+        ];
+        return only(query, &known).then_some(Verb::ListParts);
+    }
+    let no_lock = Configuration::None(
+        Code::NoSuchObjectLockConfiguration,
+        "The specified object does not have a ObjectLock configuration",
+    );
+    for (name, verb) in [
+        ("acl", Verb::GetObjectAcl),
+        ("tagging", Verb::GetObjectTagging),
+        ("legal-hold", Verb::GetObjectConfiguration(no_lock)),
+        ("retention", Verb::GetObjectConfiguration(no_lock)),
+    ] {
+        if query.has(name) {
+            return only(query, &[name, "versionId"]).then_some(verb);
+        }
+    }
+    only(query, READ).then_some(Verb::GetObject)
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_store::api::{BucketRef, ObjectRef};
+    use dewar_types::{BucketName, ObjectKey};
+
+    use super::*;
+
+    fn verb(method: &str, key: bool, query: &str) -> Result<Verb> {
+        let bucket = BucketRef::own(BucketName::new("bucket").expect("valid"));
+        let address = if key {
+            let key = ObjectKey::new("key").expect("valid");
+            Address::Object(ObjectRef { bucket, key })
+        } else {
+            Address::Bucket(bucket)
+        };
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        let query = Query::parse(Some(query)).expect("a query");
+        Verb::of(&method, &address, &query, &HeaderMap::new())
+    }
+
+    #[test]
+    fn known_requests_find_their_verb() {
+        for (method, key, query, expected) in [
+            ("GET", false, "", Verb::ListObjects),
+            (
+                "GET",
+                false,
+                "x-id=ListObjects&prefix=a&X-Amz-Signature=b",
+                Verb::ListObjects,
+            ),
+            ("GET", false, "list-type=2&prefix=", Verb::ListObjectsV2),
+            ("GET", false, "uploads", Verb::ListMultipartUploads),
+            ("GET", false, "location", Verb::GetBucketLocation),
+            ("POST", false, "delete", Verb::DeleteObjects),
+            (
+                "GET",
+                true,
+                "partNumber=1&response-expires=x",
+                Verb::GetObject,
+            ),
+            ("GET", true, "uploadId=a", Verb::ListParts),
+            ("PUT", true, "", Verb::PutObject),
+            ("PUT", true, "uploadId=a&partNumber=1", Verb::UploadPart),
+            ("PUT", true, "renameObject", Verb::RenameObject),
+            ("POST", true, "uploads=", Verb::CreateMultipartUpload),
+            ("POST", true, "uploadId=a", Verb::CompleteMultipartUpload),
+            ("DELETE", true, "uploadId=a", Verb::AbortMultipartUpload),
+            ("DELETE", true, "versionId=null", Verb::DeleteObject),
+        ] {
+            assert_eq!(
+                verb(method, key, query).expect(query),
+                expected,
+                "{method} {query}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_never_falls_through() {
+        for (method, key, query) in [
+            ("GET", false, "unknown"),
+            ("GET", false, "versions"),
+            ("GET", false, "policy&prefix=a"),
+            ("GET", false, "inventory&id=1"),
+            ("GET", false, "uploads&list-type=2"),
+            ("GET", false, "annotations&list-type=2"),
+            ("PUT", false, "versioning"),
+            ("PUT", false, "unknown"),
+            ("DELETE", false, "policy"),
+            ("DELETE", false, "unknown=1"),
+            ("HEAD", false, "acl"),
+            ("GET", true, "attributes"),
+            ("GET", true, "torrent"),
+            ("PUT", true, "tagging"),
+            ("PUT", true, "unknown"),
+            ("PUT", true, "uploadId=a"),
+            ("PUT", true, "partNumber=1"),
+            ("POST", true, "restore"),
+            ("POST", true, "uploadId=a&uploads"),
+            ("DELETE", true, "tagging"),
+            ("DELETE", true, "uploadId=a&unknown"),
+        ] {
+            let refusal = verb(method, key, query).expect_err(query);
+            assert_eq!(refusal.code(), Code::NotImplemented, "{method} {query}");
+        }
+        for (method, key, query) in [
+            ("POST", false, ""),
+            ("POST", true, ""),
+            ("OPTIONS", true, ""),
+            ("PATCH", true, ""),
+            ("OPTIONS", false, "cors"),
+        ] {
+            let refusal = verb(method, key, query).expect_err(query);
+            assert_eq!(refusal.code(), Code::MethodNotAllowed, "{method} {query}");
+        }
+        let version = verb("DELETE", true, "versionId=abc").expect_err("a version");
+        assert_eq!(version.code(), Code::InvalidArgument);
+        let list = verb("GET", false, "list-type=3").expect_err("a type");
+        assert_eq!(list.code(), Code::InvalidArgument);
+    }
+}

@@ -1,0 +1,50 @@
+//! CreateBucket.
+
+use http::StatusCode;
+use http::header::LOCATION;
+use s3s::dto::CreateBucketConfiguration;
+
+use super::delete_objects::document;
+use crate::door::{Answer, Door, Exchange, empty_answer};
+use crate::error::{Code, Refusal, Result};
+use crate::wire::{header, refuse_unsupported, value_of};
+
+pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
+    let headers = exchange.headers();
+    if header(headers, "x-amz-bucket-object-lock-enabled")?.is_some_and(|on| on != "false") {
+        let message = "A header you provided implies functionality that is not implemented: \
+                       x-amz-bucket-object-lock-enabled";
+        return Err(Refusal::new(Code::NotImplemented, message));
+    }
+    refuse_unsupported(headers)?;
+    let bytes = exchange.document(false).await?;
+    if !bytes.is_empty() {
+        check_location(&document(&bytes)?, door.region())?;
+    }
+    let bucket = exchange.bucket()?;
+    door.store.create_bucket(&exchange.caller, &bucket).await?;
+    let mut answer = empty_answer(StatusCode::OK);
+    let location = value_of(&format!("/{}", bucket.name));
+    answer.headers_mut().insert(LOCATION, location);
+    Ok(answer)
+}
+
+fn check_location(configuration: &CreateBucketConfiguration, region: &str) -> Result<()> {
+    if configuration.bucket.is_some() || configuration.location.is_some() {
+        let message = "Directory buckets are not implemented";
+        return Err(Refusal::new(Code::NotImplemented, message));
+    }
+    match configuration
+        .location_constraint
+        .as_ref()
+        .map(|place| place.as_str())
+    {
+        None | Some("") => Ok(()),
+        Some(place) if place == region => Ok(()),
+        Some(place) => Err(Refusal::new(
+            Code::InvalidLocationConstraint,
+            "The specified location-constraint is not valid",
+        )
+        .element("LocationConstraint", place)),
+    }
+}

@@ -1,0 +1,41 @@
+//! CreateMultipartUpload.
+
+use dewar_store::api::CreateUploadRequest;
+use http::HeaderValue;
+use s3s::dto::CreateMultipartUploadOutput;
+
+use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::error::Result;
+use crate::wire::{announced_checksum, attributes_of, refuse_unsupported};
+
+pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let headers = exchange.headers();
+    refuse_unsupported(headers)?;
+    let object = exchange.object()?;
+    let (algorithm, composite) = announced_checksum(headers)?;
+    let request = CreateUploadRequest {
+        object: object.clone(),
+        attributes: attributes_of(headers)?,
+        checksum: Some(algorithm),
+        composite,
+    };
+    let upload = door.store.create_upload(&exchange.caller, request).await?;
+    let mut answer = xml_answer(&CreateMultipartUploadOutput {
+        bucket: Some(object.bucket.name.to_string()),
+        key: Some(object.key.to_string()),
+        upload_id: Some(upload.to_string()),
+        ..CreateMultipartUploadOutput::default()
+    })?;
+    if headers.contains_key("x-amz-checksum-algorithm") {
+        let shown = answer.headers_mut();
+        let name = algorithm.s3_name().unwrap_or_default();
+        shown.insert("x-amz-checksum-algorithm", HeaderValue::from_static(name));
+        let kind = if composite {
+            "COMPOSITE"
+        } else {
+            "FULL_OBJECT"
+        };
+        shown.insert("x-amz-checksum-type", HeaderValue::from_static(kind));
+    }
+    Ok(answer)
+}

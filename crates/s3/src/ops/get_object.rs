@@ -1,0 +1,176 @@
+//! GetObject.
+
+use std::sync::Arc;
+
+use dewar_store::Download;
+use dewar_store::api::{GetRequest, ObjectInfo, ReadCondition};
+use dewar_types::{ByteRange, Error, ErrorKind};
+use futures_util::{StreamExt, stream};
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED, RANGE,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::door::{Answer, Door, Exchange, empty_answer, full_answer, stream_answer};
+use crate::error::{Code, Refusal, Result};
+use crate::limits::PART_NUMBER_MAX;
+use crate::range::parse_range;
+use crate::wire::{
+    checksum_headers, header, http_date, object_headers, quoted, read_condition, value_of,
+};
+
+pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let request = read_request(exchange)?;
+    let partial = request.range.is_some() || request.part.is_some();
+    let download = match door.store.get(&exchange.caller, request).await {
+        Ok(download) => download,
+        Err(error) => return Err(explain(door, exchange, error).await),
+    };
+    let (status, headers) = head(exchange, &download.info, download.range, partial)?;
+    let mut answer = send(download, exchange.request_id.as_str().into()).await?;
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// The answer's body. Its first bytes are read before the head goes out, so that disks that are
+/// missing are an error with a code and not a connection that breaks; what fits into them needs no
+/// stream at all.
+async fn send(mut download: Download, request_id: Arc<str>) -> Result<Answer> {
+    let length = download.range.len();
+    if length == 0 {
+        return Ok(empty_answer(StatusCode::OK));
+    }
+    let first = download.next().await.transpose()?.unwrap_or_default();
+    if first.len() as u64 == length {
+        return Ok(full_answer(first));
+    }
+    let rest = stream::unfold((download, request_id), read_on);
+    let all = stream::once(std::future::ready(Ok(first))).chain(rest);
+    Ok(stream_answer(StatusCode::OK, all))
+}
+
+type Reading = (Download, Arc<str>);
+
+async fn read_on((mut download, id): Reading) -> Option<(Result<bytes::Bytes, Error>, Reading)> {
+    let bytes = download.next().await?;
+    if let Err(error) = &bytes {
+        // The head is sent: all that is left is to break the connection off, and to say why here.
+        tracing::error!(request_id = %id, %error, "an answer was cut short");
+    }
+    Some((bytes, (download, id)))
+}
+
+/// What a GET or HEAD asks for.
+pub(super) fn read_request(exchange: &Exchange) -> Result<GetRequest> {
+    let headers = exchange.headers();
+    let part = exchange.number("partNumber", 1..=PART_NUMBER_MAX)?;
+    let range = header(headers, RANGE.as_str())?;
+    if part.is_some() && range.is_some() {
+        let message = "Cannot specify both Range header and partNumber query parameter";
+        return Err(Refusal::new(Code::InvalidRequest, message));
+    }
+    Ok(GetRequest {
+        object: exchange.object()?,
+        range: range.and_then(parse_range),
+        part,
+        condition: read_condition(headers)?,
+    })
+}
+
+/// Status and headers of an answer that carries, or to HEAD would carry, `range` of an object.
+pub(super) fn head(
+    exchange: &Exchange,
+    info: &ObjectInfo,
+    range: ByteRange,
+    partial: bool,
+) -> Result<(StatusCode, HeaderMap)> {
+    let mut headers = object_headers(info);
+    override_headers(exchange, &mut headers)?;
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
+    let asked = header(exchange.headers(), "x-amz-checksum-mode")?;
+    let whole = range.len() == info.size;
+    if whole && asked.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")) {
+        // Only of the whole: a client would hold the checksum of all against a part.
+        checksum_headers(&mut headers, info.checksum.as_ref());
+    }
+    if !partial {
+        return Ok((StatusCode::OK, headers));
+    }
+    if exchange.query.has("partNumber")
+        && let Some(parts) = info.parts
+    {
+        headers.insert("x-amz-mp-parts-count", HeaderValue::from(parts));
+    }
+    if range.is_empty() {
+        // Part 1 of an empty object: there is no range that could be named.
+        return Ok((StatusCode::OK, headers));
+    }
+    let text = format!("bytes {}-{}/{}", range.start, range.end - 1, info.size);
+    headers.insert(CONTENT_RANGE, value_of(&text));
+    Ok((StatusCode::PARTIAL_CONTENT, headers))
+}
+
+/// `response-…` parameters replace headers of the answer, for signed requests only.
+fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> {
+    for (name, target) in [
+        ("response-cache-control", CACHE_CONTROL),
+        ("response-content-disposition", CONTENT_DISPOSITION),
+        ("response-content-encoding", CONTENT_ENCODING),
+        ("response-content-language", CONTENT_LANGUAGE),
+        ("response-content-type", CONTENT_TYPE),
+        ("response-expires", EXPIRES),
+    ] {
+        let Some(text) = exchange.query.get(name) else {
+            continue;
+        };
+        if exchange.caller.user().is_none() {
+            let message = "Request specific response headers cannot be used for anonymous GET \
+                           requests.";
+            return Err(Refusal::new(Code::InvalidRequest, message));
+        }
+        let value = HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
+            let message = format!("{name} cannot stand in a header.");
+            Refusal::new(Code::InvalidArgument, message).element("ArgumentName", name)
+        })?;
+        headers.insert(target, value);
+    }
+    Ok(())
+}
+
+/// Refusals that say something about the object: what a 304 has to repeat, and the size that a
+/// range missed.
+pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> Refusal {
+    let kind = error.kind();
+    let refusal = match kind {
+        ErrorKind::InvalidPart => Refusal::new(
+            Code::InvalidPartNumber,
+            "The requested partnumber is not satisfiable",
+        ),
+        _ => Refusal::from(error),
+    };
+    if !matches!(kind, ErrorKind::NotModified | ErrorKind::InvalidRange) {
+        return refusal;
+    }
+    let Ok(object) = exchange.object() else {
+        return refusal;
+    };
+    let plain = GetRequest {
+        object,
+        range: None,
+        part: None,
+        condition: ReadCondition::default(),
+    };
+    let Ok((info, _)) = door.store.head(&exchange.caller, plain).await else {
+        return refusal;
+    };
+    if kind == ErrorKind::InvalidRange {
+        return refusal
+            .element("ActualObjectSize", info.size.to_string())
+            .header(CONTENT_RANGE, value_of(&format!("bytes */{}", info.size)));
+    }
+    refusal
+        .header(ETAG, quoted(&info.etag))
+        .header(LAST_MODIFIED, value_of(&http_date(info.modified)))
+}

@@ -1,0 +1,190 @@
+//! ListObjects, version 1 and 2.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dewar_store::api::{BucketRef, ListPage, ListRequest, ListedObject, ObjectChecksum};
+use s3s::dto::{
+    CommonPrefix, EncodingType, ListObjectsOutput, ListObjectsV2Output, Object, ObjectStorageClass,
+};
+
+use super::head_bucket::bucket_region;
+use super::shown::{algorithm, etag, kind, listed, owner};
+use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::error::{Code, Refusal, Result};
+use crate::limits::PAGE_ITEMS_MAX;
+use crate::wire::xml_date;
+
+/// What both versions are asked alike.
+struct Asked {
+    bucket: BucketRef,
+    prefix: String,
+    delimiter: String,
+    max: usize,
+    encode: bool,
+}
+
+impl Asked {
+    fn read(exchange: &Exchange) -> Result<Self> {
+        let text = |name| exchange.query.get(name).unwrap_or_default().to_owned();
+        let max = exchange.number("max-keys", 0..=i32::MAX as u32)?;
+        Ok(Self {
+            bucket: exchange.bucket()?,
+            prefix: text("prefix"),
+            delimiter: text("delimiter"),
+            max: max.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX)),
+            encode: exchange.url_encoding()?,
+        })
+    }
+
+    async fn page(&self, door: &Door, exchange: &Exchange, after: &str) -> Result<ListPage> {
+        let request = ListRequest {
+            bucket: self.bucket.clone(),
+            prefix: self.prefix.clone(),
+            delimiter: self.delimiter.clone(),
+            after: after.to_owned(),
+            max: self.max,
+        };
+        Ok(door.store.list(&exchange.caller, request).await?)
+    }
+
+    fn listed(&self, text: &str) -> String {
+        listed(text, self.encode)
+    }
+
+    fn encoding(&self) -> Option<EncodingType> {
+        self.encode
+            .then(|| EncodingType::from_static(EncodingType::URL))
+    }
+
+    fn delimiter(&self) -> Option<String> {
+        (!self.delimiter.is_empty()).then(|| self.listed(&self.delimiter))
+    }
+
+    fn max(&self) -> Option<i32> {
+        i32::try_from(self.max).ok()
+    }
+
+    fn prefixes(&self, page: &ListPage) -> Vec<CommonPrefix> {
+        let prefixes = page.prefixes.iter();
+        prefixes
+            .map(|prefix| CommonPrefix {
+                prefix: Some(self.listed(prefix)),
+            })
+            .collect()
+    }
+
+    fn objects(&self, page: &ListPage, with_owner: bool) -> Vec<Object> {
+        let objects = page.objects.iter();
+        objects
+            .map(|object| self.object(object, with_owner))
+            .collect()
+    }
+
+    fn object(&self, object: &ListedObject, with_owner: bool) -> Object {
+        let checksum = match &object.checksum {
+            None => None,
+            Some(ObjectChecksum::Full(digest)) => Some((digest.algorithm(), false)),
+            Some(ObjectChecksum::Composite(sum)) => Some((sum.digest.algorithm(), true)),
+        };
+        Object {
+            checksum_algorithm: checksum
+                .and_then(|(name, _)| algorithm(name))
+                .map(|name| vec![name]),
+            checksum_type: checksum.map(|(_, composite)| kind(composite)),
+            e_tag: Some(etag(&object.etag)),
+            key: Some(self.listed(&object.key)),
+            last_modified: Some(xml_date(object.modified)),
+            owner: with_owner.then(|| owner(object.owner)),
+            restore_status: None,
+            size: i64::try_from(object.size).ok(),
+            storage_class: Some(ObjectStorageClass::from_static(
+                ObjectStorageClass::STANDARD,
+            )),
+        }
+    }
+}
+
+/// Version 1. Parameters of version 2 mean nothing here, as with S3.
+pub(super) async fn version_1(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let asked = Asked::read(exchange)?;
+    let marker = exchange.query.get("marker").unwrap_or_default();
+    let page = asked.page(door, exchange, marker).await?;
+    let answer = xml_answer(&ListObjectsOutput {
+        name: Some(asked.bucket.name.to_string()),
+        prefix: Some(asked.listed(&asked.prefix)),
+        marker: Some(asked.listed(marker)),
+        max_keys: asked.max(),
+        is_truncated: Some(page.next.is_some()),
+        contents: Some(asked.objects(&page, true)),
+        common_prefixes: Some(asked.prefixes(&page)),
+        delimiter: asked.delimiter(),
+        next_marker: page.next.as_deref().map(|next| asked.listed(next)),
+        encoding_type: asked.encoding(),
+        request_charged: None,
+    })?;
+    Ok(bucket_region(door, answer))
+}
+
+/// Version 2.
+pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let asked = Asked::read(exchange)?;
+    let start_after = exchange.query.get("start-after");
+    let token = exchange.query.get("continuation-token");
+    let after = match token {
+        Some(token) => from_token(token)?,
+        None => start_after.unwrap_or_default().to_owned(),
+    };
+    let with_owner = exchange.query.get("fetch-owner") == Some("true");
+    let page = asked.page(door, exchange, &after).await?;
+    let count = page.objects.len() + page.prefixes.len();
+    let answer = xml_answer(&ListObjectsV2Output {
+        name: Some(asked.bucket.name.to_string()),
+        prefix: Some(asked.listed(&asked.prefix)),
+        max_keys: asked.max(),
+        key_count: i32::try_from(count).ok(),
+        continuation_token: token.map(str::to_owned),
+        is_truncated: Some(page.next.is_some()),
+        next_continuation_token: page.next.as_deref().map(to_token),
+        contents: Some(asked.objects(&page, with_owner)),
+        common_prefixes: Some(asked.prefixes(&page)),
+        delimiter: asked.delimiter(),
+        encoding_type: asked.encoding(),
+        start_after: start_after.map(|text| asked.listed(text)),
+        request_charged: None,
+    })?;
+    Ok(bucket_region(door, answer))
+}
+
+/// Tokens say where to go on, in a form that invites nobody to make one up.
+fn to_token(next: &str) -> String {
+    format!("1{}", URL_SAFE_NO_PAD.encode(next))
+}
+
+fn from_token(token: &str) -> Result<String> {
+    token
+        .strip_prefix('1')
+        .and_then(|text| URL_SAFE_NO_PAD.decode(text).ok())
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .ok_or_else(|| {
+            Refusal::new(
+                Code::InvalidArgument,
+                "The continuation token provided is incorrect",
+            )
+            .element("ArgumentName", "continuation-token")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_lead_back_and_others_are_refused() {
+        for key in ["", "a/b", "ü&\n"] {
+            assert_eq!(from_token(&to_token(key)).expect("ours"), key);
+        }
+        for bad in ["", "a", "2abc", "1%%", "1gA"] {
+            assert!(from_token(bad).is_err(), "{bad}");
+        }
+    }
+}

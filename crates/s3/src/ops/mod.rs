@@ -1,0 +1,62 @@
+//! The verbs of S3, one file each: a verified request to a call of the store, its result to an
+//! answer. Documents are s3s's types, which read and write S3's XML.
+
+mod abort_multipart_upload;
+mod complete_multipart_upload;
+mod configuration;
+mod copy_object;
+mod create_bucket;
+mod create_multipart_upload;
+mod delete_bucket;
+mod delete_object;
+mod delete_objects;
+mod get_bucket_location;
+mod get_object;
+mod head_bucket;
+mod head_object;
+mod list_buckets;
+mod list_multipart_uploads;
+mod list_objects;
+mod list_parts;
+mod post_form;
+mod put_object;
+mod rename_object;
+mod shown;
+mod upload_part;
+mod upload_part_copy;
+
+use crate::door::{Answer, Door, Exchange, Verb};
+use crate::error::Result;
+
+/// Does what the request asks for.
+pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Result<Answer> {
+    match verb {
+        Verb::ListBuckets => list_buckets::call(door, exchange).await,
+        Verb::CreateBucket => create_bucket::call(door, exchange).await,
+        Verb::HeadBucket => head_bucket::call(door, exchange).await,
+        Verb::DeleteBucket => delete_bucket::call(door, exchange).await,
+        Verb::GetBucketLocation => get_bucket_location::call(door, exchange).await,
+        Verb::GetBucketAcl => configuration::bucket_acl(door, exchange).await,
+        Verb::GetBucketConfiguration(what) => configuration::bucket(door, exchange, what).await,
+        Verb::ListObjects => list_objects::version_1(door, exchange).await,
+        Verb::ListObjectsV2 => list_objects::version_2(door, exchange).await,
+        Verb::ListMultipartUploads => list_multipart_uploads::call(door, exchange).await,
+        Verb::DeleteObjects => delete_objects::call(door, exchange).await,
+        Verb::PostForm => post_form::call(door, exchange).await,
+        Verb::PutObject => put_object::call(door, exchange).await,
+        Verb::CopyObject => copy_object::call(door, exchange).await,
+        Verb::GetObject => get_object::call(door, exchange).await,
+        Verb::HeadObject => head_object::call(door, exchange).await,
+        Verb::DeleteObject => delete_object::call(door, exchange).await,
+        Verb::GetObjectAcl => configuration::object_acl(door, exchange).await,
+        Verb::GetObjectTagging => configuration::object_tagging(door, exchange).await,
+        Verb::GetObjectConfiguration(what) => configuration::object(door, exchange, what).await,
+        Verb::RenameObject => rename_object::call(door, exchange).await,
+        Verb::CreateMultipartUpload => create_multipart_upload::call(door, exchange).await,
+        Verb::UploadPart => upload_part::call(door, exchange).await,
+        Verb::UploadPartCopy => upload_part_copy::call(door, exchange).await,
+        Verb::CompleteMultipartUpload => complete_multipart_upload::call(door, exchange).await,
+        Verb::AbortMultipartUpload => abort_multipart_upload::call(door, exchange).await,
+        Verb::ListParts => list_parts::call(door, exchange).await,
+    }
+}

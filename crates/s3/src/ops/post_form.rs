@@ -1,0 +1,158 @@
+//! Uploads from a browser's form.
+
+use dewar_auth::Caller;
+use dewar_store::api::{Attributes, ObjectInfo, ObjectRef, PutRequest};
+use http::header::{ETAG, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+
+use dewar_checksum::Algorithm;
+
+use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::error::{Code, Refusal, Result, push_element};
+use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
+use crate::limits::SINGLE_WRITE_BYTES_MAX;
+use crate::sigv4::{encode_path, encode_strict, verify_form};
+use crate::wire::{
+    Declared, attributes_of, checksum_headers, header, key_named, quoted, refuse_unsupported,
+    value_of, write_condition,
+};
+
+pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
+    let boundary = header(exchange.headers(), "content-type")?.and_then(boundary_of);
+    let boundary = boundary
+        .ok_or_else(|| Refusal::new(Code::MalformedPOSTRequest, "The form has no boundary."))?;
+    let bucket = exchange.bucket()?;
+    let body = exchange.take_body()?;
+    let (fields, mut file) = FormUpload::read(body, &boundary).await?;
+    let now = door.env.clock.now();
+    let mut caller = exchange.caller.clone();
+    let mut length = LengthRange {
+        min: 0,
+        max: SINGLE_WRITE_BYTES_MAX,
+    };
+    if let Some((key, policy)) = verify_form(&door.verifier, &fields, now).await? {
+        policy.check(&fields, bucket.name.as_str(), now)?;
+        caller = Caller::by_access_key(&key, exchange.caller.origin());
+        if let Some(range) = policy.length() {
+            length.min = range.min;
+            length.max = length.max.min(range.max);
+        }
+    }
+    file.limit(length);
+    let key = fields.get("key").ok_or_else(|| {
+        let message = "Bucket POST must contain a field named 'key'.";
+        Refusal::new(Code::InvalidArgument, message).element("ArgumentName", "key")
+    })?;
+    let headers = as_headers(&fields)?;
+    refuse_unsupported(&headers)?;
+    let declared = Declared::read(&headers)?;
+    let request = PutRequest {
+        object: ObjectRef {
+            bucket,
+            key: key_named(key)?,
+        },
+        size: None,
+        attributes: attributes(&headers, &fields)?,
+        want: declared.want(),
+        checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
+        condition: write_condition(&headers)?,
+    };
+    let object = request.object.clone();
+    let mut upload = door.store.put(&caller, request).await?;
+    while let Some(bytes) = file.next().await? {
+        upload.write(bytes).await?;
+    }
+    let expect = declared.expect(file.received(), None)?;
+    let info = upload.commit(expect).await?;
+    Ok(answer(&fields, &object, &info))
+}
+
+/// Fields that are named like headers, as headers; the rest is the form's own.
+fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
+    const KEPT: [&str; 8] = [
+        "cache-control",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-type",
+        "content-md5",
+        "expires",
+        "if-none-match",
+    ];
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields.iter() {
+        let (name, kept) = match name {
+            "acl" => ("x-amz-acl", true),
+            "tagging" => ("x-amz-tagging", true),
+            name => (name, name.starts_with("x-amz-") || KEPT.contains(&name)),
+        };
+        if !kept {
+            continue;
+        }
+        let pair = HeaderName::try_from(name)
+            .ok()
+            .zip(HeaderValue::from_bytes(value.as_bytes()).ok());
+        let (name, value) = pair.ok_or_else(|| {
+            let message = format!("The form field {name:?} cannot be kept with an object.");
+            Refusal::new(Code::InvalidArgument, message)
+        })?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<Attributes> {
+    let mut attributes = attributes_of(headers)?;
+    if attributes.content_type.is_none() {
+        attributes.content_type = fields.file_type().map(str::to_owned);
+    }
+    Ok(attributes)
+}
+
+fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer {
+    let bucket = object.bucket.name.as_str();
+    let mut location = format!("/{bucket}/");
+    encode_path(&mut location, object.key.as_str().as_bytes());
+    let redirect = fields
+        .get("success_action_redirect")
+        .or(fields.get("redirect"));
+    let mut answer = if let Some(target) = redirect.and_then(|url| redirection(url, object, info)) {
+        location = target;
+        empty_answer(StatusCode::SEE_OTHER)
+    } else {
+        match fields.get("success_action_status") {
+            Some("200") => empty_answer(StatusCode::OK),
+            Some("201") => {
+                let mut xml =
+                    String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<PostResponse>");
+                push_element(&mut xml, "Location", &location);
+                push_element(&mut xml, "Bucket", bucket);
+                push_element(&mut xml, "Key", object.key.as_str());
+                push_element(&mut xml, "ETag", &format!("\"{}\"", info.etag));
+                xml.push_str("</PostResponse>");
+                text_answer(StatusCode::CREATED, xml)
+            }
+            _ => empty_answer(StatusCode::NO_CONTENT),
+        }
+    };
+    let headers = answer.headers_mut();
+    headers.insert(LOCATION, value_of(&location));
+    headers.insert(ETAG, quoted(&info.etag));
+    checksum_headers(headers, info.checksum.as_ref());
+    answer
+}
+
+/// Where the browser goes next, with what became of its file. `None` for what is no address of a
+/// web page, which S3 ignores.
+fn redirection(url: &str, object: &ObjectRef, info: &ObjectInfo) -> Option<String> {
+    let parsed: Uri = url.parse().ok()?;
+    if !matches!(parsed.scheme_str(), Some("http" | "https")) {
+        return None;
+    }
+    let joint = if parsed.query().is_some() { '&' } else { '?' };
+    let mut target = format!("{url}{joint}bucket={}&key=", object.bucket.name);
+    encode_strict(&mut target, object.key.as_str().as_bytes());
+    target.push_str("&etag=");
+    encode_strict(&mut target, format!("\"{}\"", info.etag).as_bytes());
+    Some(target)
+}

@@ -1,0 +1,131 @@
+//! Small things that several documents show.
+
+use dewar_checksum::{Algorithm, Digest};
+use dewar_store::api::ObjectChecksum;
+use dewar_types::{UploadId, UserId};
+use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner};
+
+use crate::door::Exchange;
+use crate::error::{Code, Refusal, Result};
+use crate::sigv4::encode_path;
+
+pub(super) fn owner(id: UserId) -> Owner {
+    Owner {
+        display_name: None,
+        id: Some(id.to_string()),
+    }
+}
+
+pub(super) fn initiator(id: UserId) -> Initiator {
+    Initiator {
+        display_name: None,
+        id: Some(id.to_string()),
+    }
+}
+
+pub(super) fn etag(etag: &str) -> ETag {
+    ETag::Strong(etag.to_owned())
+}
+
+pub(super) fn algorithm(algorithm: Algorithm) -> Option<ChecksumAlgorithm> {
+    algorithm.s3_name().map(ChecksumAlgorithm::from_static)
+}
+
+pub(super) fn kind(composite: bool) -> ChecksumType {
+    ChecksumType::from_static(if composite {
+        ChecksumType::COMPOSITE
+    } else {
+        ChecksumType::FULL_OBJECT
+    })
+}
+
+/// A checksum's value in the one of five elements that is its algorithm's.
+#[derive(Default)]
+pub(super) struct Checksums {
+    pub(super) crc32: Option<String>,
+    pub(super) crc32c: Option<String>,
+    pub(super) crc64nvme: Option<String>,
+    pub(super) sha1: Option<String>,
+    pub(super) sha256: Option<String>,
+}
+
+impl Checksums {
+    pub(super) fn of(algorithm: Algorithm, value: String) -> Self {
+        let mut all = Self::default();
+        match algorithm {
+            Algorithm::Crc32 => all.crc32 = Some(value),
+            Algorithm::Crc32c => all.crc32c = Some(value),
+            Algorithm::Crc64Nvme => all.crc64nvme = Some(value),
+            Algorithm::Sha1 => all.sha1 = Some(value),
+            Algorithm::Sha256 => all.sha256 = Some(value),
+            _ => {}
+        }
+        all
+    }
+
+    pub(super) fn of_digest(digest: Option<&Digest>) -> Self {
+        digest.map_or_else(Self::default, |digest| {
+            Self::of(digest.algorithm(), digest.base64())
+        })
+    }
+
+    pub(super) fn of_object(checksum: Option<&ObjectChecksum>) -> (Self, Option<ChecksumType>) {
+        match checksum {
+            None => (Self::default(), None),
+            Some(ObjectChecksum::Full(digest)) => {
+                (Self::of_digest(Some(digest)), Some(kind(false)))
+            }
+            Some(ObjectChecksum::Composite(composite)) => {
+                let algorithm = composite.digest.algorithm();
+                (Self::of(algorithm, composite.to_string()), Some(kind(true)))
+            }
+        }
+    }
+
+    /// The one that is set, as a client sends it.
+    pub(super) fn digest(&self) -> Result<Option<Digest>> {
+        let all = [
+            (Algorithm::Crc32, &self.crc32),
+            (Algorithm::Crc32c, &self.crc32c),
+            (Algorithm::Crc64Nvme, &self.crc64nvme),
+            (Algorithm::Sha1, &self.sha1),
+            (Algorithm::Sha256, &self.sha256),
+        ];
+        let set = all
+            .into_iter()
+            .find_map(|(a, v)| v.as_ref().map(|v| (a, v)));
+        set.map(|(algorithm, value)| {
+            Digest::from_base64(algorithm, value).map_err(|_| {
+                let message = format!("The {algorithm} of a part is not valid.");
+                Refusal::new(Code::InvalidRequest, message)
+            })
+        })
+        .transpose()
+    }
+}
+
+/// Text of a listing, URL-encoded when the client asked for that.
+pub(super) fn listed(text: &str, encode: bool) -> String {
+    if !encode {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    encode_path(&mut out, text.as_bytes());
+    out
+}
+
+/// The upload id in the query string.
+///
+/// # Errors
+/// `NoSuchUpload` for what was never one.
+pub(super) fn upload_id(exchange: &Exchange) -> Result<UploadId> {
+    let text = exchange.query.get("uploadId").unwrap_or_default();
+    text.parse().map_err(|_| {
+        Refusal::new(
+            Code::NoSuchUpload,
+            "The specified upload does not exist. The upload ID may be invalid, or the upload may \
+             have been aborted or completed.",
+        )
+        .element("UploadId", text)
+    })
+}

@@ -1,0 +1,46 @@
+//! UploadPartCopy.
+
+use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_store::api::{PartSource, UploadPartRequest};
+use s3s::dto::CopyPartResult;
+
+use super::copy_object::{copy_source, failed_source};
+use super::shown::{Checksums, etag, upload_id};
+use super::upload_part::part_number;
+use crate::door::{Answer, Door, Exchange, xml_answer};
+use crate::error::Result;
+use crate::wire::{copy_range, copy_source_condition, header, refuse_unsupported, xml_date};
+
+pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let headers = exchange.headers();
+    refuse_unsupported(headers)?;
+    let range = header(headers, "x-amz-copy-source-range")?;
+    let source = PartSource {
+        object: copy_source(headers)?,
+        range: range.map(copy_range).transpose()?,
+        condition: copy_source_condition(headers)?,
+    };
+    let request = UploadPartRequest {
+        object: exchange.object()?,
+        upload: upload_id(exchange)?,
+        number: part_number(exchange)?,
+        size: None,
+        want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
+        checksum: None,
+    };
+    let part = door
+        .store
+        .upload_part_copy(&exchange.caller, request, source)
+        .await
+        .map_err(failed_source)?;
+    let sums = Checksums::of_digest(part.checksum.as_ref());
+    xml_answer(&CopyPartResult {
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_crc64nvme: sums.crc64nvme,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        e_tag: Some(etag(&part.etag)),
+        last_modified: Some(xml_date(part.modified)),
+    })
+}
