@@ -29,7 +29,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 
 use address::Address;
 pub use answer::AnswerBody;
-pub(crate) use answer::{Answer, empty_answer, stream_answer, text_answer, xml_answer, xml_text};
+pub(crate) use answer::{
+    Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
+};
 pub(crate) use exchange::Exchange;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
