@@ -69,7 +69,11 @@ impl Connection {
         Self {
             transport,
             stream: None,
-            inbox: Inbox { buffer: vec![0; INBOX_BYTES], start: 0, end: 0 },
+            inbox: Inbox {
+                buffer: vec![0; INBOX_BYTES],
+                start: 0,
+                end: 0,
+            },
             scratch: vec![0; SCRATCH_BYTES],
             answered: 0,
             opened: 0,
@@ -82,8 +86,17 @@ impl Connection {
     /// Those of connecting and of the TLS handshake.
     pub fn open(&mut self, deadline: Deadline) -> Result<(), Error> {
         if self.stream.is_none() {
-            let Transport { endpoint, addresses, tls } = &*self.transport;
-            self.stream = Some(Stream::connect(endpoint, addresses, tls.as_ref(), deadline)?);
+            let Transport {
+                endpoint,
+                addresses,
+                tls,
+            } = &*self.transport;
+            self.stream = Some(Stream::connect(
+                endpoint,
+                addresses,
+                tls.as_ref(),
+                deadline,
+            )?);
             (self.inbox.start, self.inbox.end) = (0, 0);
             self.answered = 0;
             self.opened += 1;

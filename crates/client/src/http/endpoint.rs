@@ -38,7 +38,11 @@ impl Endpoint {
     #[must_use]
     pub fn authority(&self) -> String {
         let bracketed = self.host.contains(':');
-        let host = if bracketed { format!("[{}]", self.host) } else { self.host.clone() };
+        let host = if bracketed {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
         match (self.https, self.port) {
             (true, 443) | (false, 80) => host,
             (_, port) => format!("{host}:{port}"),
@@ -70,7 +74,10 @@ impl FromStr for Endpoint {
     type Err = BadEndpoint;
 
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
-        let bad = |why| BadEndpoint { text: text.to_owned(), why };
+        let bad = |why| BadEndpoint {
+            text: text.to_owned(),
+            why,
+        };
         let (https, rest) = if let Some(rest) = text.strip_prefix("http://") {
             (false, rest)
         } else if let Some(rest) = text.strip_prefix("https://") {
@@ -83,10 +90,13 @@ impl FromStr for Endpoint {
             return Err(bad("more than scheme, host and port"));
         }
         let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
-            let (host, port) = bracketed.split_once(']').ok_or_else(|| bad("open bracket"))?;
+            let (host, port) = bracketed
+                .split_once(']')
+                .ok_or_else(|| bad("open bracket"))?;
             (host, port.strip_prefix(':'))
         } else {
-            rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)))
+            rest.split_once(':')
+                .map_or((rest, None), |(host, port)| (host, Some(port)))
         };
         if host.is_empty() {
             return Err(bad("no host"));
@@ -96,6 +106,10 @@ impl FromStr for Endpoint {
             None => 80,
             Some(port) => port.parse().map_err(|_| bad("no such port"))?,
         };
-        Ok(Self { https, host: host.to_owned(), port })
+        Ok(Self {
+            https,
+            host: host.to_owned(),
+            port,
+        })
     }
 }

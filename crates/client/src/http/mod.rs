@@ -47,7 +47,10 @@ impl Deadline {
     /// `limit` from now.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
-        Self { at: clock::now() + limit, limit }
+        Self {
+            at: clock::now() + limit,
+            limit,
+        }
     }
 
     fn left(&self) -> Duration {
@@ -56,7 +59,10 @@ impl Deadline {
 
     fn check(&self, during: During) -> Result<(), Error> {
         if self.left().is_zero() {
-            return Err(Error::Deadline { during, limit_s: self.limit.as_secs_f64() });
+            return Err(Error::Deadline {
+                during,
+                limit_s: self.limit.as_secs_f64(),
+            });
         }
         Ok(())
     }
@@ -140,7 +146,10 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Io { during: During::Connect, .. } => "connect",
+            Self::Io {
+                during: During::Connect,
+                ..
+            } => "connect",
             Self::Io { .. } => "io",
             Self::Closed { .. } => "closed",
             Self::Deadline { .. } => "deadline",
@@ -156,8 +165,12 @@ impl Error {
     pub fn is_unanswered(&self) -> bool {
         matches!(
             self,
-            Self::Io { during: During::Send | During::Wait, .. }
-                | Self::Closed { during: During::Send | During::Wait }
+            Self::Io {
+                during: During::Send | During::Wait,
+                ..
+            } | Self::Closed {
+                during: During::Send | During::Wait
+            }
         )
     }
 }

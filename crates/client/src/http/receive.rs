@@ -71,7 +71,11 @@ impl Connection {
         while (100..200).contains(&head.answer.status) {
             head = self.head(is_head, deadline)?;
         }
-        let Head { mut answer, framing, keep_alive } = head;
+        let Head {
+            mut answer,
+            framing,
+            keep_alive,
+        } = head;
         if (200..300).contains(&answer.status) {
             answer.body_bytes = self.body(framing, sink, deadline)?;
         } else {
@@ -108,7 +112,9 @@ impl Connection {
         if self.inbox.start == self.inbox.end {
             (self.inbox.start, self.inbox.end) = (0, 0);
         } else if self.inbox.end == self.inbox.buffer.len() {
-            self.inbox.buffer.copy_within(self.inbox.start..self.inbox.end, 0);
+            self.inbox
+                .buffer
+                .copy_within(self.inbox.start..self.inbox.end, 0);
             self.inbox.end -= self.inbox.start;
             self.inbox.start = 0;
         }
@@ -161,25 +167,30 @@ impl Connection {
     }
 
     /// Takes exactly `length` bytes of body: those in the inbox, then those of the socket.
-    fn take(
-        &mut self,
-        length: u64,
-        sink: &mut Sink<'_>,
-        deadline: Deadline,
-    ) -> Result<(), Error> {
+    fn take(&mut self, length: u64, sink: &mut Sink<'_>, deadline: Deadline) -> Result<(), Error> {
         let during = During::Receive;
         let unread = self.inbox.unread();
-        let len = usize::try_from(length).unwrap_or(usize::MAX).min(unread.len());
+        let len = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(unread.len());
         sink.take(&unread[..len])?;
         self.inbox.start += len;
         let mut left = length - len as u64;
         while left > 0 {
             let stream = self.stream.as_mut().ok_or(Error::Closed { during })?;
             let discard = matches!(sink, Sink::Discard);
-            let call_bytes = if discard { self.scratch.len() } else { READ_BYTES };
+            let call_bytes = if discard {
+                self.scratch.len()
+            } else {
+                READ_BYTES
+            };
             let len = usize::try_from(left).unwrap_or(usize::MAX).min(call_bytes);
             let room = &mut self.scratch[..len];
-            let received = if discard { stream.discard(room) } else { stream.read(room) };
+            let received = if discard {
+                stream.discard(room)
+            } else {
+                stream.read(room)
+            };
             match received {
                 Ok(0) => return Err(Error::Closed { during }),
                 Ok(len) => {
@@ -247,13 +258,18 @@ fn parse_head(bytes: &[u8], is_head: bool) -> Result<Option<(Head, usize)>, Erro
         Err(e) => return Err(Error::malformed(e.to_string())),
     };
     let status = parsed.code.ok_or_else(|| Error::malformed("no status"))?;
-    let mut answer = Answer { status, ..Answer::default() };
+    let mut answer = Answer {
+        status,
+        ..Answer::default()
+    };
     let mut keep_alive = parsed.version == Some(1);
     let mut chunked = false;
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
-            let length = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            let length = std::str::from_utf8(value)
+                .ok()
+                .and_then(|text| text.parse().ok());
             let length = length.ok_or_else(|| Error::malformed("Content-Length"))?;
             if answer.content_length.is_some_and(|other| other != length) {
                 return Err(Error::malformed("two Content-Lengths"));
@@ -284,5 +300,12 @@ fn parse_head(bytes: &[u8], is_head: bool) -> Result<Option<(Head, usize)>, Erro
         keep_alive = false;
         Framing::UntilClose
     };
-    Ok(Some((Head { answer, framing, keep_alive }, len)))
+    Ok(Some((
+        Head {
+            answer,
+            framing,
+            keep_alive,
+        },
+        len,
+    )))
 }

@@ -24,7 +24,10 @@ impl Bytes for [u8] {
     }
 
     fn at(&self, offset: u64) -> &[u8] {
-        usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or_default()
+        usize::try_from(offset)
+            .ok()
+            .and_then(|offset| self.get(offset..))
+            .unwrap_or_default()
     }
 }
 
@@ -58,7 +61,9 @@ impl Sink<'_> {
             Self::Discard => {}
             Self::Collect(kept) => {
                 if kept.len() + received.len() > COLLECT_BYTES_MAX {
-                    return Err(Error::TooLong { limit_bytes: COLLECT_BYTES_MAX });
+                    return Err(Error::TooLong {
+                        limit_bytes: COLLECT_BYTES_MAX,
+                    });
                 }
                 kept.extend_from_slice(received);
             }
@@ -72,7 +77,9 @@ impl Sink<'_> {
                     let (now, rest) = received.split_at(len);
                     if now != &piece[..len] {
                         let at = now.iter().zip(piece).take_while(|(a, b)| a == b).count();
-                        return Err(Error::Content { offset: *offset + at as u64 });
+                        return Err(Error::Content {
+                            offset: *offset + at as u64,
+                        });
                     }
                     *offset += len as u64;
                     received = rest;

@@ -32,8 +32,13 @@ impl Stream {
             socket.set_write_timeout(Some(POLL))
         };
         prepare().map_err(|source| Error::Io { during, source })?;
-        let Some(config) = tls else { return Ok(Self::Plain(socket)) };
-        let refuse = |e| Error::Io { during, source: io::Error::new(io::ErrorKind::InvalidData, e) };
+        let Some(config) = tls else {
+            return Ok(Self::Plain(socket));
+        };
+        let refuse = |e| Error::Io {
+            during,
+            source: io::Error::new(io::ErrorKind::InvalidData, e),
+        };
         let name = ServerName::try_from(endpoint.host().to_owned())
             .map_err(|_| Error::malformed("the host is no name a certificate can carry"))?;
         let session = ClientConnection::new(Arc::clone(config), name).map_err(refuse)?;
@@ -108,5 +113,8 @@ fn connect_socket(addresses: &[SocketAddr], deadline: Deadline) -> Result<TcpStr
     if last.kind() == io::ErrorKind::TimedOut {
         deadline.check(During::Connect)?;
     }
-    Err(Error::Io { during: During::Connect, source: last })
+    Err(Error::Io {
+        during: During::Connect,
+        source: last,
+    })
 }

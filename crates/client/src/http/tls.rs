@@ -67,10 +67,12 @@ pub fn tls_config(trust: &Trust) -> Result<Arc<ClientConfig>, TlsError> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AcceptAnyone(provider)))
             .with_no_client_auth(),
-        Trust::File(path) => builder.with_root_certificates(roots(path)?).with_no_client_auth(),
-        Trust::System => {
-            builder.with_root_certificates(roots(&system_bundle()?)?).with_no_client_auth()
-        }
+        Trust::File(path) => builder
+            .with_root_certificates(roots(path)?)
+            .with_no_client_auth(),
+        Trust::System => builder
+            .with_root_certificates(roots(&system_bundle()?)?)
+            .with_no_client_auth(),
     };
     Ok(Arc::new(config))
 }
@@ -83,7 +85,10 @@ fn system_bundle() -> Result<PathBuf, TlsError> {
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let read = |source| TlsError::Read { path: path.to_owned(), source };
+    let read = |source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let mut store = RootCertStore::empty();
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_file_iter(path).map_err(read)? {
@@ -91,7 +96,9 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     }
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
-        return Err(TlsError::Empty { path: path.to_owned() });
+        return Err(TlsError::Empty {
+            path: path.to_owned(),
+        });
     }
     Ok(store)
 }
@@ -118,7 +125,12 @@ impl ServerCertVerifier for AcceptAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -127,7 +139,12 @@ impl ServerCertVerifier for AcceptAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

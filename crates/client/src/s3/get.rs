@@ -19,13 +19,24 @@ impl Client {
         sink: &mut Sink<'_>,
     ) -> Result<(), Error> {
         let verb = if range.is_some() { "range" } else { "get" };
-        let expected = range.as_ref().map_or(size_bytes, |range| range.end - range.start);
+        let expected = range
+            .as_ref()
+            .map_or(size_bytes, |range| range.end - range.start);
         let status = if range.is_some() { 206 } else { 200 };
-        let request =
-            Request { verb, method: "GET", key: Some(key), query: &[], range, body: None };
+        let request = Request {
+            verb,
+            method: "GET",
+            key: Some(key),
+            query: &[],
+            range,
+            body: None,
+        };
         let answer = self.perform(&request, sink)?;
         if answer.status != status {
-            return Err(broken(verb, format!("status {} in place of {status}", answer.status)));
+            return Err(broken(
+                verb,
+                format!("status {} in place of {status}", answer.status),
+            ));
         }
         if answer.body_bytes != expected {
             let what = format!("{} bytes in place of {expected}", answer.body_bytes);

@@ -20,7 +20,10 @@ impl Client {
         let answer = self.perform(&request, &mut Sink::Discard)?;
         match answer.content_length {
             Some(size) if size == size_bytes => Ok(()),
-            size => Err(broken("head", format!("size {size:?} in place of {size_bytes}"))),
+            size => Err(broken(
+                "head",
+                format!("size {size:?} in place of {size_bytes}"),
+            )),
         }
     }
 }

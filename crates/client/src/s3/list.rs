@@ -26,16 +26,29 @@ impl Client {
         if let Some(from) = from {
             query.push(("continuation-token", from));
         }
-        query.extend([("list-type", "2"), ("max-keys", &*keys_max_text), ("prefix", prefix)]);
-        let request =
-            Request { verb, method: "GET", key: None, query: &query, range: None, body: None };
+        query.extend([
+            ("list-type", "2"),
+            ("max-keys", &*keys_max_text),
+            ("prefix", prefix),
+        ]);
+        let request = Request {
+            verb,
+            method: "GET",
+            key: None,
+            query: &query,
+            range: None,
+            body: None,
+        };
         let mut document = Vec::new();
         self.perform(&request, &mut Sink::Collect(&mut document))?;
         let document =
             std::str::from_utf8(&document).map_err(|_| broken(verb, "answer is not UTF-8"))?;
         let (keys, ends) = xml::count(document, "Key");
         if keys > u64::from(keys_max) {
-            return Err(broken(verb, format!("{keys} keys in place of at most {keys_max}")));
+            return Err(broken(
+                verb,
+                format!("{keys} keys in place of at most {keys_max}"),
+            ));
         }
         let truncated = match xml::text(document, "IsTruncated").as_deref() {
             Some("true") => true,

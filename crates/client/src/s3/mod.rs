@@ -153,9 +153,10 @@ impl<'a> Body<'a> {
     fn payload(&self) -> Cow<'static, str> {
         match self.mode {
             PayloadMode::Unsigned => UNSIGNED_PAYLOAD.into(),
-            PayloadMode::Signed => {
-                sigv4::payload_sha256(self.pieces(self.part.clone())).as_str().to_owned().into()
-            }
+            PayloadMode::Signed => sigv4::payload_sha256(self.pieces(self.part.clone()))
+                .as_str()
+                .to_owned()
+                .into(),
             PayloadMode::StreamingTrailer => "STREAMING-UNSIGNED-PAYLOAD-TRAILER".into(),
             PayloadMode::StreamingSigned => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD".into(),
         }
@@ -169,7 +170,10 @@ impl<'a> Body<'a> {
             PayloadMode::StreamingSigned => SIGNATURE_FIELD.len() as u64 + 64,
         };
         let framed = |len: u64| hex_digits(len) + per_chunk + 2 + len + 2;
-        let chunks: u64 = self.chunks().map(|chunk| framed(chunk.end - chunk.start)).sum();
+        let chunks: u64 = self
+            .chunks()
+            .map(|chunk| framed(chunk.end - chunk.start))
+            .sum();
         let end = match self.mode {
             PayloadMode::StreamingTrailer => 1 + 2 + TRAILER.len() as u64 + 1 + 8 + 2 + 2,
             _ => framed(0),
@@ -208,7 +212,9 @@ impl Client {
     /// # Errors
     /// Those of connecting.
     pub fn open(&mut self) -> Result<(), Error> {
-        Ok(self.connection.open(Deadline::after(self.access.request_limit))?)
+        Ok(self
+            .connection
+            .open(Deadline::after(self.access.request_limit))?)
     }
 
     /// Time spent in requests since this was last asked: from the moment a signed request is
@@ -295,11 +301,19 @@ impl Client {
             sigv4::percent_encode(value, &mut self.query);
         }
         self.signer.tick(clock::unix_s());
-        let payload = request.body.as_ref().map_or(EMPTY_SHA256.into(), Body::payload);
-        let range = request.range.as_ref().map(|r| format!("bytes={}-{}", r.start, r.end - 1));
+        let payload = request
+            .body
+            .as_ref()
+            .map_or(EMPTY_SHA256.into(), Body::payload);
+        let range = request
+            .range
+            .as_ref()
+            .map(|r| format!("bytes={}-{}", r.start, r.end - 1));
         let mode = request.body.as_ref().map(|body| body.mode);
-        let chunked =
-            matches!(mode, Some(PayloadMode::StreamingTrailer | PayloadMode::StreamingSigned));
+        let chunked = matches!(
+            mode,
+            Some(PayloadMode::StreamingTrailer | PayloadMode::StreamingSigned)
+        );
         let decoded = request.body.as_ref().map_or(0, Body::len).to_string();
         let date = self.signer.date().text().to_owned();
         let mut headers = Vec::with_capacity(8);
@@ -357,7 +371,12 @@ impl Client {
         seed: Signature,
         deadline: Deadline,
     ) -> Result<(), http::Error> {
-        let Self { connection, head, signer, .. } = self;
+        let Self {
+            connection,
+            head,
+            signer,
+            ..
+        } = self;
         connection.open(deadline)?;
         match body {
             None => connection.send(&mut [IoSlice::new(head)], deadline)?,
@@ -388,7 +407,8 @@ fn send_with_trailer(
     let mut frame = Vec::with_capacity(64);
     let mut end_of_last: &[u8] = b"";
     for chunk in body.chunks() {
-        body.pieces(chunk.clone()).for_each(|piece| crc.update(piece));
+        body.pieces(chunk.clone())
+            .for_each(|piece| crc.update(piece));
         frame.clear();
         frame.extend_from_slice(end_of_last);
         frame.extend_from_slice(format!("{:x}\r\n", chunk.end - chunk.start).as_bytes());
@@ -431,9 +451,17 @@ fn send_signed_chunks(
 fn refusal(verb: &'static str, answer: &Answer) -> Error {
     let text = String::from_utf8_lossy(&answer.error_body);
     let tag = |name| xml::text(&text, name).unwrap_or_default();
-    Error::Status { verb, status: answer.status, code: tag("Code"), message: tag("Message") }
+    Error::Status {
+        verb,
+        status: answer.status,
+        code: tag("Code"),
+        message: tag("Message"),
+    }
 }
 
 fn broken(verb: &'static str, what: impl Into<String>) -> Error {
-    Error::Promise { verb, what: what.into() }
+    Error::Promise {
+        verb,
+        what: what.into(),
+    }
 }

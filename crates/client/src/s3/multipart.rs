@@ -80,7 +80,12 @@ impl Client {
             None => Err(broken(verb, "no ETag")),
             Some(code) => {
                 let message = xml::text(&document, "Message").unwrap_or_default();
-                Err(Error::Status { verb, status: 200, code, message })
+                Err(Error::Status {
+                    verb,
+                    status: 200,
+                    code,
+                    message,
+                })
             }
         }
     }
@@ -107,10 +112,19 @@ impl Client {
         document: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let whole = Document(body);
-        let body =
-            Body { bytes: &whole, part: 0..body.len() as u64, mode: PayloadMode::Signed };
-        let request =
-            Request { verb, method: "POST", key: Some(key), query, range: None, body: Some(body) };
+        let body = Body {
+            bytes: &whole,
+            part: 0..body.len() as u64,
+            mode: PayloadMode::Signed,
+        };
+        let request = Request {
+            verb,
+            method: "POST",
+            key: Some(key),
+            query,
+            range: None,
+            body: Some(body),
+        };
         self.perform(&request, &mut Sink::Collect(document))?;
         Ok(())
     }

@@ -16,7 +16,11 @@ impl Client {
             key: Some(key),
             query: &[],
             range: None,
-            body: Some(Body { bytes, part: 0..bytes.len(), mode }),
+            body: Some(Body {
+                bytes,
+                part: 0..bytes.len(),
+                mode,
+            }),
         };
         self.perform(&request, &mut Sink::Discard)?;
         Ok(())

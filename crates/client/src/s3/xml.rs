@@ -24,8 +24,12 @@ fn first<'a>(document: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     loop {
         let at = rest.find('<')?;
         rest = &rest[at + 1..];
-        let Some(after) = rest.strip_prefix(name) else { continue };
-        let Some(body) = after.strip_prefix('>') else { continue };
+        let Some(after) = rest.strip_prefix(name) else {
+            continue;
+        };
+        let Some(body) = after.strip_prefix('>') else {
+            continue;
+        };
         let end = body.find('<')?;
         return Some((&body[..end], &body[end..]));
     }
@@ -40,10 +44,12 @@ pub(super) fn unescape(raw: &str) -> String {
         rest = &rest[at..];
         let Some(end) = rest.find(';') else { break };
         let entity = &rest[1..end];
-        let number = entity.strip_prefix('#').and_then(|n| match n.strip_prefix('x') {
-            Some(hex) => u32::from_str_radix(hex, 16).ok(),
-            None => n.parse().ok(),
-        });
+        let number = entity
+            .strip_prefix('#')
+            .and_then(|n| match n.strip_prefix('x') {
+                Some(hex) => u32::from_str_radix(hex, 16).ok(),
+                None => n.parse().ok(),
+            });
         match (entity, number.and_then(char::from_u32)) {
             ("amp", _) => out.push('&'),
             ("lt", _) => out.push('<'),
@@ -72,6 +78,9 @@ mod tests {
         assert_eq!(text(document, "None"), None);
         let (keys, ends) = count(document, "Key");
         assert_eq!((keys, ends.unwrap().1), (2, "z"));
-        assert_eq!(unescape("a & b; &bogus; &#xffffffff;"), "a & b; &bogus; &#xffffffff;");
+        assert_eq!(
+            unescape("a & b; &bogus; &#xffffffff;"),
+            "a & b; &bogus; &#xffffffff;"
+        );
     }
 }

@@ -19,7 +19,12 @@ pub struct ChunkSigner<'a> {
 
 impl<'a> ChunkSigner<'a> {
     pub(super) fn new(key: &'a hmac::Key, date: &'a str, scope: &'a str, seed: Signature) -> Self {
-        Self { key, date, scope, previous: seed }
+        Self {
+            key,
+            date,
+            scope,
+            previous: seed,
+        }
     }
 
     /// The signature of the next chunk, given in pieces; no pieces for the last, empty chunk.
@@ -28,7 +33,12 @@ impl<'a> ChunkSigner<'a> {
         pieces.for_each(|piece| hash.update(piece));
         let chunk = hex(hash.finish().as_ref());
         let mut mac = hmac::Context::with_key(self.key);
-        for line in ["AWS4-HMAC-SHA256-PAYLOAD", self.date, self.scope, self.previous.as_str()] {
+        for line in [
+            "AWS4-HMAC-SHA256-PAYLOAD",
+            self.date,
+            self.scope,
+            self.previous.as_str(),
+        ] {
             mac.update(line.as_bytes());
             mac.update(b"\n");
         }

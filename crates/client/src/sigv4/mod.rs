@@ -77,7 +77,9 @@ impl Credentials {
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
+        f.debug_struct("Credentials")
+            .field("access_key", &self.access_key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -123,7 +125,14 @@ impl Signer {
         let date = AmzDate::new(unix_s);
         let key = signing_key(&credentials.secret_key, date.day(), region);
         let scope = scope(date.day(), region);
-        Self { credentials, region: region.to_owned(), date, scope, key, scratch: Vec::new() }
+        Self {
+            credentials,
+            region: region.to_owned(),
+            date,
+            scope,
+            key,
+            scratch: Vec::new(),
+        }
     }
 
     /// Sets the time of the following signatures; derives a new key when the UTC day changed.
@@ -242,7 +251,10 @@ fn signing_key(secret: &str, day: &str, region: &str) -> hmac::Key {
     first.extend_from_slice(secret.as_bytes());
     let mut key = hmac::Key::new(hmac::HMAC_SHA256, &first);
     for part in [day, region, "s3", "aws4_request"] {
-        key = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, part.as_bytes()).as_ref());
+        key = hmac::Key::new(
+            hmac::HMAC_SHA256,
+            hmac::sign(&key, part.as_bytes()).as_ref(),
+        );
     }
     key
 }

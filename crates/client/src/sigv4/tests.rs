@@ -8,8 +8,10 @@ const HOST: &str = "examplebucket.s3.amazonaws.com";
 const EXAMPLE_UNIX_S: u64 = 1_369_353_600;
 
 fn signer() -> Signer {
-    let credentials =
-        Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
+    let credentials = Credentials::new(
+        "AKIAIOSFODNN7EXAMPLE",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    );
     Signer::new(credentials, "us-east-1", EXAMPLE_UNIX_S)
 }
 
@@ -73,8 +75,14 @@ fn queries_as_documented() {
         ("x-amz-date", "20130524T000000Z"),
     ];
     for (query, expected) in [
-        ("lifecycle=", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
-        ("max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+        (
+            "lifecycle=",
+            "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543",
+        ),
+        (
+            "max-keys=2&prefix=J",
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        ),
     ] {
         let request = Canonical {
             method: "GET",
@@ -106,7 +114,10 @@ fn chunks_as_documented() {
         payload: "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
     };
     let seed = signer.signature(&request);
-    assert_eq!(seed.as_str(), "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9");
+    assert_eq!(
+        seed.as_str(),
+        "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9"
+    );
     let body = vec![b'a'; 66_560];
     let mut chunks = signer.chunks(seed);
     let (first, second) = body.split_at(65_536);
@@ -128,8 +139,13 @@ fn chunks_as_documented() {
 #[test]
 fn a_new_day_derives_a_new_key_and_the_old_one_comes_back() {
     let headers = [("host", HOST)];
-    let request =
-        Canonical { method: "GET", path: "/", query: "", headers: &headers, payload: EMPTY_SHA256 };
+    let request = Canonical {
+        method: "GET",
+        path: "/",
+        query: "",
+        headers: &headers,
+        payload: EMPTY_SHA256,
+    };
     let mut moving = signer();
     let first = moving.signature(&request);
     moving.tick(EXAMPLE_UNIX_S + 86_400);
@@ -141,7 +157,11 @@ fn a_new_day_derives_a_new_key_and_the_old_one_comes_back() {
     moving.tick(EXAMPLE_UNIX_S);
     assert_eq!(moving.signature(&request), first);
     moving.tick(EXAMPLE_UNIX_S + 1);
-    assert_ne!(moving.signature(&request), first, "the second is part of the signature");
+    assert_ne!(
+        moving.signature(&request),
+        first,
+        "the second is part of the signature"
+    );
 }
 
 #[test]
@@ -172,5 +192,8 @@ fn encoding_keeps_slashes_only_in_paths() {
 #[test]
 fn secrets_are_not_printed() {
     let text = format!("{:?}", signer());
-    assert!(text.contains("AKIAIOSFODNN7EXAMPLE") && !text.contains("wJalr"), "{text}");
+    assert!(
+        text.contains("AKIAIOSFODNN7EXAMPLE") && !text.contains("wJalr"),
+        "{text}"
+    );
 }
