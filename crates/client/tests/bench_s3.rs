@@ -1,4 +1,8 @@
 //! `dewar bench s3` against a tiny server that checks every request.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may panic, helper functions included"
+)]
 
 mod tiny;
 

@@ -1,5 +1,9 @@
 //! A tiny S3 server for the tests: it checks every signature by its own reckoning, keeps objects
 //! in memory, counts requests, and misbehaves when told to.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may panic; clippy sees no #[test] here"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
