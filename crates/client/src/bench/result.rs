@@ -14,6 +14,9 @@ use super::target::Target;
 /// Version of the JSON schema.
 pub(super) const SCHEMA: &str = "dewar-bench-1";
 
+/// Server CPU below this many seconds was counted in too few ticks of 10 ms to be trusted.
+pub(super) const CPU_TRUSTED_S: f64 = 0.5;
+
 /// Everything about one campaign.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Campaign {
@@ -320,6 +323,11 @@ impl Run {
     /// The unit in which the CPU of this run is best told.
     pub(super) fn unit(&self) -> Unit {
         self.unit.unwrap_or(Unit::ThousandOps)
+    }
+
+    /// Whether the server's CPU was counted in too few ticks to be trusted.
+    pub(super) fn server_cpu_is_coarse(&self) -> bool {
+        self.server_cpu.is_some_and(|cpu| cpu.s < CPU_TRUSTED_S)
     }
 
     /// One line for people who wait.

@@ -66,8 +66,22 @@ fn told(spread: Option<Spread>) -> String {
     match spread {
         None => "-".to_owned(),
         Some(Spread { median, min, max }) if min < max => {
-            format!("{median:.2} ({min:.2}..{max:.2})")
+            format!(
+                "{} ({}..{})",
+                ratio_text(median),
+                ratio_text(min),
+                ratio_text(max)
+            )
         }
-        Some(Spread { median, .. }) => format!("{median:.2}"),
+        Some(Spread { median, .. }) => ratio_text(median),
+    }
+}
+
+/// Two digits behind the point say enough below 10, and more than is true above.
+fn ratio_text(ratio: f64) -> String {
+    if ratio < 9.995 {
+        format!("{ratio:.2}")
+    } else {
+        format!("{ratio:.1}")
     }
 }

@@ -3,10 +3,7 @@
 
 use super::spread::Spread;
 use super::text::{columns, figure, figure_or_dash};
-use crate::bench::result::{Campaign, Cpu, Latency, Run};
-
-/// Server CPU below this many seconds was counted in too few ticks of 10 ms to be trusted.
-const CPU_TRUSTED_S: f64 = 0.5;
+use crate::bench::result::{CPU_TRUSTED_S, Campaign, Cpu, Latency, Run};
 
 /// The whole table with its foot-notes.
 pub(super) fn table(campaign: &Campaign) -> String {
@@ -83,9 +80,7 @@ impl Row<'_> {
     }
 
     fn is_coarse(&self) -> bool {
-        self.runs
-            .iter()
-            .any(|run| run.server_cpu.is_some_and(|cpu| cpu.s < CPU_TRUSTED_S))
+        self.runs.iter().any(|run| run.server_cpu_is_coarse())
     }
 
     fn latencies(&self, latency: impl Fn(&Run) -> Latency) -> Vec<String> {

@@ -118,6 +118,10 @@ fn comparison_pairs_runs_of_the_same_repeat() {
     let cpu = |run: &Run| run.server_cpu.as_ref()?.per(run.unit());
     let ratio = compare::ratio(&campaign, 0, ("a <&> b", "dewar"), cpu).unwrap();
     assert_eq!((ratio.min, ratio.median, ratio.max), (2.0, 2.0, 2.0));
+    // Throughput triples from the first repeat to the third, on both targets alike.
+    let throughput = |run: &Run| Some(run.ops_per_s);
+    let ratio = compare::ratio(&campaign, 0, ("a <&> b", "dewar"), throughput).unwrap();
+    assert_eq!((ratio.min, ratio.median, ratio.max), (1.0, 1.0, 1.0));
     let text = compare::table(&campaign).unwrap();
     assert!(
         text.contains("a <&> b / dewar") && text.contains("2.00"),

@@ -8,7 +8,7 @@ use super::svg::{Anchor, Font, GRID, INK, MUTED, Svg, colour, text_width_px};
 use crate::bench::plan::Unit;
 use crate::bench::report::spread::Spread;
 use crate::bench::report::text::figure;
-use crate::bench::result::Campaign;
+use crate::bench::result::{CPU_TRUSTED_S, Campaign, Run};
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;
@@ -22,7 +22,14 @@ const SMALL: Font = Font::new(11.0, MUTED, Anchor::Middle);
 /// A step with the figures of those targets that have one.
 struct Group {
     label: String,
-    bars: Vec<(usize, Spread)>,
+    bars: Vec<Bar>,
+}
+
+struct Bar {
+    target: usize,
+    spread: Spread,
+    /// Counted in too few ticks to be trusted.
+    coarse: bool,
 }
 
 /// The plot; `None` if no server's processes were known.
@@ -45,7 +52,8 @@ pub(super) fn plot(campaign: &Campaign) -> Option<String> {
         .map(|(_, groups)| section_height(groups))
         .sum();
     let title = "CPU of the server";
-    let provenance = format!("lower is better · {}", provenance(campaign));
+    let note = format!("lower is better · ~ from less than {CPU_TRUSTED_S} s");
+    let provenance = format!("{note} · {}", provenance(campaign));
     let names: Vec<_> = campaign
         .targets
         .iter()
@@ -87,7 +95,12 @@ fn groups(campaign: &Campaign, unit: Unit) -> Vec<Group> {
             };
             let figures = runs().map(|run| run.server_cpu.as_ref()?.per(unit));
             if let Some(spread) = Spread::of(figures) {
-                group.bars.push((index, spread));
+                let coarse = runs().any(Run::server_cpu_is_coarse);
+                group.bars.push(Bar {
+                    target: index,
+                    spread,
+                    coarse,
+                });
                 group.label = runs()
                     .map(|run| run.label.clone())
                     .next()
@@ -111,7 +124,7 @@ fn draw_section(svg: &mut Svg, top: f64, unit: &str, groups: &[Group]) {
     let max = groups
         .iter()
         .flat_map(|group| &group.bars)
-        .map(|(_, spread)| spread.max);
+        .map(|bar| bar.spread.max);
     let axis = Axis::linear(max.fold(0.0, f64::max));
     let x = |value: f64| BARS + BARS_WIDTH * axis.share(value);
     svg.text(
@@ -132,7 +145,12 @@ fn draw_section(svg: &mut Svg, top: f64, unit: &str, groups: &[Group]) {
             &group.label,
             Font::new(12.0, INK, Anchor::End),
         );
-        for (target, spread) in &group.bars {
+        for Bar {
+            target,
+            spread,
+            coarse,
+        } in &group.bars
+        {
             let end = x(spread.median);
             svg.rect(
                 (BARS, y + 1.0),
@@ -144,11 +162,9 @@ fn draw_section(svg: &mut Svg, top: f64, unit: &str, groups: &[Group]) {
                 svg.line((x(spread.min), centre), (x(spread.max), centre), INK, 1.2);
             }
             let told = Font::new(11.0, INK, Anchor::Start);
-            svg.text(
-                (x(spread.max).max(end) + 6.0, centre + 4.0),
-                &figure(spread.median),
-                told,
-            );
+            let mark = if *coarse { "~" } else { "" };
+            let text = format!("{mark}{}", figure(spread.median));
+            svg.text((x(spread.max).max(end) + 6.0, centre + 4.0), &text, told);
             y += BAR;
         }
         y += GAP;
