@@ -18,7 +18,7 @@ fn body(bytes: &[u8], piece: usize) -> RequestBody {
         .chunks(piece)
         .map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))))
         .collect();
-    let wire = StreamBody::new(stream::iter(pieces).boxed()).boxed_unsync();
+    let wire = StreamBody::new(stream::iter(pieces).boxed()).boxed();
     let head = BodyHead {
         content_length: Some(bytes.len() as u64),
         decoded_length: None,

@@ -168,7 +168,7 @@ impl Client {
             .chunks(piece.max(1))
             .map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))))
             .collect();
-        let wire = StreamBody::new(stream::iter(pieces).boxed()).boxed_unsync();
+        let wire = StreamBody::new(stream::iter(pieces).boxed()).boxed();
         let origin = Origin {
             address: None,
             secure: false,

@@ -12,7 +12,7 @@ use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_data::pool::{DewarId, format};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig};
-use dewar_meta::index::{RunConfig, RunIndex};
+use dewar_meta::index::runs::{RunConfig, RunIndex};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,11 @@ impl Birth {
         matches!(self, Self::Fresh)
     }
 
+    /// Whether [`Birth::finish`] will format disks.
+    pub(super) fn makes_pool(&self) -> bool {
+        !matches!(self, Self::Done(..))
+    }
+
     /// The master key that the pool is known to have.
     pub(super) fn key(&self) -> Option<MasterKeyId> {
         match self {
@@ -170,7 +175,7 @@ impl Birth {
 
 /// Removes what a formatting that did not end has left: no data can be among it.
 async fn clear(disk: &dyn Disk) -> Result<()> {
-    for dir in ["journal", "catalog"] {
+    for dir in ["journal", "index"] {
         for entry in disk.list(dir).await? {
             if !entry.is_dir {
                 disk.remove(&format!("{dir}/{}", entry.name)).await?;

@@ -41,7 +41,7 @@ impl Front for S3Front {
             secure: arrival.is_some_and(|arrival| arrival.secure),
         };
         Box::pin(async move {
-            let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+            let request = request.map(|body| body.map_err(Into::into).boxed());
             Ok(door.handle(request, origin).await)
         })
     }

@@ -27,7 +27,8 @@ use dewar_data::pool::Pool;
 use dewar_data::segment::{SegmentTable, Segments};
 use dewar_env::Env;
 use dewar_journal::{Hold, Journal, JournalConfig, JournalState};
-use dewar_meta::index::{Index, RunConfig, RunIndex};
+use dewar_meta::index::Index;
+use dewar_meta::index::runs::{RunConfig, RunIndex};
 use dewar_meta::kv::Kv;
 use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
 use dewar_meta::ns::Tree;
@@ -112,11 +113,12 @@ impl OpenEngine for OpenStore {
         metrics: &Metrics,
     ) -> Result<StoreEngine, BoxError> {
         let env = &self.env;
-        let folders = Arc::new(disks::Folders::open(config).await?);
+        let mut folders = Arc::new(disks::Folders::open(config).await?);
         let layout = config.layout();
         let m = usize::from(layout.m);
         let birth = birth::find(config, &folders, purpose)?;
         let key_file = config.master_key_file();
+        let made = birth.makes_pool();
         let pool_key = if birth.is_fresh() {
             PoolKey::Fresh
         } else {
@@ -126,6 +128,10 @@ impl OpenEngine for OpenStore {
         let master = Arc::new(master);
         let born = birth.finish(env, config, &folders, &master, m).await?;
 
+        if made {
+            // Blank folders have become disks.
+            folders = Arc::new(disks::Folders::open(config).await?);
+        }
         let pool = Arc::new(Pool::new(
             env.clone(),
             born.dewar,

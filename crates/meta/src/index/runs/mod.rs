@@ -206,7 +206,7 @@ impl RunIndex {
     }
 
     /// Ends merging and returns when nothing is under way any more.
-    pub async fn close(self) {
+    pub async fn stop(&self) {
         self.inner.stop.store(true, Ordering::Relaxed);
         let mut progress = self.inner.progress.subscribe();
         let idle = |_: &u64| self.inner.merges.lock().running == 0;

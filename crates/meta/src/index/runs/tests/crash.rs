@@ -102,7 +102,7 @@ async fn is_there_after_any_m_disks_are_lost() {
     let world = SimWorld::with_disks(5, 5);
     let index = create(&world, 3).await.unwrap();
     let model = fill(&index, &SimRng::new(5), 20).await;
-    index.close().await;
+    index.stop().await;
     for a in 0..5 {
         for b in a + 1..5 {
             let after = world.crash(5);

@@ -15,7 +15,7 @@ async fn heals_what_rots() {
         let world = SimWorld::with_disks(seed, 2);
         let index = create(&world, 2).await.unwrap();
         let model = fill(&index, &SimRng::new(seed), 5).await;
-        index.close().await;
+        index.stop().await;
         let world = world.crash(seed);
         let flipped = world.disk(0).rot("index/", 30);
         // A disk whose manifest is bad is not believed: its runs are all copied anew.
@@ -28,7 +28,7 @@ async fn heals_what_rots() {
         let status = index.status().await;
         assert!(status.healed > 0 || copied, "{status:?}");
         // With the good copy gone the mended one serves.
-        index.close().await;
+        index.stop().await;
         let world = world.crash(seed);
         world.disk(1).vanish();
         let index = open(&world, 2).await.unwrap();
@@ -57,7 +57,7 @@ async fn mends_unreadable_pages_and_survives_wrong_reads() {
     };
     world.disk(1).set_faults(faults);
     world.disk(1).set_cached(0);
-    index.close().await;
+    index.stop().await;
     let index = open(&world, 2).await.unwrap();
     for _ in 0..5 {
         check(&*index.view(), &model).await;
@@ -72,7 +72,7 @@ async fn never_serves_what_is_wrong_everywhere() {
     let mut entries: Vec<Entry> = entries.collect();
     entries.sort();
     index.apply(entries, 1).await.unwrap();
-    index.close().await;
+    index.stop().await;
     let world = world.crash(2);
     for disk in world.disks() {
         for path in disk.paths().iter().filter(|p| p.ends_with(".run")) {
@@ -113,7 +113,7 @@ async fn replaces_a_holder_that_fails() {
             assert_eq!(status.holders, [DiskId(2), DiskId(3)], "{op:?} {kind:?}");
             assert_eq!(status.copies, 2);
             check(&*index.view(), &model).await;
-            index.close().await;
+            index.stop().await;
             let after = world.crash(4);
             after.disk(0).vanish();
             after.disk(2).vanish();
@@ -219,7 +219,7 @@ async fn a_stale_disk_does_not_win() {
     let index = create(&world, 2).await.unwrap();
     let rng = SimRng::new(8);
     let mut model = fill(&index, &rng, 4).await;
-    index.close().await;
+    index.stop().await;
     let old = world.disk(0).image();
     let world = world.crash(8);
     let index = open(&world, 2).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_stale_disk_does_not_win() {
         index.apply(entries, upto).await.unwrap();
     }
     index.settle().await;
-    index.close().await;
+    index.stop().await;
     let world = world.crash(9);
     world.disk(0).restore(&old);
     let index = open(&world, 2).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_stale_disk_does_not_win() {
     check(&*index.view(), &model).await;
     let status = index.status().await;
     assert_eq!(status.copies, 2);
-    index.close().await;
+    index.stop().await;
     // Its old manifest alone is an older state, as far as its runs are there.
     let world = world.crash(10);
     world.disk(0).restore(&old);

@@ -61,7 +61,7 @@ async fn shows_what_a_map_shows() {
                 check(&*view, &old).await;
             }
             if rng.below(30) == 0 {
-                index.close().await;
+                index.stop().await;
                 index = open(&world, 2).await.unwrap();
                 assert_eq!(index.applied(), step);
             }
@@ -142,7 +142,7 @@ async fn drops_deletions_and_the_files_they_were_in() {
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!(runs(&world), 0);
     let index = {
-        index.close().await;
+        index.stop().await;
         open(&world, 2).await.unwrap()
     };
     assert_eq!(index.applied(), 2);

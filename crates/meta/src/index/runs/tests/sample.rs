@@ -68,5 +68,5 @@ async fn write_sample() {
     for (entries, upto) in batches().into_iter().zip(1..) {
         index.apply(entries, upto).await.unwrap();
     }
-    index.close().await;
+    index.stop().await;
 }
