@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-BIN = os.environ["DEWAR_BIN"]
+BIN = os.environ["DEWAR_TEST_BIN"]
 START_SECONDS_MAX = 60
 UNEXPECTED = re.compile(r'"level":"(WARN|ERROR)"|panicked at')
 

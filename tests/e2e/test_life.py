@@ -141,7 +141,7 @@ def test_tls_with_a_certificate_that_is_replaced(tmp_path):
                        check=True, capture_output=True)
 
     make("first")
-    server = Server(tmp_path / "tls", environment={"DEWAR_S3_TLS_CERT": str(certificate), "DEWAR_S3_TLS_KEY": str(key)})
+    server = Server(tmp_path / "tls", environment={"DEWAR_S3_TLS_CERTIFICATE_FILE": str(certificate), "DEWAR_S3_TLS_KEY_FILE": str(key)})
     server.start()
     try:
         def serving():
