@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dewar_data::blob::Named;
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -166,7 +167,13 @@ async fn sweep(inner: Shared, first_new: BlobId) {
             if !state.writable() || *swept == Some(state) {
                 continue;
             }
-            let record = async |blob| inner.table.named(blob).await;
+            let record = async |blob| {
+                if inner.segments.is_unsealed(blob) {
+                    return Ok(Named::Busy);
+                }
+                let named = inner.table.named(blob).await?;
+                Ok(named.map_or(Named::No, |record| Named::As(Box::new(record))))
+            };
             match inner.blobs.sweep(member, first_new, record).await {
                 Ok(found) => {
                     if found.removed > 0 {

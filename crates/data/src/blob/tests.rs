@@ -8,7 +8,7 @@ use dewar_env::disk::sim::{SimOp, SimWorld};
 use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
 use proptest::prelude::*;
 
-use super::{BlobRecord, BlobStore};
+use super::{BlobRecord, BlobStore, Named};
 use crate::format::runs::page_at;
 use crate::format::{HEADER_BYTES, OWNER_BYTES_MAX, ShardHeader, ShardKind};
 use crate::pool::{DewarId, Member, Pool};
@@ -386,7 +386,7 @@ fn sealed_blobs_survive_a_crash_at_every_operation() {
                 }
             }
             let members: Vec<Member> = store.pool().members().cloned().collect();
-            let lookup = async |_| Ok(None);
+            let lookup = async |_| Ok(Named::No);
             for member in &members {
                 store.sweep(member, BlobId(2), lookup).await.expect("swept");
                 let left: Vec<String> = member

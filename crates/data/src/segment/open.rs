@@ -164,6 +164,13 @@ impl Segments {
         }
     }
 
+    /// Whether a segment is in memory, so that its blob may be in the making although the catalog
+    /// does not name it yet.
+    #[must_use]
+    pub fn is_unsealed(&self, segment: BlobId) -> bool {
+        self.state.lock().unsealed.contains_key(&segment)
+    }
+
     /// Bytes in memory.
     #[must_use]
     pub fn unsealed_bytes(&self) -> u64 {
