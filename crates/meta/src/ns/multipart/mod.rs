@@ -290,7 +290,6 @@ impl Tree {
     /// `NoSuchUpload`, also when a completion was faster; `Conflict`.
     pub async fn abort_upload(
         &self,
-        _actor: &Actor<'_>,
         bucket: &Bucket,
         key: &ObjectKey,
         upload: UploadId,
