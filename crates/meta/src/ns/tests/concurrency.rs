@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::engines::Engine;
 use super::probe::Probe;
 use super::*;
 use crate::ns::record::Verb;
@@ -198,70 +199,86 @@ async fn replay(tree: &Tree, bucket: &Bucket) -> BTreeMap<String, VersionId> {
 async fn any_crowd_leaves_a_sound_catalog() {
     for round in 0..8_u64 {
         let (tree, bucket, kv) = contended_tree().await;
-        let tasks: Vec<_> = (0..12)
-            .map(|n| {
-                let seed = (round + 1) * 1_000_003 + n * 7919 + 1;
-                tokio::spawn(work(tree.clone(), bucket.clone(), seed, 60))
-            })
-            .collect();
-        let mut published = BTreeSet::new();
-        for task in tasks {
-            published.extend(task.await.unwrap());
-        }
+        let published = crowd(&tree, &bucket, round, 60).await;
         assert!(
             kv.counts.conflicts.load(Ordering::Relaxed) > 20,
             "no contention, no test"
         );
         kv.counts.yields.store(false, Ordering::Relaxed);
-
-        let audit = assert_sound(&tree).await;
-        for blob in &published {
-            let named = audit.named.contains_key(&(*blob, None));
-            assert_ne!(
-                named,
-                audit.queued.contains(blob),
-                "{blob}: named and freed, or lost"
-            );
-        }
-        let named: BTreeSet<_> = audit.named.keys().map(|(blob, _)| *blob).collect();
-        assert!(named.is_subset(&published));
-
-        let expected = replay(&tree, &bucket).await;
-        let page = tree
-            .list(
-                &bucket,
-                ListQuery {
-                    max: LIST_MAX,
-                    ..ListQuery::default()
-                },
-            )
-            .await
-            .unwrap();
-        let there: BTreeMap<_, _> = page
-            .items
-            .into_iter()
-            .map(|item| match item {
-                Listed::File { key, file } => (key, file.current.id),
-                Listed::Prefix { .. } => panic!("no delimiter"),
-            })
-            .collect();
-        assert_eq!(there, expected);
-        // The cache of directories says the same as the catalog.
-        for key_text in there.keys() {
-            assert!(
-                tree.lookup(&bucket, &key(key_text))
-                    .await
-                    .unwrap()
-                    .is_some(),
-                "{key_text}"
-            );
-        }
-        reclaim_all(&tree).await;
-        let hidden = assert_sound(&tree).await.dirs;
-        let keys: Vec<_> = there.into_keys().collect();
-        let needed = dirs_of(&keys, &explicit_dirs(&tree, &bucket).await);
-        assert_eq!(hidden, needed, "empty directories are left");
+        judge(&tree, &bucket, &published).await;
     }
+}
+
+/// On the journal, where conflicts are judged against what is not durable yet.
+#[tokio::test(start_paused = true)]
+async fn any_crowd_on_the_journal_leaves_a_sound_catalog() {
+    for round in 0..4_u64 {
+        let mut engine = Engine::embedded().await;
+        let tree = engine.open().await;
+        let bucket = make_bucket(&tree, "one").await;
+        let published = crowd(&tree, &bucket, round, 40).await;
+        judge(&tree, &bucket, &published).await;
+        // All of it was acknowledged, so all of it survives.
+        drop(tree);
+        let tree = engine.open().await;
+        judge(&tree, &bucket, &published).await;
+    }
+}
+
+/// Twelve tasks at once; gives the blobs they published.
+async fn crowd(tree: &Tree, bucket: &Bucket, round: u64, steps: usize) -> BTreeSet<BlobId> {
+    let tasks: Vec<_> = (0..12)
+        .map(|n| {
+            let seed = (round + 1) * 1_000_003 + n * 7919 + 1;
+            tokio::spawn(work(tree.clone(), bucket.clone(), seed, steps))
+        })
+        .collect();
+    let mut published = BTreeSet::new();
+    for task in tasks {
+        published.extend(task.await.unwrap());
+    }
+    published
+}
+
+/// The catalog agrees with itself, with the log, and with what was published.
+async fn judge(tree: &Tree, bucket: &Bucket, published: &BTreeSet<BlobId>) {
+    let audit = assert_sound(tree).await;
+    for blob in published {
+        let named = audit.named.contains_key(&(*blob, None));
+        assert_ne!(
+            named,
+            audit.queued.contains(blob),
+            "{blob}: named and freed, or lost"
+        );
+    }
+    let named: BTreeSet<_> = audit.named.keys().map(|(blob, _)| *blob).collect();
+    assert!(named.is_subset(published));
+
+    let expected = replay(tree, bucket).await;
+    let query = ListQuery {
+        max: LIST_MAX,
+        ..ListQuery::default()
+    };
+    let page = tree.list(bucket, query).await.unwrap();
+    let there: BTreeMap<_, _> = page
+        .items
+        .into_iter()
+        .map(|item| match item {
+            Listed::File { key, file } => (key, file.current.id),
+            Listed::Prefix { .. } => panic!("no delimiter"),
+        })
+        .collect();
+    assert_eq!(there, expected);
+    // The cache of directories says the same as the catalog.
+    for text in there.keys() {
+        let found = tree.lookup(bucket, &key(text)).await.unwrap();
+        assert!(found.is_some(), "{text}");
+    }
+    reclaim_all(tree).await;
+    let hidden = assert_sound(tree).await.dirs;
+    let keys: Vec<_> = there.into_keys().collect();
+    let needed = dirs_of(&keys, &explicit_dirs(tree, bucket).await);
+    assert_eq!(hidden, needed, "empty directories are left");
 }
 
 /// A commit may fail, applied or not, at every step of every verb; whoever opens the catalog next

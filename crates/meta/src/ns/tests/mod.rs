@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod cost;
+mod engines;
 mod history;
 mod listing;
 mod model;
