@@ -315,7 +315,7 @@ impl Tree {
                     format!("bucket {} is not empty", bucket.name),
                 ));
             }
-            self.abort_all(bucket).await?;
+            self.abort_all(actor, bucket).await?;
             let mut stage = Stage::new(self);
             stage.watch(&chain);
             let key = chain.last().key.clone();
@@ -347,7 +347,7 @@ impl Tree {
         }
     }
 
-    async fn abort_all(&self, bucket: &Bucket) -> Result<(), Error> {
+    async fn abort_all(&self, actor: &Actor<'_>, bucket: &Bucket) -> Result<(), Error> {
         let range = keys::uploads(bucket.id);
         loop {
             let page = self
@@ -362,7 +362,7 @@ impl Tree {
             for (key, _) in &page.pairs {
                 let (_, object, upload) = keys::parse_upload(key)?;
                 let object = ObjectKey::new(&object)?;
-                match self.abort_upload(bucket, &object, upload).await {
+                match self.abort_upload(actor, bucket, &object, upload).await {
                     Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::NoSuchUpload => {}
                     Err(error) => return Err(error),

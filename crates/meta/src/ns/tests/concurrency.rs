@@ -528,7 +528,7 @@ async fn complete_or_abort_but_not_both() {
         };
         let abort = {
             let (tree, bucket, name) = (tree.clone(), bucket.clone(), name.clone());
-            tokio::spawn(async move { tree.abort_upload(&bucket, &name, upload).await })
+            tokio::spawn(async move { tree.abort_upload(&ALICE, &bucket, &name, upload).await })
         };
         let late = {
             let (tree, bucket, name, part) =

@@ -570,7 +570,10 @@ impl World {
                     return;
                 };
                 let object = key(&k);
-                let abort = || self.tree.abort_upload(&self.buckets[bucket], &object, id);
+                let abort = || {
+                    self.tree
+                        .abort_upload(&ALICE, &self.buckets[bucket], &object, id)
+                };
                 kind(abort().await).expect("aborts");
                 assert_eq!(kind(abort().await), Err(ErrorKind::NoSuchUpload), "{note}");
                 self.models[bucket].uploads.remove(&(k, id));
