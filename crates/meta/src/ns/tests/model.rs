@@ -6,6 +6,7 @@ use dewar_types::UploadId;
 use proptest::prelude::*;
 
 use super::super::record::Scope;
+use super::engines::Engine;
 use super::model_ops::{Op, World, op};
 use super::*;
 
@@ -236,8 +237,8 @@ async fn compare(world: &World) {
     }
 }
 
-async fn story(ops: Vec<(Op, usize, Ask)>) {
-    let mut world = World::new().await;
+async fn story(engine: Engine, ops: Vec<(Op, usize, Ask)>) {
+    let mut world = World::new(engine).await;
     for (step, (op, choice, ask)) in ops.into_iter().enumerate() {
         world.step(step, op, choice).await;
         compare(&world).await;
@@ -253,12 +254,42 @@ async fn story(ops: Vec<(Op, usize, Ask)>) {
     );
 }
 
+fn stories(longest: usize) -> impl Strategy<Value = Vec<(Op, usize, Ask)>> {
+    proptest::collection::vec((op(), any::<usize>(), ask()), 1..longest)
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(config(150))]
 
     #[test]
-    fn the_tree_is_what_s3_says(ops in proptest::collection::vec((op(), any::<usize>(), ask()), 1..70)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(story(ops));
+    fn the_tree_is_what_s3_says(ops in stories(70)) {
+        runtime().block_on(story(Engine::memory(), ops));
+    }
+}
+
+proptest! {
+    #![proptest_config(config(24))]
+
+    /// The same on the journal, where opening again means a power failure.
+    #[test]
+    fn the_tree_survives_power_failures(ops in stories(70)) {
+        runtime().block_on(async { story(Engine::embedded().await, ops).await });
     }
 }

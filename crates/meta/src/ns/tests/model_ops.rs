@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dewar_types::{ByteRange, ErrorKind, UploadId};
 use proptest::prelude::*;
 
+use super::engines::Engine;
 use super::model::{ModelBucket, ModelFile, ModelPart};
 use super::*;
 use crate::ns::record::{ContentCopy, SystemHeaders};
@@ -176,13 +177,13 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (b(), path()).prop_map(|(bucket, key)| Op::CompleteAgain { bucket, key }),
         1 => any::<usize>().prop_map(|upload| Op::Abort { upload }),
         2 => (1usize..5).prop_map(|limit| Op::Reclaim { limit }),
-        1 => Just(Op::Reopen),
+        2 => Just(Op::Reopen),
     ]
 }
 
 /// The tree, the models, and what was ever written.
 pub(super) struct World {
-    kv: MemoryKv,
+    engine: Engine,
     pub(super) tree: Tree,
     pub(super) buckets: Vec<Bucket>,
     pub(super) models: Vec<ModelBucket>,
@@ -207,16 +208,15 @@ fn parent_of(path: &str) -> &str {
 }
 
 impl World {
-    pub(super) async fn new() -> Self {
-        let kv = MemoryKv::new();
-        let tree = tree_on(&kv).await;
+    pub(super) async fn new(mut engine: Engine) -> Self {
+        let tree = engine.open().await;
         let buckets = vec![
             make_bucket(&tree, "one").await,
             make_bucket(&tree, "two").await,
         ];
         let segment = tree.ids().blob().await.expect("memory");
         Self {
-            kv,
+            engine,
             tree,
             buckets,
             models: vec![ModelBucket::default(); 2],
@@ -581,7 +581,7 @@ impl World {
             Op::Reclaim { limit } => {
                 self.tree.reclaim_empty_dirs(limit).await.expect("reclaims");
             }
-            Op::Reopen => self.tree = tree_on(&self.kv).await,
+            Op::Reopen => self.tree = self.engine.open().await,
         }
     }
 

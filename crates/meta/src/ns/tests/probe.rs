@@ -17,6 +17,8 @@ pub(super) struct Counts {
     pub(super) commits: AtomicUsize,
     pub(super) conflicts: AtomicUsize,
     pub(super) yields: AtomicBool,
+    /// Every so many commits one fails, by turns before it is applied and after; 0 for never.
+    pub(super) fail_every: AtomicUsize,
 }
 
 impl Counts {
@@ -110,8 +112,17 @@ impl Kv for Probe<MemoryKv> {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>> {
         Box::pin(async move {
             self.counts.turn().await;
-            self.counts.commits.fetch_add(1, Ordering::Relaxed);
+            let number = self.counts.commits.fetch_add(1, Ordering::Relaxed) + 1;
+            let every = self.counts.fail_every.load(Ordering::Relaxed);
+            let fails = every > 0 && number.is_multiple_of(every);
+            let lost = Error::new(ErrorKind::Unavailable, "the power failed");
+            if fails && (number / every).is_multiple_of(2) {
+                return Err(lost.into());
+            }
             let done = self.inner.commit(batch).await;
+            if fails {
+                return Err(lost.into());
+            }
             if let Err(CommitError::Conflict(_)) = done {
                 self.counts.conflicts.fetch_add(1, Ordering::Relaxed);
             }
