@@ -59,7 +59,11 @@ enum Word {
     /// Check what the compiler cannot: edges between crates, sizes, names, links
     Tidy,
     /// Run every fuzz target for a while
-    Fuzz(run::FuzzArgs),
+    Fuzz {
+        /// Arguments of the runner: targets, --seconds, --seed, --replay
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Load a demo server made for the occasion
     Bench {
         /// Arguments for dewar bench s3; without any, the suite of docs/performance.md
@@ -114,7 +118,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         }
         Word::Fmt => run::run(&mut cargo(workspace, ["fmt", "--all"])),
         Word::Tidy => tidy::tidy(workspace),
-        Word::Fuzz(args) => run::fuzz(workspace, &args),
+        Word::Fuzz { args } => run::fuzz(workspace, args),
         Word::Bench { args } => bench::bench(workspace, args),
         Word::Docs { check } => docs::docs(workspace, check),
     }

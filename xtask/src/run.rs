@@ -4,19 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
 
 use crate::workspace::{Workspace, cargo_path};
-
-/// Arguments of `cargo xtask fuzz`.
-#[derive(Args)]
-pub(crate) struct FuzzArgs {
-    /// Seconds for each target
-    #[arg(long, default_value_t = 10)]
-    pub(crate) seconds: u64,
-    /// Targets [default: all]
-    pub(crate) targets: Vec<String>,
-}
 
 /// cargo with arguments, in the workspace.
 pub(crate) fn cargo<S: AsRef<OsStr>>(
@@ -59,18 +48,14 @@ pub(crate) fn e2e(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
         .env("CARGO_TARGET_DIR", &workspace.target))
 }
 
-/// The fuzz targets, which are a workspace of their own.
-pub(crate) fn fuzz(workspace: &Workspace, args: &FuzzArgs) -> Result<()> {
+/// The fuzz targets, in the profile of the tests: with overflow checks and assertions.
+pub(crate) fn fuzz(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
+    let artifacts = workspace.target.join("fuzz-artifacts");
     let mut command = cargo(
         workspace,
-        ["run", "--release", "--manifest-path", "fuzz/Cargo.toml"],
+        ["run", "--quiet", "--package", "dewar-fuzz", "--"],
     );
-    command.env("CARGO_TARGET_DIR", &workspace.target);
-    command
-        .arg("--")
-        .args(["--seconds", &args.seconds.to_string()])
-        .args(&args.targets);
-    run(&mut command)
+    run(command.arg("--artifacts").arg(artifacts).args(args))
 }
 
 fn told(command: &Command) -> String {

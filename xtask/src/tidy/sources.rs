@@ -64,6 +64,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut used = vec![false; NAMES.iter().map(|name| name.exceptions.len()).sum()];
     let mut long_used = vec![false; exceptions::LONG.len()];
+    fuzz_targets(tree, &mut found);
     for (path, text) in tree.with_ending("rs") {
         // The lists themselves spell the names out.
         if matches!(
@@ -130,6 +131,26 @@ fn has_name(code: &str, text: &str) -> bool {
     })
 }
 
+/// Where all fuzz targets are listed.
+const FUZZ_LIST: &str = "crates/fuzz/src/targets.rs";
+
+/// Every `pub fn fuzz_*` is run by the fuzz runner.
+fn fuzz_targets(tree: &Tree, found: &mut Vec<Violation>) {
+    let list = tree.get(FUZZ_LIST).unwrap_or_default();
+    for (path, text) in tree.with_ending("rs") {
+        for line in lines(text) {
+            let name = line.code.trim_start().strip_prefix("pub fn fuzz_");
+            let Some((name, _)) = name.and_then(|rest| rest.split_once('(')) else {
+                continue;
+            };
+            if !list.contains(&format!("name: \"{name}\"")) {
+                let what = format!("fuzz_{name} is never run: list it in {FUZZ_LIST}");
+                found.push(Violation::new(path, line.number, what));
+            }
+        }
+    }
+}
+
 fn length(path: &str, text: &str, used: &mut [bool], found: &mut Vec<Violation>) {
     if is_test_file(path) {
         return;
@@ -182,6 +203,17 @@ mod tests {
             told("crates/store/src/a.rs", "#![allow(unsafe_code)]\n").len(),
             1
         );
+    }
+
+    #[test]
+    fn fuzz_targets_must_be_listed() {
+        let code = ("crates/a/src/b.rs", "pub fn fuzz_frame(bytes: &[u8]) {}\n");
+        let list = (
+            FUZZ_LIST,
+            "Target { name: \"frame\", run: a::fuzz_frame }\n",
+        );
+        assert_eq!(check(&Tree::of(&[code])).len(), 1);
+        assert_eq!(check(&Tree::of(&[code, list])), []);
     }
 
     #[test]
