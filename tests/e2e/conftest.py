@@ -76,4 +76,4 @@ def tools():
 
 def content(seed, size):
     """Bytes that repeat from their seed."""
-    return random.Random(seed).randbytes(size)
+    return random.Random(repr(seed)).randbytes(size)
