@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use dewar_auth::{Origin, Secret};
 use dewar_env::Env;
@@ -148,6 +151,19 @@ impl Client {
         let name = self.name.as_deref().unwrap_or_default();
         let secret = Secret::new(format!("secret of {name}"));
         SigningKey::derive(&secret, self.date().day(), REGION, "s3")
+    }
+
+    /// Signs as Signature V2 does, encoded for a query string.
+    pub fn sign_v2(&self, text: &str) -> String {
+        let name = self.name.as_deref().unwrap_or_default();
+        let key = hmac::Key::new(
+            hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            format!("secret of {name}").as_bytes(),
+        );
+        let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()));
+        let mut out = String::new();
+        encode_strict(&mut out, signature.as_bytes());
+        out
     }
 
     /// Signs canonical text.

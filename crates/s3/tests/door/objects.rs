@@ -535,3 +535,45 @@ fn what_cannot_be_read_is_said_and_never_cut_short() {
         client.head("/bucket/new").send().await.is(404);
     });
 }
+
+/// What boto3 makes unless it is told to use V4.
+#[test]
+fn presigned_urls_of_version_2_are_taken() {
+    talk(async {
+        let house = house().await;
+        let client = &house.owner;
+        client.put("/bucket/k").body("old").send().await.is(200);
+        let expires = client.date().secs() + 60;
+        let url = |method: &str, path: &str, query: &str| {
+            let text = format!("{method}\n\n\n{expires}\n{path}{query}");
+            let signature = client.sign_v2(&text);
+            let joint = if query.is_empty() { '?' } else { '&' };
+            format!(
+                "{path}{query}{joint}AWSAccessKeyId={}&Signature={signature}&Expires={expires}",
+                client.access_key()
+            )
+        };
+        let get = url("GET", "/bucket/k", "");
+        let reply = house.nobody.get(&get).send_unsigned().await.is(200);
+        assert_eq!(reply.body, "old");
+        let typed = url("GET", "/bucket/k", "?response-content-type=a/b");
+        let reply = house.nobody.get(&typed).send_unsigned().await.is(200);
+        assert_eq!(reply.header("content-type"), Some("a/b"));
+        let put = url("PUT", "/bucket/k", "");
+        let reply = house.nobody.put(&put).body("new").send_unsigned().await;
+        reply.is(200);
+
+        let other = house.nobody.delete(&get).send_unsigned().await;
+        other.refused_with(403, "SignatureDoesNotMatch");
+        let more = house.nobody.get(&format!("{get}&attributes"));
+        more.send_unsigned().await.refused_with(403, "AccessDenied");
+        let more = house.nobody.get(&format!("{get}&acl"));
+        more.send_unsigned()
+            .await
+            .refused_with(403, "SignatureDoesNotMatch");
+        let acl = house.nobody.put(&put).header("x-amz-meta-a", "1").body("x");
+        acl.send_unsigned()
+            .await
+            .refused_with(403, "SignatureDoesNotMatch");
+    });
+}
