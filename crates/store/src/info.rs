@@ -28,7 +28,7 @@ pub(crate) fn version_info(owner: UserId, version: &VersionRecord) -> ObjectInfo
             expires: version.headers.expires.clone(),
             user: version.metadata.clone(),
         },
-        digests: version.digests.clone(),
+        digests: version.digests,
         checksum: shown_checksum(version),
         parts: version.parts.as_ref().map(|parts| parts.count),
     }

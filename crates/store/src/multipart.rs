@@ -170,7 +170,7 @@ impl Store {
             .iter()
             .all(|algorithm| download.info.digests.get(algorithm).is_some());
         let digests = if whole && known {
-            download.info.digests.clone()
+            download.info.digests
         } else {
             let mut digests = dewar_checksum::StreamDigests::new(want, &self.inner.lanes);
             while let Some(bytes) = download.next().await {

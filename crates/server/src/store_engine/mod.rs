@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::Caller;
+use dewar_auth::{Caller, MasterKeys};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::Pool;
 use dewar_data::segment::{SegmentTable, Segments};
@@ -103,15 +103,18 @@ impl OpenStore {
     }
 }
 
-impl OpenEngine for OpenStore {
-    type Engine = StoreEngine;
+/// What everything else stands on.
+struct Ground {
+    folders: Arc<disks::Folders>,
+    pool: Arc<Pool>,
+    master: Arc<MasterKeys>,
+    /// Disks that may be lost.
+    m: usize,
+}
 
-    async fn open(
-        &self,
-        config: &Config,
-        purpose: Purpose,
-        metrics: &Metrics,
-    ) -> Result<StoreEngine, BoxError> {
+impl OpenStore {
+    /// Looks at the disks, makes the pool if this is its very first start, finds the master key.
+    async fn ground(&self, config: &Config, purpose: Purpose) -> Result<Ground, BoxError> {
         let env = &self.env;
         let mut folders = Arc::new(disks::Folders::open(config).await?);
         let layout = config.layout();
@@ -139,13 +142,38 @@ impl OpenEngine for OpenStore {
             layout,
             folders.members(born.dewar)?,
         )?);
+        Ok(Ground {
+            folders,
+            pool,
+            master,
+            m,
+        })
+    }
+}
+
+impl OpenEngine for OpenStore {
+    type Engine = StoreEngine;
+
+    async fn open(
+        &self,
+        config: &Config,
+        purpose: Purpose,
+        metrics: &Metrics,
+    ) -> Result<StoreEngine, BoxError> {
+        let env = &self.env;
+        let Ground {
+            folders,
+            pool,
+            master,
+            m,
+        } = self.ground(config, purpose).await?;
         let journal_disks = pool
             .members()
             .map(|member| (member.id, Arc::clone(&member.disk)))
             .collect::<Vec<_>>();
         let (journal, recovery) =
             Journal::open(env.clone(), journal_disks.clone(), JournalConfig::new(m)).await?;
-        let run_config = RunConfig::new(m + 1, born.dewar.0);
+        let run_config = RunConfig::new(m + 1, pool.dewar().0);
         let index = Arc::new(RunIndex::open(env.clone(), journal_disks, run_config).await?);
         // Taken before recovery lets go of the records, which the segments may still need.
         let hold = journal.hold("segments", recovery.floor());
