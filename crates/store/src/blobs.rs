@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_data::blob::BlobRecord;
-use dewar_data::segment::{Compaction, DeadBytes, SegmentRecord, SegmentTable};
+use dewar_data::segment::{Compaction, DeadBytes, DeadPage, SegmentRecord, SegmentTable};
 use dewar_env::{BoxFuture, Env};
 use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan};
 use dewar_meta::ns::record::Counter;
@@ -108,7 +108,12 @@ impl BlobTable {
         }
     }
 
-    async fn put_sealed(&self, segment: BlobId, record: &SegmentRecord) -> Result<()> {
+    async fn put_sealed(
+        &self,
+        segment: BlobId,
+        record: &SegmentRecord,
+        holes: &[(u32, u32)],
+    ) -> Result<()> {
         let key = keys::segment(segment);
         let mut batch = Batch {
             require: vec![Require::absent(key.clone())],
@@ -119,6 +124,15 @@ impl BlobTable {
             && !blob.missing.is_empty()
         {
             batch.puts.push((keys::repair(segment), Bytes::new()));
+        }
+        // A hole is a slot that nothing will ever name.
+        for (offset, len) in holes {
+            let len = Bytes::copy_from_slice(&len.to_be_bytes());
+            batch.puts.push((keys::dead(segment, *offset), len));
+        }
+        let dead: i64 = holes.iter().map(|(_, len)| i64::from(*len)).sum();
+        if dead > 0 {
+            batch.adds.push((Counter::Dead(segment).key(), dead));
         }
         self.commit(batch, || format!("sealing segment {segment}"))
             .await
@@ -151,10 +165,18 @@ impl BlobTable {
         }
     }
 
-    async fn most_dead(&self, limit: usize) -> Result<Vec<DeadBytes>> {
+    async fn dead_sum(&self, segment: BlobId) -> Result<u64> {
+        let key = Counter::Dead(segment).key();
+        match self.kv.get(&key).await?.value {
+            Some(value) => dead_count(segment, &value),
+            None => Ok(0),
+        }
+    }
+
+    async fn dead_page(&self, from: BlobId, limit: usize) -> Result<DeadPage> {
         // All counters of dead bytes stand together under their kind.
-        let from = Counter::Dead(BlobId(0)).key();
-        let to = Counter::Dead(BlobId(u64::MAX)).key();
+        let from = Counter::Dead(from).key();
+        let to = keys::just_after(&Counter::Dead(BlobId(u64::MAX)).key());
         let scan = Scan {
             from: &from,
             to: &to,
@@ -162,18 +184,20 @@ impl BlobTable {
             reverse: false,
         };
         let page = self.kv.scan(scan).await?;
-        Ok(page
-            .pairs
-            .iter()
-            .filter_map(|(key, value)| {
-                let segment = BlobId(u64::from_be_bytes(key.get(2..10)?.try_into().ok()?));
-                let bytes = i64::from_be_bytes(value[..].try_into().ok()?);
-                Some(DeadBytes {
-                    segment,
-                    bytes: u64::try_from(bytes).ok().filter(|n| *n > 0)?,
-                })
-            })
-            .collect())
+        let mut found = DeadPage::default();
+        for (key, value) in &page.pairs {
+            let id = key.get(2..10).and_then(|id| <[u8; 8]>::try_from(id).ok());
+            let segment = id.map(|id| BlobId(u64::from_be_bytes(id))).ok_or_else(|| {
+                let message = format!("counter {}", key.escape_ascii());
+                Error::new(ErrorKind::Corrupt, message)
+            })?;
+            let bytes = dead_count(segment, value)?;
+            if bytes > 0 {
+                found.dead.push(DeadBytes { segment, bytes });
+            }
+            found.next = page.more.then_some(BlobId(segment.0.saturating_add(1)));
+        }
+        Ok(found)
     }
 
     async fn apply_compaction(&self, change: Compaction) -> Result<()> {
@@ -186,79 +210,39 @@ impl BlobTable {
                 value: Some(was.to_bytes().into()),
                 read_at: 0,
             });
+            let dead = change.honoured.get(segment).map_or(&[][..], Vec::as_slice);
+            batch
+                .deletes
+                .extend(dead.iter().map(|(offset, _)| keys::dead(*segment, *offset)));
+            let counter = Counter::Dead(*segment).key();
             match becomes {
-                Some(record) => batch.puts.push((key, record.to_bytes().into())),
-                None => batch.deletes.push(key),
-            }
-            match was {
-                // A sealed segment's blob has no record of its own until it waits to be freed.
-                SegmentRecord::Whole { blob } => {
-                    batch
-                        .puts
-                        .push((keys::blob(blob.id), blob.to_bytes().into()));
-                    batch.puts.push((keys::free(now, blob.id), Bytes::new()));
+                Some(record) => {
+                    let bytes: i64 = dead.iter().map(|(_, len)| i64::from(*len)).sum();
+                    batch.adds.push((counter, -bytes));
+                    batch.puts.push((key, record.to_bytes().into()));
                 }
-                SegmentRecord::Packed { blob, .. } => {
-                    self.drop_shared(&mut batch, *blob, now).await?
+                // Every slot is dead and marked, so that nothing is added any more.
+                None => {
+                    batch.deletes.push(counter);
+                    batch.deletes.push(key);
                 }
             }
         }
-        if let Some((blob, named)) = &change.packed {
-            batch
-                .puts
-                .push((keys::blob(blob.id), blob.to_bytes().into()));
-            if *named > 1 {
-                let count = Bytes::copy_from_slice(&u64::from(*named).to_be_bytes());
-                batch.puts.push((keys::references(blob.id, 0), count));
-            }
+        for blob in &change.freed {
+            // A sealed segment's blob has no record of its own until it waits to be freed.
+            let record = blob.to_bytes().into();
+            batch.puts.push((keys::blob(blob.id), record));
+            batch.puts.push((keys::free(now, blob.id), Bytes::new()));
+        }
+        if let Some(blob) = &change.packed {
+            let record = blob.to_bytes().into();
+            batch.puts.push((keys::blob(blob.id), record));
             if !blob.missing.is_empty() {
                 batch.puts.push((keys::repair(blob.id), Bytes::new()));
             }
         }
-        for (segment, dead) in &change.honoured {
-            let bytes: i64 = dead.iter().map(|(_, len)| i64::from(*len)).sum();
-            batch.adds.push((Counter::Dead(*segment).key(), -bytes));
-            batch
-                .deletes
-                .extend(dead.iter().map(|(offset, _)| keys::dead(*segment, *offset)));
-        }
         self.commit(batch, || "compacting segments".to_owned())
             .await
-    }
-
-    /// One segment fewer names a shared blob.
-    async fn drop_shared(&self, batch: &mut Batch, blob: BlobId, now: u64) -> Result<()> {
-        let key = keys::references(blob, 0);
-        // Several segments of one compaction may share the blob: count on from the batch.
-        let pending = batch.puts.iter().position(|(put, _)| *put == key);
-        let count = match pending {
-            Some(at) => Some(batch.puts.remove(at).1),
-            None => {
-                let read = self.kv.get(&key).await?;
-                batch.require.push(Require::same(key.clone(), &read));
-                read.value
-            }
-        };
-        let count = match count {
-            Some(bytes) => u64::from_be_bytes(bytes[..].try_into().map_err(|_| {
-                Error::new(
-                    ErrorKind::Corrupt,
-                    format!("reference count of blob {blob}"),
-                )
-            })?),
-            None => 1,
-        };
-        match count {
-            0 | 1 => {
-                batch.deletes.push(key);
-                batch.puts.push((keys::free(now, blob), Bytes::new()));
-            }
-            // One is what an absent count means, but the batch may count further down.
-            more => batch
-                .puts
-                .push((key, Bytes::copy_from_slice(&(more - 1).to_be_bytes()))),
-        }
-        Ok(())
     }
 
     async fn commit(&self, batch: Batch, doing: impl Fn() -> String) -> Result<()> {
@@ -286,16 +270,25 @@ impl SegmentTable for BlobTable {
         Box::pin(self.blob_record(blob))
     }
 
-    fn seal<'a>(&'a self, segment: BlobId, record: &'a SegmentRecord) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.put_sealed(segment, record))
+    fn seal<'a>(
+        &'a self,
+        segment: BlobId,
+        record: &'a SegmentRecord,
+        holes: &'a [(u32, u32)],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.put_sealed(segment, record, holes))
     }
 
     fn dead(&self, segment: BlobId) -> BoxFuture<'_, Result<Vec<(u32, u32)>>> {
         Box::pin(self.dead_slots(segment))
     }
 
-    fn dead_bytes(&self, limit: usize) -> BoxFuture<'_, Result<Vec<DeadBytes>>> {
-        Box::pin(self.most_dead(limit))
+    fn dead_total(&self, segment: BlobId) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.dead_sum(segment))
+    }
+
+    fn dead_bytes(&self, from: BlobId, limit: usize) -> BoxFuture<'_, Result<DeadPage>> {
+        Box::pin(self.dead_page(from, limit))
     }
 
     fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>> {
@@ -309,6 +302,14 @@ impl SegmentTable for BlobTable {
     fn release(&self, seq: u64) {
         self.hold.release(seq);
     }
+}
+
+fn dead_count(segment: BlobId, value: &[u8]) -> Result<u64> {
+    let bytes = <[u8; 8]>::try_from(value).map_err(|_| {
+        let message = format!("counter of dead bytes of segment {segment}");
+        Error::new(ErrorKind::Corrupt, message)
+    })?;
+    Ok(u64::try_from(i64::from_be_bytes(bytes)).unwrap_or(0))
 }
 
 /// Blobs that somebody reads now: they are not freed.

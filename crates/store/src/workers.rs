@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::blob::Named;
+use dewar_data::blob::Known;
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -167,14 +167,8 @@ async fn sweep(inner: Shared, first_new: BlobId) {
             if !state.writable() || *swept == Some(state) {
                 continue;
             }
-            let record = async |blob| {
-                if inner.segments.is_unsealed(blob) {
-                    return Ok(Named::Busy);
-                }
-                let named = inner.table.named(blob).await?;
-                Ok(named.map_or(Named::No, |record| Named::As(Box::new(record))))
-            };
-            match inner.blobs.sweep(member, first_new, record).await {
+            let look_up = async |blob| known(&inner, blob).await;
+            match inner.blobs.sweep(member, first_new, look_up).await {
                 Ok(found) => {
                     if found.removed > 0 {
                         let disk = member.disk.label();
@@ -189,4 +183,16 @@ async fn sweep(inner: Shared, first_new: BlobId) {
         }
         tokio::time::sleep(SPACE_EVERY).await;
     }
+}
+
+/// What a sweep may do with a blob's files.
+async fn known(inner: &Shared, blob: BlobId) -> Result<Known> {
+    // In this order: a segment leaves the memory only once its record is visible.
+    if inner.segments.is_unsealed(blob) {
+        return Ok(Known::Busy);
+    }
+    Ok(match inner.table.named(blob).await? {
+        Some(record) => Known::Named(record),
+        None => Known::Unnamed,
+    })
 }

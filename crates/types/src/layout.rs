@@ -95,7 +95,7 @@ impl Layout {
     pub fn narrowed_to(&self, live: usize) -> Option<Self> {
         let k = live.checked_sub(self.m as usize).filter(|&k| k >= 1)?;
         Some(Self {
-            k: self.k.min(k as u8),
+            k: self.k.min(u8::try_from(k).unwrap_or(u8::MAX)),
             ..*self
         })
     }
@@ -133,6 +133,9 @@ mod tests {
         assert_eq!(l.narrowed_to(4).expect("fits").to_string(), "2+2");
         assert_eq!(l.narrowed_to(3).expect("fits").to_string(), "1+2");
         assert_eq!(l.narrowed_to(2), None);
+        for live in [258, 300, usize::MAX] {
+            assert_eq!(l.narrowed_to(live), Some(l), "{live} disks");
+        }
         let wide = Layout::new(8, 3).expect("valid");
         assert_eq!(wide.narrowed_to(8).expect("fits").to_string(), "5+3");
     }

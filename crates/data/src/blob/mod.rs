@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 pub use reader::{BlobReader, BlobStream};
 pub use record::BlobRecord;
-pub use sweep::{Named, Swept};
+pub use sweep::{Known, Swept};
 pub use writer::BlobWriter;
 
 use crate::format::ShardKind;

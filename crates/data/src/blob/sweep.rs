@@ -2,26 +2,14 @@
 //!
 //! They come from writes that a crash cut short, from writers that were dropped while their disk
 //! was away, and from removals that a disk missed. A file is removed only when its blob was begun
-//! before this process opened the store (so no writer of ours is on it, but for segments that
-//! recovery brought back: [`Named::Busy`]) and the catalog, asked after the file was seen, does
-//! not name that encoding of the blob.
+//! before this process opened the store (so no writer of ours is on it) and the catalog, asked
+//! after the file was seen, does not name that encoding of the blob.
 
 use dewar_types::{BlobId, Result};
 
 use super::BlobStore;
 use super::record::{BlobRecord, parse_shard_name};
 use crate::pool::Member;
-
-/// Whether something leads to a blob's shards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// Nothing does, nor will.
-    No,
-    /// Nothing does yet, but it is being written.
-    Busy,
-    /// The catalog does, to this encoding.
-    As(Box<BlobRecord>),
-}
 
 /// What a sweep of one disk found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,11 +22,20 @@ pub struct Swept {
     pub foreign: u64,
 }
 
+/// What the catalog knows of a blob.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// Nothing names it.
+    Unnamed,
+    /// It is being written now, as a segment that a crash left unsealed is.
+    Busy,
+    /// This encoding of it is named.
+    Named(BlobRecord),
+}
+
 impl BlobStore {
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is never touched. `record` finds out whether a blob is named; it
-    /// must ask whether it is being written before it asks the catalog, since what is written
-    /// becomes named and not the other way round.
+    /// store: what is not below it is never touched. `look_up` asks about a blob.
     ///
     /// # Errors
     /// Those of the disk and of the catalog; what was removed until then stays removed.
@@ -46,10 +43,10 @@ impl BlobStore {
         &self,
         member: &Member,
         first_new: BlobId,
-        record: impl Fn(BlobId) -> F,
+        look_up: impl Fn(BlobId) -> F,
     ) -> Result<Swept>
     where
-        F: Future<Output = Result<Named>>,
+        F: Future<Output = Result<Known>>,
     {
         let mut swept = Swept::default();
         for dir in member
@@ -76,17 +73,16 @@ impl BlobStore {
                 if blob >= first_new {
                     continue;
                 }
-                let kept = match record(blob).await? {
-                    Named::No => false,
-                    Named::Busy => true,
-                    Named::As(record) => {
-                        let missing = |lost: &u8| usize::from(*lost) == shard;
+                let named = match look_up(blob).await? {
+                    Known::Unnamed => false,
+                    Known::Busy => true,
+                    Known::Named(record) => {
                         record.generation == generation
                             && record.disks.get(shard) == Some(&member.id)
-                            && !record.missing.iter().any(missing)
+                            && !record.missing.contains(&(shard as u8))
                     }
                 };
-                if !kept {
+                if !named {
                     member.disk.remove(&format!("{dir}/{}", file.name)).await?;
                     removed += 1;
                 }

@@ -1,14 +1,15 @@
 //! Blobs on simulated disks: ranges, lost and lying disks, crashes at every write boundary.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::DiskErrorKind;
-use dewar_env::disk::sim::{SimOp, SimWorld};
+use dewar_env::disk::sim::{SimLatency, SimOp, SimWorld};
 use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
 use proptest::prelude::*;
 
-use super::{BlobRecord, BlobStore, Named};
+use super::{BlobRecord, BlobStore, Known};
 use crate::format::runs::page_at;
 use crate::format::{HEADER_BYTES, OWNER_BYTES_MAX, ShardHeader, ShardKind};
 use crate::pool::{DewarId, Member, Pool};
@@ -304,6 +305,42 @@ fn a_dropped_writer_leaves_nothing() {
     });
 }
 
+/// A seal that is dropped after any number of its steps leaves nothing either.
+#[test]
+fn a_dropped_seal_leaves_nothing() {
+    for polls in 0.. {
+        let sealed = run(async {
+            let world = SimWorld::with_disks(9, 6);
+            let latency = SimLatency {
+                write: (Duration::from_millis(1), Duration::from_millis(30)),
+                sync: (Duration::from_millis(1), Duration::from_millis(30)),
+                ..SimLatency::default()
+            };
+            (0..6).for_each(|disk| world.disk(disk).set_latency(latency));
+            let store = store(&world, layout(4, 2));
+            let mut writer = store.create(BlobId(1), ShardKind::Object).expect("begun");
+            writer.write(content(3_000_000, 1)).await.expect("taken");
+            let mut seal = Box::pin(writer.seal(b""));
+            for _ in 0..polls {
+                let step = Duration::from_millis(3);
+                if tokio::time::timeout(step, &mut seal).await.is_ok() {
+                    return true;
+                }
+            }
+            drop(seal);
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            for disk in 0..6 {
+                assert_eq!(world.disk(disk).paths(), [""; 0], "after {polls} polls");
+            }
+            false
+        });
+        if sealed {
+            assert!(polls > 5, "{polls}");
+            return;
+        }
+    }
+}
+
 /// What salvage finds when no catalog is left: every shard says whose it is.
 #[test]
 fn headers_describe_the_blob() {
@@ -386,7 +423,7 @@ fn sealed_blobs_survive_a_crash_at_every_operation() {
                 }
             }
             let members: Vec<Member> = store.pool().members().cloned().collect();
-            let lookup = async |_| Ok(Named::No);
+            let lookup = async |_| Ok(Known::Unnamed);
             for member in &members {
                 store.sweep(member, BlobId(2), lookup).await.expect("swept");
                 let left: Vec<String> = member

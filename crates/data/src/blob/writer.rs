@@ -8,7 +8,7 @@
 //! Order: pages and their checksum pages, then the header, then the file's sync, then its folder's
 //! sync; only then may the catalog name the blob (invariant I1). A crash at any point leaves files
 //! that no record names, which the sweep collects. Dropping the writer closes the queues without
-//! a finish, and each task removes its file.
+//! a finish, and each task removes its file; dropping it while it seals removes what was finished.
 
 use std::sync::Arc;
 
@@ -52,11 +52,14 @@ pub struct BlobWriter {
     window_bytes: u64,
     pages: u64,
     len: u64,
+    /// Shards may have been finished, and the record was not handed out.
+    sealing: bool,
 }
 
 struct ShardQueue {
     queue: Option<mpsc::Sender<Work>>,
-    outcome: oneshot::Receiver<Result<()>>,
+    /// `None` once it was told.
+    outcome: Option<oneshot::Receiver<Result<()>>>,
 }
 
 enum Work {
@@ -82,6 +85,7 @@ impl BlobWriter {
             window_bytes: 0,
             pages: 0,
             len: 0,
+            sealing: false,
             shards,
             plan,
         }
@@ -226,9 +230,12 @@ impl BlobWriter {
     pub async fn seal(mut self, describe: &[u8]) -> Result<BlobRecord> {
         self.flush().await?;
         let describe = &describe[..describe.len().min(OWNER_BYTES_MAX)];
-        for shard in 0..self.shards.len() {
-            let header = self.header(shard, describe)?;
-            if let Some(queue) = self.shards[shard].queue.take() {
+        let headers: Vec<Bytes> = (0..self.shards.len())
+            .map(|shard| self.header(shard, describe))
+            .collect::<Result<_>>()?;
+        self.sealing = true;
+        for (queue, header) in self.shards.iter_mut().zip(headers) {
+            if let Some(queue) = queue.queue.take() {
                 // A task that ended already says so in its outcome.
                 let _ = queue.send(Work::Finish { header }).await;
             }
@@ -236,13 +243,7 @@ impl BlobWriter {
         let mut missing = Vec::new();
         let mut cause = None;
         for (shard, queue) in self.shards.iter_mut().enumerate() {
-            let outcome = (&mut queue.outcome).await.unwrap_or_else(|_| {
-                Err(Error::new(
-                    ErrorKind::Internal,
-                    format!("shard {shard}: its task ended"),
-                ))
-            });
-            if let Err(error) = outcome {
+            if let Err(error) = queue.outcome(shard).await {
                 tracing::warn!(blob = %self.plan.id, shard, %error, "shard not written");
                 missing.push(shard as u8);
                 cause.get_or_insert(error);
@@ -259,10 +260,18 @@ impl BlobWriter {
         };
         match cause {
             Some(cause) if self.shards.len() - record.missing.len() < self.needed() => {
-                remove_shards(&self.plan, &record).await;
+                // Before the error is told: who tries again may use the same names.
+                for (shard, (_, disk)) in self.plan.disks.iter().enumerate() {
+                    // What cannot be removed now is collected by the sweep.
+                    let _ = disk.remove(&record.shard_path(shard)).await;
+                }
+                self.sealing = false;
                 Err(cause.context(format!("blob {}: too few shards are durable", record.id)))
             }
-            _ => Ok(record),
+            _ => {
+                self.sealing = false;
+                Ok(record)
+            }
         }
     }
 
@@ -292,10 +301,42 @@ impl BlobWriter {
     }
 }
 
-async fn remove_shards(plan: &WriterPlan, record: &BlobRecord) {
-    for (shard, (_, disk)) in plan.disks.iter().enumerate() {
-        // What cannot be removed now is collected by the sweep.
-        let _ = disk.remove(&record.shard_path(shard)).await;
+impl Drop for BlobWriter {
+    /// While the blob is being written, the end of the queues is what makes each task remove its
+    /// file. Tasks that were told to finish may do so; their files are removed after them.
+    fn drop(&mut self) {
+        if !core::mem::take(&mut self.sealing) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // The process ends: the sweep of the next one collects them.
+            return;
+        };
+        let generation = self.plan.generation;
+        let id = self.plan.id;
+        for (shard, mut queue) in self.shards.drain(..).enumerate() {
+            let disk = Arc::clone(&self.plan.disks[shard].1);
+            runtime.spawn(async move {
+                queue.queue = None;
+                if queue.outcome.is_none() || queue.outcome(shard).await.is_ok() {
+                    // What cannot be removed now is collected by the sweep.
+                    let _ = disk.remove(&shard_path(id, generation, shard)).await;
+                }
+            });
+        }
+    }
+}
+
+impl ShardQueue {
+    /// What became of the shard. Dropping the future loses nothing.
+    async fn outcome(&mut self, shard: usize) -> Result<()> {
+        let ended = |what: &str| Error::new(ErrorKind::Internal, format!("shard {shard}: {what}"));
+        let Some(outcome) = &mut self.outcome else {
+            return Err(ended("its end was told before"));
+        };
+        let told = outcome.await;
+        self.outcome = None;
+        told.unwrap_or_else(|_| Err(ended("its task ended")))
     }
 }
 
@@ -317,7 +358,7 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
     });
     ShardQueue {
         queue: Some(queue),
-        outcome,
+        outcome: Some(outcome),
     }
 }
 

@@ -1,18 +1,42 @@
-//! Compaction: what is alive of mostly dead segments moves into one shared blob.
+//! Compaction: what is alive of mostly dead blobs of segments moves into one new blob.
+//!
+//! The unit is a blob, be it one segment as sealed or a shared blob of an earlier compaction: when
+//! at least half of its bytes are dead, whatever is alive in it moves, of all segments that are in
+//! it. So every blob of segments is at least half alive, or about to go, and none needs a count of
+//! who names it.
 //!
 //! Objects are not touched: only the segments' records change, in one batch that also takes the
 //! dead marks that were honoured. Marks that arrive meanwhile stay, and count for the next time.
 //! The old blobs are handed back to be freed after a grace time, so that reads under way finish.
+//!
+//! Cost: a step looks at [`LOOKED_AT`] counters and the records behind them, at the dead marks of
+//! what it compacts only, and copies at most a segment's bytes. Memory: the marks and runs of
+//! [`ENTRIES_MAX`], and one window of bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dewar_types::{BlobId, ByteRange, Result};
+use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
 
 use super::record::{Run, SegmentRecord, alive};
 use super::{SEGMENT_BYTES, Segments};
-use crate::blob::BlobRecord;
+use crate::blob::{BlobReader, BlobRecord, BlobWriter};
 use crate::format::ShardKind;
+
+/// Counters of dead bytes that a step looks at.
+const LOOKED_AT: usize = 1024;
+
+/// Segments that one blob is shared by, at most; each record lists them all.
+const MEMBERS_MAX: usize = 64;
+
+/// Dead marks and live runs in one batch, at most; one blob may have more for itself.
+const ENTRIES_MAX: usize = 128 * 1024;
+
+/// Live runs that are this near are read together with what is between them, in bytes.
+const GAP_BYTES: u64 = 32 * 1024;
+
+/// Bytes read at once.
+const WINDOW_BYTES: u64 = 1 << 20;
 
 /// A segment and its dead bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +47,57 @@ pub struct DeadBytes {
     pub bytes: u64,
 }
 
+/// Some of the segments with dead bytes.
+#[derive(Clone, Debug, Default)]
+pub struct DeadPage {
+    /// The segments, by id.
+    pub dead: Vec<DeadBytes>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<BlobId>,
+}
+
 /// One batch of the catalog that ends a compaction.
 #[derive(Clone, Debug, Default)]
 pub struct Compaction {
     /// Each segment as it was read (so that a change in between is noticed) and as it becomes;
-    /// `None` when nothing of it is alive.
+    /// `None` when nothing of it is alive, so that no mark for it can come any more.
     pub segments: Vec<(BlobId, SegmentRecord, Option<SegmentRecord>)>,
-    /// The new blob and how many segments name it; `None` when nothing was alive.
-    pub packed: Option<(BlobRecord, u32)>,
+    /// The new blob, whose record is to be kept; `None` when nothing was alive.
+    pub packed: Option<BlobRecord>,
+    /// Blobs that nothing names now: their records are to be kept until they are freed.
+    pub freed: Vec<BlobRecord>,
     /// The dead marks that are honoured and go, per segment.
     pub honoured: BTreeMap<BlobId, Vec<(u32, u32)>>,
+}
+
+/// What compaction remembers from step to step.
+#[derive(Debug)]
+pub(super) struct Compactor {
+    /// Where to look next.
+    cursor: BlobId,
+    /// A change of which it is not known whether it happened. It is settled before anything else.
+    unfinished: Option<Compaction>,
+    /// Blobs that could not be compacted; left alone until a round found nothing else.
+    avoid: BTreeSet<BlobId>,
+    /// One blob in a step, to find out which of several is the one that cannot be compacted.
+    alone: bool,
+}
+
+impl Default for Compactor {
+    fn default() -> Self {
+        Self {
+            cursor: BlobId(0),
+            unfinished: None,
+            avoid: BTreeSet::new(),
+            alone: false,
+        }
+    }
+}
+
+/// A blob that is mostly dead.
+struct Unit {
+    blob: BlobRecord,
+    victims: Vec<Victim>,
 }
 
 struct Victim {
@@ -44,123 +109,295 @@ struct Victim {
 }
 
 impl Segments {
-    /// Compacts the worst segments, as many as fill one new blob; returns the bytes gained, 0 when
-    /// no segment has at least half of its bytes dead.
+    /// Compacts the worst blobs of a stretch of the segments, as many as fill one new blob; the
+    /// next step goes on behind it. Returns the bytes gained, 0 when none was mostly dead there.
     ///
     /// # Errors
-    /// Those of reading, writing and of the catalog; nothing has changed then but for a blob that
-    /// the sweep collects.
+    /// Those of reading, writing and of the catalog; then nothing has changed, or the next step
+    /// finds out whether it has.
     pub async fn compact_step(self: &Arc<Self>) -> Result<u64> {
-        let mut victims = Vec::new();
-        let mut live_bytes = 0;
-        let mut gained = 0;
-        let mut worst = self.table.dead_bytes(1024).await?;
-        worst.sort_by_key(|dead| (core::cmp::Reverse(dead.bytes), dead.segment));
-        for dead in worst {
-            let Some(victim) = self.victim(dead.segment).await? else {
-                continue;
-            };
-            let live: u64 = victim.alive.iter().map(|(_, len)| u64::from(*len)).sum();
-            let gone: u64 = victim.dead.iter().map(|(_, len)| u64::from(*len)).sum();
-            if gone < live {
-                continue;
+        let mut compactor = self.compactor.lock().await;
+        if compactor.unfinished.is_none() {
+            let units = self.choose(&mut compactor).await?;
+            if units.is_empty() {
+                return Ok(0);
             }
-            if !victims.is_empty() && live_bytes + live > u64::from(SEGMENT_BYTES) {
-                break;
+            match self.pack(&units).await {
+                Ok(change) => compactor.unfinished = Some(change),
+                Err(error) => {
+                    match &units[..] {
+                        [only] => {
+                            compactor.avoid.insert(only.blob.id);
+                        }
+                        _ => compactor.alone = true,
+                    }
+                    return Err(error);
+                }
             }
-            live_bytes += live;
-            gained += gone;
-            victims.push(victim);
         }
-        if victims.is_empty() {
-            return Ok(0);
-        }
-        let change = self.pack(&victims).await?;
-        self.table.compacted(change).await?;
-        for victim in &victims {
-            self.forget(victim.segment);
-        }
-        Ok(gained)
+        self.finish(&mut compactor).await
     }
 
-    async fn victim(&self, segment: BlobId) -> Result<Option<Victim>> {
-        // An unsealed segment has no record yet: its turn comes after sealing.
-        let Some(record) = self.table.segment(segment).await? else {
+    /// Applies what was packed.
+    async fn finish(&self, compactor: &mut Compactor) -> Result<u64> {
+        let Some(change) = &compactor.unfinished else {
+            return Ok(0);
+        };
+        if let Err(error) = self.table.compacted(change.clone()).await {
+            if error.kind() != ErrorKind::Conflict {
+                return Err(error);
+            }
+            // Refused because it had happened, or because a record is another now.
+            if !self.happened(change).await? {
+                if let Some(packed) = &change.packed {
+                    self.blobs.remove(packed).await;
+                }
+                compactor.unfinished = None;
+                return Err(error);
+            }
+        }
+        for (segment, ..) in &change.segments {
+            self.forget(*segment);
+        }
+        let freed: u64 = change.freed.iter().map(|blob| blob.len).sum();
+        let kept = change.packed.as_ref().map_or(0, |blob| blob.len);
+        compactor.unfinished = None;
+        Ok(freed.saturating_sub(kept))
+    }
+
+    async fn happened(&self, change: &Compaction) -> Result<bool> {
+        for (segment, _, becomes) in &change.segments {
+            if self.table.segment(*segment).await? != *becomes {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The worst blobs of the next stretch of segments.
+    async fn choose(&self, compactor: &mut Compactor) -> Result<Vec<Unit>> {
+        let page = self.table.dead_bytes(compactor.cursor, LOOKED_AT).await?;
+        compactor.cursor = page.next.unwrap_or(BlobId(0));
+        let mut dead = page.dead;
+        dead.sort_by_key(|dead| (core::cmp::Reverse(dead.bytes), dead.segment));
+        let mut units = Vec::new();
+        let mut seen = compactor.avoid.clone();
+        let (mut live, mut entries, mut members) = (0, 0, 0);
+        for DeadBytes { segment, .. } in dead {
+            // An unsealed segment has no record yet: its turn comes after sealing.
+            let Some(record) = self.table.segment(segment).await? else {
+                continue;
+            };
+            if !seen.insert(record.blob()) {
+                continue;
+            }
+            let Some(unit) = self.unit(segment, record).await? else {
+                continue;
+            };
+            let fits = live + unit.live() <= u64::from(SEGMENT_BYTES)
+                && entries + unit.entries() <= ENTRIES_MAX
+                && members + unit.victims.len() <= MEMBERS_MAX;
+            if !units.is_empty() && (compactor.alone || !fits) {
+                break;
+            }
+            live += unit.live();
+            entries += unit.entries();
+            members += unit.victims.len();
+            units.push(unit);
+        }
+        if units.is_empty() && page.next.is_none() {
+            compactor.avoid.clear();
+            compactor.alone = false;
+        }
+        Ok(units)
+    }
+
+    /// The blob that holds a segment, if it is mostly dead. The marks are read only then.
+    async fn unit(&self, segment: BlobId, record: SegmentRecord) -> Result<Option<Unit>> {
+        let (blob, members) = match &record {
+            SegmentRecord::Whole { blob } => (blob.clone(), vec![(segment, record)]),
+            SegmentRecord::Packed { blob, members, .. } => {
+                let shared = self.table.blob(*blob).await?.ok_or_else(|| {
+                    let message = format!("blob {blob} of segment {segment} has no record");
+                    Error::new(ErrorKind::Corrupt, message)
+                })?;
+                let mut records = Vec::new();
+                for member in members {
+                    if let Some(record) = self.table.segment(*member).await?
+                        && record.blob() == *blob
+                    {
+                        records.push((*member, record));
+                    }
+                }
+                (shared, records)
+            }
+        };
+        let mut live = 0;
+        for (segment, record) in &members {
+            let dead = self.table.dead_total(*segment).await?;
+            let placed: u64 = spans(record).iter().map(|(_, len)| u64::from(*len)).sum();
+            live += placed.saturating_sub(dead);
+        }
+        if live > blob.len / 2 {
             return Ok(None);
-        };
-        let dead = self.table.dead(segment).await?;
-        let alive = match &record {
-            SegmentRecord::Whole { blob } => alive(blob.len as u32, &dead),
-            SegmentRecord::Packed { runs, .. } => runs
-                .iter()
-                .flat_map(|run| {
-                    let end = run.logical + run.len;
-                    let inside: Vec<(u32, u32)> = dead
-                        .iter()
-                        .filter(|(offset, _)| (run.logical..end).contains(offset))
-                        .map(|(offset, len)| (offset - run.logical, *len))
-                        .collect();
-                    alive(run.len, &inside)
-                        .into_iter()
-                        .map(|(offset, len)| (offset + run.logical, len))
-                        .collect::<Vec<_>>()
-                })
-                .collect(),
-        };
-        Ok(Some(Victim {
-            segment,
-            record,
-            alive,
-            dead,
-        }))
+        }
+        let mut victims = Vec::with_capacity(members.len());
+        for (segment, record) in members {
+            let dead = self.table.dead(segment).await?;
+            victims.push(Victim {
+                alive: alive(&spans(&record), &dead),
+                segment,
+                record,
+                dead,
+            });
+        }
+        Ok(Some(Unit { blob, victims }))
     }
 
     /// Writes what is alive into a new blob and says what the catalog must change.
-    async fn pack(&self, victims: &[Victim]) -> Result<Compaction> {
+    async fn pack(&self, units: &[Unit]) -> Result<Compaction> {
         let mut change = Compaction::default();
-        let packed = self.table.mint().await?;
-        let mut writer = None;
-        let mut physical = 0;
-        let mut named = 0;
-        for victim in victims {
-            let place = self.place(victim.segment).await?;
-            let mut runs: Vec<Run> = Vec::with_capacity(victim.alive.len());
-            for &(logical, len) in &victim.alive {
-                let writer = match &mut writer {
-                    Some(writer) => writer,
-                    None => writer.insert(self.blobs.create(packed, ShardKind::Segment)?),
-                };
-                let start = match &place.runs {
-                    None => u64::from(logical),
-                    Some(old) => super::record::locate(old, logical, len).unwrap_or(u64::MAX),
-                };
-                let range = ByteRange {
-                    start,
-                    end: start.saturating_add(u64::from(len)),
-                };
-                let mut stream = self.blobs.open(Arc::clone(&place.blob))?.stream(range);
-                while let Some(bytes) = stream.next().await {
-                    writer.write(bytes?).await?;
+        let id = self.table.mint().await?;
+        let victims = || units.iter().flat_map(|unit| &unit.victims);
+        let members: Vec<BlobId> = victims()
+            .filter(|victim| !victim.alive.is_empty())
+            .map(|victim| victim.segment)
+            .collect();
+        if !members.is_empty() {
+            let mut writer = self.blobs.create(id, ShardKind::Segment)?;
+            for unit in units {
+                let reader = self.blobs.open(Arc::new(unit.blob.clone()))?;
+                for victim in &unit.victims {
+                    copy(&reader, victim, &mut writer).await?;
                 }
-                runs.push(Run {
-                    logical,
-                    len,
-                    physical,
-                });
-                physical += u64::from(len);
             }
-            let becomes = (!runs.is_empty()).then(|| {
-                named += 1;
-                SegmentRecord::Packed { blob: packed, runs }
+            change.packed = Some(writer.seal(b"packed segments").await?);
+        }
+        let mut physical = 0;
+        for victim in victims() {
+            let runs: Vec<Run> = victim
+                .alive
+                .iter()
+                .map(|&(logical, len)| {
+                    let run = Run {
+                        logical,
+                        len,
+                        physical,
+                    };
+                    physical += u64::from(len);
+                    run
+                })
+                .collect();
+            let becomes = (!runs.is_empty()).then(|| SegmentRecord::Packed {
+                blob: id,
+                runs,
+                members: members.clone(),
             });
-            change
-                .segments
-                .push((victim.segment, victim.record.clone(), becomes));
+            let was = victim.record.clone();
+            change.segments.push((victim.segment, was, becomes));
             change.honoured.insert(victim.segment, victim.dead.clone());
         }
-        if let Some(writer) = writer {
-            change.packed = Some((writer.seal(b"packed segments").await?, named));
-        }
+        change.freed = units.iter().map(|unit| unit.blob.clone()).collect();
         Ok(change)
+    }
+}
+
+/// Copies what is alive of a segment, in the order of its runs, reading near ones together.
+async fn copy(reader: &BlobReader, victim: &Victim, writer: &mut BlobWriter) -> Result<()> {
+    let mut group: Vec<ByteRange> = Vec::new();
+    for &(logical, len) in &victim.alive {
+        let range = victim.physical(logical, len)?;
+        if let (Some(first), Some(last)) = (group.first(), group.last()) {
+            let near = range.start >= last.end
+                && range.start - last.end <= GAP_BYTES
+                && range.end - first.start <= WINDOW_BYTES;
+            if !near {
+                copy_group(reader, &group, writer).await?;
+                group.clear();
+            }
+        }
+        group.push(range);
+    }
+    copy_group(reader, &group, writer).await
+}
+
+async fn copy_group(
+    reader: &BlobReader,
+    group: &[ByteRange],
+    writer: &mut BlobWriter,
+) -> Result<()> {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else {
+        return Ok(());
+    };
+    let window = ByteRange {
+        start: first.start,
+        end: last.end,
+    };
+    if window.end > reader.len() {
+        let message = format!(
+            "a run of a segment ends at {} of {}",
+            window.end,
+            reader.len()
+        );
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    if group.len() == 1 {
+        let mut stream = reader.stream(window);
+        while let Some(bytes) = stream.next().await {
+            writer.write(bytes?).await?;
+        }
+        return Ok(());
+    }
+    let bytes = reader.read(window).await?;
+    for range in group {
+        let (from, to) = (range.start - window.start, range.end - window.start);
+        writer
+            .write(bytes.slice(from as usize..to as usize))
+            .await?;
+    }
+    Ok(())
+}
+
+/// The stretches of a segment's logical space that its blob holds.
+fn spans(record: &SegmentRecord) -> Vec<(u32, u32)> {
+    match record {
+        SegmentRecord::Whole { blob } => vec![(0, blob.len as u32)],
+        SegmentRecord::Packed { runs, .. } => {
+            runs.iter().map(|run| (run.logical, run.len)).collect()
+        }
+    }
+}
+
+impl Unit {
+    fn live(&self) -> u64 {
+        self.victims
+            .iter()
+            .flat_map(|victim| &victim.alive)
+            .map(|(_, len)| u64::from(*len))
+            .sum()
+    }
+
+    fn entries(&self) -> usize {
+        self.victims
+            .iter()
+            .map(|victim| victim.alive.len() + victim.dead.len())
+            .sum()
+    }
+}
+
+impl Victim {
+    fn physical(&self, logical: u32, len: u32) -> Result<ByteRange> {
+        let start = match &self.record {
+            SegmentRecord::Whole { .. } => Some(u64::from(logical)),
+            SegmentRecord::Packed { runs, .. } => super::record::locate(runs, logical, len),
+        };
+        let start = start.ok_or_else(|| {
+            let message = format!("segment {} has nothing at {logical}", self.segment);
+            Error::new(ErrorKind::Corrupt, message)
+        })?;
+        Ok(ByteRange {
+            start,
+            end: start + u64::from(len),
+        })
     }
 }

@@ -11,12 +11,17 @@
 //! leaves an unnamed blob for the sweep and the slots in the journal, from which
 //! [`Segments::restore`] refills the memory.
 //!
+//! A hole (a place that was reserved and given up) is marked dead when its segment is sealed, so that
+//! compaction takes it back like a deleted slot.
+//!
 //! Memory: at most [`UNSEALED_MAX`] segments of [`SEGMENT_BYTES`]; writers wait beyond that.
 
 mod compact;
 mod open;
 mod record;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +32,13 @@ use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub use compact::{Compaction, DeadBytes};
+pub use compact::{Compaction, DeadBytes, DeadPage};
 pub use open::Slot;
 pub use record::{Run, SegmentRecord};
 pub use slot::{DESCRIPTION_BYTES_MAX, SlotHeader, decode_slot, encode_slot, fuzz_slot};
 
 use crate::blob::{BlobRecord, BlobStore};
+use compact::Compactor;
 use open::Unsealed;
 
 /// Bytes of slots in a segment.
@@ -41,8 +47,11 @@ pub const SEGMENT_BYTES: u32 = 16 << 20;
 /// Segments that may be in memory at once, the open one included.
 pub const UNSEALED_MAX: usize = 5;
 
-/// Places of sealed segments kept in memory.
+/// Places of sealed segments kept in memory, at most.
 const PLACES_MAX: usize = 16 * 1024;
+
+/// Runs of packed segments kept in memory, at most: 16 bytes each.
+const PLACED_RUNS_MAX: usize = 2 << 20;
 
 /// What segments need from the catalog.
 pub trait SegmentTable: Send + Sync {
@@ -55,16 +64,26 @@ pub trait SegmentTable: Send + Sync {
     /// The record of a blob.
     fn blob(&self, blob: BlobId) -> BoxFuture<'_, Result<Option<BlobRecord>>>;
 
-    /// Makes a sealed segment's record durable and visible.
-    fn seal<'a>(&'a self, segment: BlobId, record: &'a SegmentRecord) -> BoxFuture<'a, Result<()>>;
+    /// Makes a sealed segment's record durable and visible, with its holes, (offset, length),
+    /// marked dead. [`ErrorKind::Conflict`] when there is a record already.
+    fn seal<'a>(
+        &'a self,
+        segment: BlobId,
+        record: &'a SegmentRecord,
+        holes: &'a [(u32, u32)],
+    ) -> BoxFuture<'a, Result<()>>;
 
     /// The dead stretches of a segment, (offset, length) by offset.
     fn dead(&self, segment: BlobId) -> BoxFuture<'_, Result<Vec<(u32, u32)>>>;
 
-    /// Segments with dead bytes, in any order, at most `limit`.
-    fn dead_bytes(&self, limit: usize) -> BoxFuture<'_, Result<Vec<DeadBytes>>>;
+    /// The sum of those lengths.
+    fn dead_total(&self, segment: BlobId) -> BoxFuture<'_, Result<u64>>;
 
-    /// Applies a compaction as one batch; see [`Compaction`].
+    /// Segments from `from` on with dead bytes, by id, out of `limit` looked at.
+    fn dead_bytes(&self, from: BlobId, limit: usize) -> BoxFuture<'_, Result<DeadPage>>;
+
+    /// Applies a compaction as one batch; see [`Compaction`]. [`ErrorKind::Conflict`] when a record
+    /// is another by now and nothing was changed.
     fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>>;
 
     /// The last sequence given to a journal record so far.
@@ -81,7 +100,15 @@ pub struct Segments {
     state: Mutex<State>,
     /// Somebody may go on: a segment was sealed, closed or settled.
     changed: Notify,
-    places: Mutex<BTreeMap<BlobId, Arc<Place>>>,
+    places: Mutex<Places>,
+    compactor: tokio::sync::Mutex<Compactor>,
+}
+
+/// Places of sealed segments read last.
+#[derive(Default)]
+struct Places {
+    by_id: BTreeMap<BlobId, Arc<Place>>,
+    runs: usize,
 }
 
 #[derive(Default)]
@@ -107,6 +134,7 @@ impl Segments {
             state: Mutex::default(),
             changed: Notify::new(),
             places: Mutex::default(),
+            compactor: tokio::sync::Mutex::default(),
         })
     }
 
@@ -120,7 +148,7 @@ impl Segments {
         if let Some(bytes) = self.read_unsealed(segment, offset, len) {
             return Ok(bytes);
         }
-        let kept = self.places.lock().get(&segment).cloned();
+        let kept = self.places.lock().by_id.get(&segment).cloned();
         let place = match kept {
             Some(place) => place,
             None => self.place(segment).await?,
@@ -180,7 +208,7 @@ impl Segments {
                 blob: Arc::new(blob),
                 runs: None,
             },
-            SegmentRecord::Packed { blob, runs } => {
+            SegmentRecord::Packed { blob, runs, .. } => {
                 let record = self
                     .table
                     .blob(blob)
@@ -192,15 +220,38 @@ impl Segments {
                 }
             }
         });
-        let mut places = self.places.lock();
-        if places.len() >= PLACES_MAX {
-            places.pop_first();
-        }
-        places.insert(segment, Arc::clone(&place));
+        self.places.lock().put(segment, Arc::clone(&place));
         Ok(place)
     }
 
     fn forget(&self, segment: BlobId) {
-        self.places.lock().remove(&segment);
+        self.places.lock().remove(segment);
+    }
+}
+
+impl Places {
+    fn put(&mut self, segment: BlobId, place: Arc<Place>) {
+        self.remove(segment);
+        self.runs += place.runs();
+        self.by_id.insert(segment, place);
+        while self.by_id.len() > PLACES_MAX || self.runs > PLACED_RUNS_MAX {
+            // The oldest ids go first: what was written lately is read most.
+            let Some((_, oldest)) = self.by_id.pop_first() else {
+                return;
+            };
+            self.runs -= oldest.runs();
+        }
+    }
+
+    fn remove(&mut self, segment: BlobId) {
+        if let Some(place) = self.by_id.remove(&segment) {
+            self.runs -= place.runs();
+        }
+    }
+}
+
+impl Place {
+    fn runs(&self) -> usize {
+        self.runs.as_ref().map_or(0, Vec::len)
     }
 }

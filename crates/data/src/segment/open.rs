@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
 
+use crate::blob::BlobRecord;
 use crate::format::ShardKind;
 
 use super::{SEGMENT_BYTES, SegmentRecord, Segments, UNSEALED_MAX};
@@ -20,6 +21,9 @@ pub(super) struct Unsealed {
     /// Takes no more slots.
     closed: bool,
     sealing: bool,
+    /// Its blob, once its shards are durable and only the record is lacking. It is never written
+    /// twice: a record whose commit failed may still come to light.
+    written: Option<BlobRecord>,
     /// All its slots are in journal records after this one.
     floor: u64,
 }
@@ -41,8 +45,12 @@ impl Segments {
     /// Reserves `len` bytes. Waits while too many segments are unsealed.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] for more than a segment holds; those of minting an id.
+    /// [`ErrorKind::TooLarge`] for more than a segment holds; [`ErrorKind::InvalidArgument`] for
+    /// nothing, which has no place; those of minting an id.
     pub async fn reserve(self: &Arc<Self>, len: u32) -> Result<Slot> {
+        if len == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a slot of no bytes"));
+        }
         if len > SEGMENT_BYTES {
             let message = format!("a slot of {len} bytes does not fit a segment");
             return Err(Error::new(ErrorKind::TooLarge, message));
@@ -76,6 +84,7 @@ impl Segments {
                         unsettled: 0,
                         closed: false,
                         sealing: false,
+                        written: None,
                         floor,
                     },
                 );
@@ -129,6 +138,7 @@ impl Segments {
             unsettled: 0,
             closed: true,
             sealing: false,
+            written: None,
             floor: seq.saturating_sub(1),
         });
         unsealed.used = unsealed.used.max(offset.saturating_add(bytes.len() as u32));
@@ -164,8 +174,7 @@ impl Segments {
         }
     }
 
-    /// Whether a segment is in memory, so that its blob may be in the making although the catalog
-    /// does not name it yet.
+    /// Whether a segment is in memory: it has no record yet, but may be on its way to its disks.
     #[must_use]
     pub fn is_unsealed(&self, segment: BlobId) -> bool {
         self.state.lock().unsealed.contains_key(&segment)
@@ -200,7 +209,7 @@ impl Segments {
     /// # Errors
     /// Those of writing a blob and of the catalog; the segment stays as it was, to be tried again.
     pub async fn seal_next(self: &Arc<Self>) -> Result<bool> {
-        let (id, slots, used) = {
+        let (id, slots, written) = {
             let mut state = self.state.lock();
             let next = state
                 .unsealed
@@ -210,16 +219,14 @@ impl Segments {
                 return Ok(false);
             };
             segment.sealing = true;
-            (*id, segment.slots.clone(), segment.used)
+            (*id, segment.slots.clone(), segment.written.clone())
         };
         let guard = Sealing { segments: self, id };
-        if slots.is_empty() {
-            // Nothing but holes: no name leads here.
-            self.state.lock().unsealed.remove(&id);
-        } else {
-            self.write_sealed(id, &slots, used).await?;
-            self.state.lock().unsealed.remove(&id);
+        // Nothing but holes: no name leads here, and nothing is to be kept.
+        if !slots.is_empty() {
+            self.write_sealed(id, &slots, written).await?;
         }
+        self.state.lock().unsealed.remove(&id);
         drop(guard);
         self.release();
         self.changed.notify_waiters();
@@ -230,28 +237,54 @@ impl Segments {
         &self,
         id: BlobId,
         slots: &BTreeMap<u32, Bytes>,
-        used: u32,
+        written: Option<BlobRecord>,
     ) -> Result<()> {
         if self.table.segment(id).await?.is_some() {
             // An earlier try got its record in but not its answer.
             return Ok(());
         }
+        let blob = match written {
+            Some(blob) => blob,
+            None => {
+                let blob = self.write_blob(id, slots).await?;
+                if let Some(segment) = self.state.lock().unsealed.get_mut(&id) {
+                    segment.written = Some(blob.clone());
+                }
+                blob
+            }
+        };
+        let holes = holes(slots);
+        match self
+            .table
+            .seal(id, &SegmentRecord::Whole { blob }, &holes)
+            .await
+        {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                match self.table.segment(id).await? {
+                    Some(_) => Ok(()),
+                    None => Err(error),
+                }
+            }
+            sealed => sealed,
+        }
+    }
+
+    /// Writes a segment's bytes to its disks, up to its last slot; holes are zeros.
+    async fn write_blob(&self, id: BlobId, slots: &BTreeMap<u32, Bytes>) -> Result<BlobRecord> {
         // Shards of an earlier try, if it failed after writing some, are under the same names.
         self.blobs.discard_unnamed(id).await;
         let mut writer = self.blobs.create(id, ShardKind::Segment)?;
         let mut at = 0;
         for (offset, bytes) in slots {
-            writer
-                .write(Bytes::from(vec![0; (offset - at) as usize]))
-                .await?;
+            while at < *offset {
+                let zeros = &ZEROS[..ZEROS.len().min((offset - at) as usize)];
+                writer.write(Bytes::from_static(zeros)).await?;
+                at += zeros.len() as u32;
+            }
             writer.write(bytes.clone()).await?;
             at = offset + bytes.len() as u32;
         }
-        writer
-            .write(Bytes::from(vec![0; (used - at) as usize]))
-            .await?;
-        let blob = writer.seal(b"segment").await?;
-        self.table.seal(id, &SegmentRecord::Whole { blob }).await
+        writer.seal(b"segment").await
     }
 
     /// Tells the journal what it may let go.
@@ -279,6 +312,21 @@ impl Segments {
             self.changed.notify_waiters();
         }
     }
+}
+
+static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
+
+/// What lies between slots, (offset, length).
+fn holes(slots: &BTreeMap<u32, Bytes>) -> Vec<(u32, u32)> {
+    let mut holes = Vec::new();
+    let mut at = 0;
+    for (offset, bytes) in slots {
+        if *offset > at {
+            holes.push((at, offset - at));
+        }
+        at = offset + bytes.len() as u32;
+    }
+    holes
 }
 
 impl std::fmt::Debug for Segments {

@@ -19,12 +19,16 @@ pub enum SegmentRecord {
     /// Compacted: what was alive stands in a blob shared with other segments.
     #[n(1)]
     Packed {
-        /// The shared blob, which has a record and a reference count of its own.
+        /// The shared blob, which has a record of its own. It is freed when its members are
+        /// compacted anew, always all together.
         #[n(0)]
         blob: BlobId,
         /// The runs that were alive, by logical offset.
         #[n(1)]
         runs: Vec<Run>,
+        /// The segments that were packed into the blob, this one included.
+        #[n(2)]
+        members: Vec<BlobId>,
     },
 }
 
@@ -43,6 +47,15 @@ pub struct Run {
 }
 
 impl SegmentRecord {
+    /// The blob that holds the segment's bytes.
+    #[must_use]
+    pub fn blob(&self) -> BlobId {
+        match self {
+            Self::Whole { blob } => blob.id,
+            Self::Packed { blob, .. } => *blob,
+        }
+    }
+
     /// The bytes that the catalog keeps.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -75,18 +88,31 @@ pub(crate) fn locate(runs: &[Run], offset: u32, len: u32) -> Option<u64> {
         .then(|| run.physical + u64::from(within))
 }
 
-/// What is left of `0..used` when the dead stretches (offset, length; ascending) are taken out.
-pub(crate) fn alive(used: u32, dead: &[(u32, u32)]) -> Vec<(u32, u32)> {
+/// What is left of `spans` when the dead stretches are taken out; (offset, length) both, ascending
+/// and apart.
+pub(crate) fn alive(spans: &[(u32, u32)], dead: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut alive = Vec::new();
-    let mut at = 0;
-    for &(offset, len) in dead {
-        if offset > at {
-            alive.push((at, offset - at));
+    let mut dead = dead.iter().copied().peekable();
+    for &(start, len) in spans {
+        let end = start.saturating_add(len);
+        let mut at = start;
+        while let Some(&(offset, len)) = dead.peek() {
+            if offset >= end {
+                break;
+            }
+            if offset > at {
+                alive.push((at, offset - at));
+            }
+            at = at.max(offset.saturating_add(len));
+            if at > end {
+                // It reaches into the next span, which it is held against too.
+                break;
+            }
+            dead.next();
         }
-        at = at.max(offset.saturating_add(len));
-    }
-    if used > at {
-        alive.push((at, used - at));
+        if end > at {
+            alive.push((at, end - at));
+        }
     }
     alive
 }
@@ -120,9 +146,34 @@ mod tests {
 
     #[test]
     fn alive_is_what_is_not_dead() {
-        assert_eq!(alive(100, &[]), [(0, 100)]);
-        assert_eq!(alive(100, &[(0, 100)]), []);
-        assert_eq!(alive(100, &[(0, 10), (10, 20), (90, 10)]), [(30, 60)]);
-        assert_eq!(alive(100, &[(20, 10)]), [(0, 20), (30, 70)]);
+        let whole = [(0, 100)];
+        assert_eq!(alive(&whole, &[]), [(0, 100)]);
+        assert_eq!(alive(&whole, &[(0, 100)]), []);
+        assert_eq!(alive(&whole, &[(0, 10), (10, 20), (90, 10)]), [(30, 60)]);
+        assert_eq!(alive(&whole, &[(20, 10)]), [(0, 20), (30, 70)]);
+        let runs = [(10, 10), (20, 5), (50, 50)];
+        assert_eq!(alive(&runs, &[(10, 15)]), [(50, 50)]);
+        assert_eq!(
+            alive(&runs, &[(0, 12), (60, 10), (99, 1)]),
+            [(12, 8), (20, 5), (50, 10), (70, 29)]
+        );
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let record = SegmentRecord::Packed {
+            blob: BlobId(9),
+            runs: vec![Run {
+                logical: 3,
+                len: 4,
+                physical: 5,
+            }],
+            members: vec![BlobId(1), BlobId(2)],
+        };
+        assert_eq!(
+            SegmentRecord::from_bytes(&record.to_bytes()).expect("valid"),
+            record
+        );
+        assert!(SegmentRecord::from_bytes(b"x").is_err());
     }
 }
