@@ -119,3 +119,33 @@ async fn is_there_after_any_m_disks_are_lost() {
         }
     }
 }
+
+/// The power fails while a holder is being replaced. Half a copy must not count as one.
+#[tokio::test(start_paused = true)]
+async fn crashes_while_copies_are_made() {
+    for ops in 1.. {
+        let world = SimWorld::with_disks(ops, 3);
+        let all = disks(&world);
+        let index = RunIndex::create(world.env(), all.clone(), config(2), 0);
+        let index = index.await.unwrap();
+        let model = fill(&index, &SimRng::new(ops), 3).await;
+        world.crash_after(ops);
+        world.disk(0).vanish();
+        tokio::select! {
+            biased;
+            () = world.wait_for_power_failure() => {}
+            changed = index.set_disks(all[1..].to_vec()) => assert!(changed.is_ok()),
+        }
+        let survived = !world.power_failed();
+        let after = world.crash(1_000_000 + ops);
+        let index = open(&after, 2).await.unwrap();
+        assert_eq!(index.applied(), 3);
+        check(&*index.view(), &model).await;
+        assert_eq!(index.verify().await.unwrap(), 0, "at {ops}: half a copy counts");
+        assert_eq!(index.status().await.copies, 2);
+        if survived {
+            assert!(ops > 20);
+            return;
+        }
+    }
+}
