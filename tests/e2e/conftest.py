@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def pytest_configure(config):
-    if "DEWAR_BIN" not in os.environ:
+    if "DEWAR_TEST_BIN" not in os.environ:
         raise pytest.UsageError("run tests/e2e/run, which builds and installs what is needed")
 
 
@@ -76,4 +76,4 @@ def tools():
 
 def content(seed, size):
     """Bytes that repeat from their seed."""
-    return random.Random(seed).randbytes(size)
+    return random.Random(repr(seed)).randbytes(size)

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-BIN = os.environ["DEWAR_BIN"]
+BIN = os.environ["DEWAR_TEST_BIN"]
 START_SECONDS_MAX = 60
 UNEXPECTED = re.compile(r'"level":"(WARN|ERROR)"|panicked at')
 
@@ -125,8 +125,11 @@ class Server:
         return int(self.s3["endpoint"].rsplit(":", 1)[1])
 
     def client_environment(self):
+        # What the machine's owner has set for these tools must not reach the tests.
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("AWS_", "RCLONE_", "S3_"))}
         return dict(
-            os.environ,
+            clean,
             AWS_ACCESS_KEY_ID=self.s3["access_key"],
             AWS_SECRET_ACCESS_KEY=self.s3["secret_key"],
             AWS_DEFAULT_REGION=self.s3["region"],
@@ -139,7 +142,8 @@ class Server:
     def boto(self, **config):
         import boto3
         from botocore.config import Config
-        options = dict(retries={"max_attempts": 0}, connect_timeout=10, read_timeout=60)
+        options = dict(retries={"max_attempts": 0}, connect_timeout=10, read_timeout=60,
+                       signature_version="s3v4")  # presigned URLs still default to version 2
         options.update(config)
         return boto3.client(
             "s3", endpoint_url=self.s3["endpoint"], region_name=self.s3["region"],

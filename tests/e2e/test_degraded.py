@@ -23,7 +23,7 @@ def put_back(server, *numbers):
 def wait_for_disks(server, online):
     """The server looks once a second."""
     for _ in range(200):
-        disks = server.admin("status")["disks"]
+        disks = server.admin("status")["pool"]["disks"]
         if sum(disk["state"] == "online" for disk in disks) == online:
             return
         time.sleep(0.1)

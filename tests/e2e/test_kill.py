@@ -8,7 +8,7 @@ import time
 
 from server import Server
 
-CYCLES = int(os.environ.get("DEWAR_KILL_CYCLES", "100"))
+CYCLES = int(os.environ.get("DEWAR_TEST_KILL_CYCLES", "100"))
 WRITERS = 6
 SIZES = [100, 4096, 20_000, 150_000, 1_200_000]
 

@@ -1,2 +1,145 @@
-//! Build, test, lint, bench and docs, each one word.
-fn main() {}
+//! Build, test, lint, bench and docs, each one word: `cargo xtask WORD`.
+//!
+//! What a word does is here and nowhere else; the justfile and CI call it. CARGO_TARGET_DIR is
+//! honoured by everything: cargo reads it by itself, and [`workspace::Workspace`] knows where it
+//! leads.
+
+mod bench;
+mod docs;
+mod run;
+mod tidy;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use run::cargo;
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Build, test, lint, bench and docs, each one word"
+)]
+struct Cli {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Build the release binary
+    Build {
+        /// Arguments for cargo build
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Run the tests of all crates, then the end-to-end tests
+    Test {
+        /// Leave out the end-to-end tests
+        #[arg(long)]
+        skip_e2e: bool,
+        /// Arguments for cargo test
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Run the end-to-end tests: real clients against the real binary
+    E2e {
+        /// Arguments for pytest
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Check format, clippy and tidy
+    Lint,
+    /// Format the code
+    Fmt,
+    /// Check what the compiler cannot: edges between crates, sizes, names, links
+    Tidy,
+    /// Run every fuzz target for a while
+    Fuzz {
+        /// Arguments of the runner: targets, --seconds, --seed, --replay
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Load a demo server made for the occasion
+    Bench {
+        /// Arguments for dewar bench s3; without any, the suite of docs/performance.md
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Make the reference pages and the API documentation
+    Docs {
+        /// Only check that the reference pages are what would be made
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match Workspace::find().and_then(|workspace| run_word(cli.word, &workspace)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
+    match word {
+        Word::Build { args } => run::run(cargo(workspace, ["build", "--release"]).args(args)),
+        Word::Test { skip_e2e, args } => {
+            run::run(cargo(workspace, ["test", "--workspace"]).args(args))?;
+            if skip_e2e {
+                Ok(())
+            } else {
+                run::e2e(workspace, Vec::new())
+            }
+        }
+        Word::E2e { args } => run::e2e(workspace, args),
+        Word::Lint => {
+            run::run(&mut cargo(workspace, ["fmt", "--all", "--check"]))?;
+            run::run(&mut cargo(
+                workspace,
+                [
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--",
+                    "-D",
+                    "warnings",
+                ],
+            ))?;
+            tidy::tidy(workspace)
+        }
+        Word::Fmt => run::run(&mut cargo(workspace, ["fmt", "--all"])),
+        Word::Tidy => tidy::tidy(workspace),
+        Word::Fuzz { args } => run::fuzz(workspace, args),
+        Word::Bench { args } => bench::bench(workspace, args),
+        Word::Docs { check } => docs::docs(workspace, check),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_well_formed() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    /// The tree is tidy: `cargo test` says so as well as `cargo xtask lint`.
+    #[test]
+    fn the_tree_is_tidy() {
+        let workspace = Workspace::find().expect("the workspace");
+        let found = tidy::violations(&workspace).expect("the tree can be read");
+        let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "\n{}", told.join("\n"));
+    }
+}

@@ -54,6 +54,18 @@ impl Caller {
         }
     }
 
+    /// A user for whom the administrator acts, on the admin socket.
+    #[must_use]
+    pub fn for_user(user: User) -> Self {
+        Self {
+            principal: Principal::User(Arc::new(user)),
+            origin: Origin {
+                address: None,
+                secure: true,
+            },
+        }
+    }
+
     /// Dewar itself: background work, and the administrator on the admin socket.
     #[must_use]
     pub fn system() -> Self {

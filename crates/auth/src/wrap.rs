@@ -43,7 +43,7 @@ pub enum WrapError {
 }
 
 impl MasterKeys {
-    /// Wraps `secret` for the record that `context` names, like `access-key/AKIA…`.
+    /// Wraps `secret` for the record that `context` names, like `access-key:AKIA…`.
     ///
     /// # Errors
     /// [`WrapError::TooLong`].

@@ -1,1 +1,16 @@
-//! The client side: load driver and tools that talk to any endpoint.
+//! The client side of Dewar: what talks *to* a storage endpoint rather than being one.
+//!
+//! Today that is the load driver `dewar bench s3` ([`bench`]). Beneath it lie a thin blocking
+//! HTTP/1.1 client ([`http`]), request signing ([`sigv4`]) and the S3 verbs a load needs ([`s3`]).
+//! They are written for one purpose: to cost so little CPU that a figure taken with them is a
+//! figure of the server. So there is no async runtime here (one blocking thread drives one
+//! connection), no header map, and received bytes need not even reach user space.
+//!
+//! This crate sees none of the server's crates: it must be able to judge any endpoint, and to be
+//! built without the server.
+
+pub mod bench;
+pub mod clock;
+pub mod http;
+pub mod s3;
+pub mod sigv4;

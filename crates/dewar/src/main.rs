@@ -58,7 +58,9 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         #[cfg(feature = "server")]
-        Command::Server(command) => dewar_server::cli::run(command, &dewar_server::engine::Unwired),
+        Command::Server(command) => {
+            dewar_server::cli::run(command, &dewar_server::store_engine::OpenStore::real())
+        }
         Command::Version { json } => print(version(json).as_bytes()),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -1,13 +1,12 @@
-//! CRC-32C (Castagnoli), the one checksum of journal files.
+//! CRC-32C, the one checksum of journal files.
 
-use crc_fast::{CrcAlgorithm, Digest};
+use dewar_checksum::Crc32c;
 
 /// CRC-32C of the pieces one behind the other.
 pub(crate) fn crc32c(pieces: &[&[u8]]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut crc = Crc32c::new();
     for piece in pieces {
-        digest.update(piece);
+        crc.update(piece);
     }
-    // The upper half is zero for a 32-bit algorithm.
-    digest.finalize() as u32
+    crc.value()
 }

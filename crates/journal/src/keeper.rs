@@ -91,12 +91,16 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
             state.phase == Phase::Opening || state.files.len() < shared.config.files_max
         };
         if !lane.tend(SPARES, may_grow).await {
-            shared.attention.notify_one();
-            shared.room.notify_waiters();
+            shared.holder_failed();
             return;
         }
         shared.room.notify_waiters();
-        lane.attention.notified().await;
+        if lane.full() {
+            // Room on the disk makes no noise.
+            let _ = tokio::time::timeout(TICK, lane.attention.notified()).await;
+        } else {
+            lane.attention.notified().await;
+        }
     }
 }
 
@@ -135,6 +139,7 @@ impl Keeper {
                 return;
             }
             self.look().await;
+            self.write_floor().await;
             self.refresh(&mut seen).await;
         }
     }
@@ -372,6 +377,33 @@ impl Keeper {
         self.shared.room.notify_waiters();
         if now.saturating_sub(since) >= self.shared.config.stall_max {
             self.shared.fail_waiters(state);
+        }
+    }
+
+    /// Frees files that only wait for a header with a higher floor, when the log runs out of files:
+    /// otherwise nobody might be able to write such a header any more.
+    async fn write_floor(&self) {
+        let (members, mut epoch, floor) = {
+            let state = self.shared.state.lock();
+            if state.phase != Phase::Running || !self.shared.floor_is_urgent(&state) {
+                return;
+            }
+            (state.members.clone(), state.epoch.clone(), state.floor())
+        };
+        epoch.floor = floor;
+        epoch.acked = epoch.acked.max(floor);
+        let lists = vec![(epoch.members.clone(), epoch.m as usize)];
+        let file = EpochFile {
+            confirmed: Some(epoch),
+            proposed: None,
+        };
+        let publication = Publication {
+            content: file.encode(),
+            lists,
+        };
+        match publish(&self.shared.runtime, &members, &publication).await {
+            Ok(()) => self.shared.floor_is_durable(floor),
+            Err(error) => tracing::warn!(%error, "the journal's files cannot be freed"),
         }
     }
 

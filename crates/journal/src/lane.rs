@@ -68,6 +68,8 @@ struct Inner {
     outstanding_bytes: usize,
     /// Old files that are still being copied here.
     missing: Vec<u64>,
+    /// The disk had no room for a further file.
+    full: bool,
     failed: Option<String>,
 }
 
@@ -349,13 +351,28 @@ impl Lane {
                 return true;
             }
             match self.create_slot().await {
-                Ok(slot) => self.inner.lock().retired.push(slot),
+                Ok(slot) => {
+                    let mut inner = self.inner.lock();
+                    inner.full = false;
+                    inner.retired.push(slot);
+                }
+                // The files that there are can still be used.
+                Err(error) if error.kind() == DiskErrorKind::Full => {
+                    tracing::warn!(%error, "no room for a further journal file");
+                    self.inner.lock().full = true;
+                    return true;
+                }
                 Err(error) => {
                     self.fail(&error.to_string());
                     return false;
                 }
             }
         }
+    }
+
+    /// Whether it needs a file and its disk has no room for one.
+    pub(crate) fn full(&self) -> bool {
+        self.inner.lock().full
     }
 
     fn set_horizon(&self, inner: &Inner) {

@@ -41,11 +41,11 @@ impl Survey {
                 None => own.push((*id, Arc::clone(disk))),
             }
         }
-        let epoch = files
-            .values()
-            .filter_map(|file| file.confirmed.as_ref())
+        let epochs = files.values().filter_map(|file| file.confirmed.as_ref());
+        // One epoch is written several times, with ever higher marks.
+        let epoch = epochs
             .filter(|epoch| epoch.lineage == lineage)
-            .max_by_key(|epoch| epoch.number)
+            .max_by_key(|epoch| (epoch.number, epoch.floor, epoch.acked))
             .ok_or(OpenError::NotFormatted)?
             .clone();
         let number = files.values().map(EpochFile::number).max();

@@ -13,6 +13,7 @@ pub mod limits;
 mod ops;
 pub mod payload;
 mod range;
+pub mod sigv2;
 pub mod sigv4;
 mod wire;
 

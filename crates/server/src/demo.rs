@@ -258,6 +258,7 @@ fn config_text((s3, metrics): (u16, u16)) -> String {
          \n\
          [s3]\n\
          listen = \"127.0.0.1:{s3}\"\n\
+         domains = [\"localhost\"]\n\
          \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",

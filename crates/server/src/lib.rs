@@ -17,4 +17,5 @@ pub mod metrics;
 pub mod process;
 pub mod ready;
 pub mod serve;
+pub mod store_engine;
 pub mod tls;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::{Disk, DiskError};
+use dewar_env::{Disk, DiskError, DiskErrorKind};
 use dewar_types::{DiskId, Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -22,8 +22,8 @@ pub(crate) struct Member {
     pub(crate) disk: Arc<dyn Disk>,
     /// Epoch records of one disk are written one after the other, in the order they came.
     writing: tokio::sync::Mutex<()>,
-    /// A write of the record was given up. It may still happen and replace a newer record, so this
-    /// disk no longer counts until the process restarts.
+    /// A write of the record was given up when its time was over. It may still happen and replace a
+    /// newer record, so this disk no longer counts until the process restarts.
     doubtful: AtomicBool,
 }
 
@@ -46,14 +46,16 @@ impl Member {
         let _turn = self.writing.lock().await;
         if self.doubtful.load(Ordering::Relaxed) {
             return Err(DiskError::new(
-                dewar_env::DiskErrorKind::Poisoned,
+                DiskErrorKind::Poisoned,
                 "replace",
                 self.disk.label(),
                 EPOCH_PATH,
             ));
         }
         let written = self.disk.replace_file(EPOCH_PATH, content).await;
-        if written.is_err() {
+        if let Err(error) = &written
+            && error.kind() == DiskErrorKind::TimedOut
+        {
             self.doubtful.store(true, Ordering::Relaxed);
         }
         written

@@ -1,5 +1,5 @@
-use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::{SimOp, SimWorld};
+use dewar_env::{Disk, DiskErrorKind};
 use tokio::runtime::Handle;
 
 use super::*;
@@ -102,13 +102,23 @@ async fn more_than_m_of_every_list_must_have_it() {
 async fn a_disk_that_gave_up_a_write_no_longer_counts() {
     let world = SimWorld::with_disks(1, 2);
     let members = members(&world);
-    world.disk(0).fail_next(SimOp::Rename, DiskErrorKind::Io);
     let both = publication(vec![(vec![0, 1], 1)]);
     let runtime = Handle::current();
+    world.disk(0).fail_next(SimOp::Rename, DiskErrorKind::Io);
     publish(&runtime, &members, &both)
         .await
         .expect_err("one failed");
     publish(&runtime, &members, &both)
         .await
-        .expect_err("the first write might still happen");
+        .expect("an error is over when it is reported");
+    world.disk(0).hang();
+    publish(&runtime, &members, &both)
+        .await
+        .expect_err("one hangs");
+    world.disk(0).resume();
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    assert!(world.disk(0).state().writable());
+    publish(&runtime, &members, &both)
+        .await
+        .expect_err("the write that hung might still happen");
 }

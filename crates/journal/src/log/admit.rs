@@ -91,7 +91,17 @@ impl Shared {
         }
         let waiting = state.unacked + state.reserved;
         let memory = waiting == 0 || waiting + bytes <= self.config.unacked_bytes_max;
-        if !memory || !self.has_files(&state, bytes, room) {
+        if !memory {
+            return Ok(None);
+        }
+        if !self.has_files(&state, bytes, room) {
+            let with_room = state.lanes.iter().filter(|lane| !lane.full());
+            if with_room.count() < state.quorum {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the disks have no room for a further journal file",
+                ));
+            }
             return Ok(None);
         }
         state.reserved += bytes;
@@ -99,6 +109,11 @@ impl Shared {
             shared: Arc::clone(self),
             bytes,
         }))
+    }
+
+    /// So many files may be in use before ordinary records have to wait.
+    pub(super) fn ordinary_files_max(&self) -> usize {
+        self.config.files_max - RESERVE_FILES
     }
 
     /// Whether the files that exist hold this much more.
@@ -114,7 +129,7 @@ impl Shared {
         }
         let max = match room {
             Room::Reserve => self.config.files_max,
-            Room::Ordinary => self.config.files_max - RESERVE_FILES,
+            Room::Ordinary => self.ordinary_files_max(),
         };
         if state.files.len() >= max && state.phase != Phase::Opening {
             return false;

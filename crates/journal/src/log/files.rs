@@ -1,8 +1,8 @@
 //! Which files hold which records, what still needs them, and when they are free.
 //!
 //! A file is free when no hold needs its last record *and* a durable header of a later file says
-//! so: otherwise, after a crash in the middle of its reuse, recovery would look for records that
-//! are gone.
+//! so, or the epoch file on more than m members: otherwise, after a crash in the middle of its
+//! reuse, recovery would look for records that are gone.
 
 use std::sync::Arc;
 
@@ -70,8 +70,31 @@ impl Shared {
         {
             state.floor = lowest;
             self.free_files(state);
+            if self.floor_is_urgent(state) {
+                self.attention.notify_one();
+            }
             self.room.notify_waiters();
         }
+    }
+
+    /// Whether files could be freed if the floor were durable, and the log is running out of them.
+    pub(crate) fn floor_is_urgent(&self, state: &State) -> bool {
+        let freeable = state.files.len() > 1
+            && state
+                .files
+                .front()
+                .is_some_and(|file| file.last <= state.floor && file.last > state.durable_floor);
+        freeable && state.files.len() + 1 >= self.ordinary_files_max()
+    }
+
+    /// More than m members name this floor in their epoch file.
+    pub(crate) fn floor_is_durable(&self, floor: Seq) {
+        let mut state = self.state.lock();
+        state.durable_floor = state.durable_floor.max(floor);
+        // Members that come back must not get a lower one.
+        state.epoch.floor = state.epoch.floor.max(floor);
+        self.free_files(&mut state);
+        self.room.notify_waiters();
     }
 
     /// Gives back the slots of files that nothing needs.

@@ -139,9 +139,10 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// A holder could not take a group.
-    fn missed(self: &Arc<Self>) {
+    /// A holder could not take a group, or has no file for one.
+    pub(crate) fn holder_failed(&self) {
         self.attention.notify_one();
+        self.room.notify_waiters();
         let mut state = self.state.lock();
         if state.phase == Phase::Opening {
             let alive = state.lanes.iter().filter(|lane| lane.failure().is_none());
@@ -200,7 +201,7 @@ async fn fly(shared: Arc<Shared>, lanes: Vec<Arc<Lane>>, id: u64, group: Frozen)
             Ok(()) => shared.landed(id),
             Err(error) => {
                 tracing::warn!(%error, "a journal holder failed");
-                shared.missed();
+                shared.holder_failed();
             }
         }
     }

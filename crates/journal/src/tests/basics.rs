@@ -188,15 +188,55 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
     tokio::pin!(waiting);
     let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
     still.expect_err("no room");
-    // The floor counts when a later file's header says so.
     hold.advance(journal.durable_seq());
-    let permit = journal.admit(60_000, Room::Reserve).await.expect("reserve");
-    let seq = journal
-        .append(permit, &[Bytes::from(vec![1; 60_000])])
-        .expect("open");
-    journal.durable(seq).await.expect("durable");
     let freed = tokio::time::timeout(Duration::from_secs(5), waiting).await;
-    freed.expect("room again").expect("a permit");
+    drop(freed.expect("room again").expect("a permit"));
+    assert_eq!(journal.status().files, 1);
+    // The freed files are used again, and what they held is not looked for.
+    let last = write(&journal, body(n)).await;
+    for n in 0..40 {
+        append(&journal, body(n)).await;
+    }
+    let (_, recovery) = open(&world.crash(1), 1).await.expect("opens");
+    assert_eq!(recovery.floor() + 1, last);
+    all(recovery).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_disks_refuse_what_needs_a_new_file_and_keep_what_they_have() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, recovery) = open(&world, 1).await.expect("opens");
+    let hold = journal.hold("index", 0);
+    drop(recovery);
+    write(&journal, "first").await;
+    for disk in world.disks() {
+        disk.set_capacity(300 << 10);
+    }
+    let mut written = 1;
+    let refused = loop {
+        let admitted = journal.admit(3000, Room::Ordinary);
+        let admitted = tokio::time::timeout(Duration::from_secs(30), admitted).await;
+        match admitted.expect("an answer") {
+            Ok(permit) => {
+                let seq = journal
+                    .append(permit, &[Bytes::from(vec![1; 3000])])
+                    .expect("open");
+                journal.durable(seq).await.expect("durable");
+                written += 1;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    assert!(written > 20);
+    assert_eq!(journal.status().state, JournalState::Running);
+    // When room is made, it goes on by itself.
+    hold.advance(journal.durable_seq());
+    for disk in world.disks() {
+        disk.set_capacity(1 << 30);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    write(&journal, body(1)).await;
 }
 
 #[tokio::test(start_paused = true)]

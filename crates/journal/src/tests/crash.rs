@@ -134,7 +134,11 @@ async fn power_failure_at_every_write() {
 /// Life after life, with up to m disks away at a time and stale when they are back.
 #[tokio::test(start_paused = true)]
 async fn lives_with_lost_and_stale_disks() {
-    for seed in 0..60 {
+    lost_and_stale(60).await;
+}
+
+pub(super) async fn lost_and_stale(seeds: u64) {
+    for seed in 0..seeds {
         let mut dice = Dice(seed);
         let (count, m) = [(3, 1), (4, 1), (5, 2), (6, 2)][dice.below(4) as usize];
         let mut ledger = Ledger::default();
@@ -161,6 +165,10 @@ async fn lives_with_lost_and_stale_disks() {
 /// Bits rot on up to m disks.
 #[tokio::test(start_paused = true)]
 async fn rotten_bits_are_read_from_another_copy() {
+    rot().await;
+}
+
+pub(super) async fn rot() {
     let mut mended = 0;
     for seed in 0..40 {
         let mut dice = Dice(seed);

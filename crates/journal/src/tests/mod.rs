@@ -3,6 +3,7 @@
 mod basics;
 mod crash;
 mod holders;
+mod sabotage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ async fn formatted(seed: u64, count: usize, m: usize) -> SimWorld {
 }
 
 async fn open(world: &SimWorld, m: usize) -> Result<(Journal, Recovery), OpenError> {
-    Journal::open(world.env(), disks(world), config(m)).await
+    Journal::open(world.env(), sabotage::wrapped(disks(world)), config(m)).await
 }
 
 async fn append(journal: &Journal, body: impl Into<Bytes>) -> Seq {

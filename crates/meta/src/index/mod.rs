@@ -5,9 +5,10 @@
 //! says up to which batch it has taken them in ([`Index::applied`]); everything later is replayed
 //! from the journal. It is never written a single commit at a time.
 //!
-//! Two stand behind it: [`MemoryIndex`] (tests) and `runs` (sorted files on m+1 disks).
+//! Two stand behind it: [`MemoryIndex`] (tests) and [`runs`] (sorted files on m+1 disks).
 
 mod memory;
+pub mod runs;
 
 use std::sync::Arc;
 

@@ -306,7 +306,7 @@ impl Tree {
     /// `NoSuchBucket`; `Conflict`.
     pub async fn delete_bucket(&self, actor: &Actor<'_>, bucket: &Bucket) -> Result<(), Error> {
         let path = bucket.path("");
-        let mut turn = Turn::new(self, path.clone());
+        let mut turn = Turn::around(self, path.clone());
         loop {
             let chain = self.resolve(bucket, &[]).await?;
             if !self.purge_empty(bucket.id).await? {

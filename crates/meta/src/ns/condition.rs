@@ -17,10 +17,7 @@ impl ETags {
     fn holds(&self, version: &VersionRecord) -> bool {
         match self {
             Self::Any => true,
-            Self::OneOf(tags) => {
-                let etag = version.etag();
-                tags.iter().any(|tag| *tag == etag)
-            }
+            Self::OneOf(tags) => tags.contains(&version.etag()),
         }
     }
 }

@@ -38,6 +38,11 @@
 //! No call keeps older versions yet (records and keys have their place, and renames carry them);
 //! counters do not limit; symlinks are stored but nothing makes them.
 
+#![allow(
+    clippy::large_enum_variant,
+    reason = "most entries are files, and boxing them would cost an allocation for each"
+)]
+
 pub mod audit;
 mod bucket;
 mod cache;
@@ -77,8 +82,8 @@ pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use multipart::{
-    CompletePart, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames, PartPage,
-    UploadPage, UploadQuery,
+    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames,
+    PartPage, UploadPage, UploadQuery,
 };
 pub use publish::{Extra, NewVersion, Published};
 pub use reclaim::{Reclaimed, Unnamed};

@@ -48,6 +48,7 @@ pub(super) struct Turn<'t> {
     tree: &'t Tree,
     path: String,
     lost: u32,
+    queues: bool,
     queue: Option<OwnedMutexGuard<()>>,
 }
 
@@ -58,7 +59,17 @@ impl<'t> Turn<'t> {
             tree,
             path,
             lost: 0,
+            queues: true,
             queue: None,
+        }
+    }
+
+    /// For a change that makes other changes with turns of their own meanwhile: it must not hold a
+    /// lock, which one of those may want.
+    pub(super) fn around(tree: &'t Tree, path: String) -> Self {
+        Self {
+            queues: false,
+            ..Self::new(tree, path)
         }
     }
 
@@ -75,7 +86,7 @@ impl<'t> Turn<'t> {
                 format!("{} is being changed by too many others", self.path),
             ));
         }
-        if self.queue.is_none() {
+        if self.queues && self.queue.is_none() {
             let lock = self.tree.contended.lock_of(&self.path);
             self.queue = Some(lock.lock_owned().await);
         }

@@ -21,17 +21,17 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Reads host and path. The path is decoded once and never normalised: `a//b` and `a/../b`
+    /// Reads the path, below the bucket in the host if there is one. The path is decoded once and never normalised: `a//b` and `a/../b`
     /// are keys.
     ///
     /// # Errors
     /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.
-    pub(crate) fn parse(head: &Parts, domains: &[String]) -> Result<Self> {
+    pub(crate) fn parse(head: &Parts, in_host: Option<String>) -> Result<Self> {
         let path = decode_percent(head.uri.path())
             .and_then(|bytes| String::from_utf8(bytes.into_owned()).ok())
             .ok_or_else(|| Refusal::new(Code::InvalidURI, "Couldn't parse the specified URI."))?;
         let path = path.strip_prefix('/').unwrap_or(&path);
-        let (bucket, key) = match bucket_in_host(head, domains) {
+        let (bucket, key) = match in_host {
             Some(bucket) => (bucket, path),
             None if path.is_empty() => return Ok(Self::Service),
             None => match path.split_once('/') {
@@ -66,7 +66,7 @@ impl Address {
 }
 
 /// The bucket in front of one of our domains.
-fn bucket_in_host(head: &Parts, domains: &[String]) -> Option<String> {
+pub(super) fn bucket_in_host(head: &Parts, domains: &[String]) -> Option<String> {
     if domains.is_empty() {
         return None;
     }
@@ -92,7 +92,7 @@ mod tests {
             "s3.example.org".to_owned(),
             "deep.s3.example.org".to_owned(),
         ];
-        Address::parse(&head, &domains)
+        Address::parse(&head, bucket_in_host(&head, &domains))
     }
 
     fn text(host: &str, path: &str) -> String {

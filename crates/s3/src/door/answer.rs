@@ -97,6 +97,11 @@ pub(crate) fn empty_answer(status: StatusCode) -> Answer {
     answer
 }
 
+/// An answer whose whole body is at hand.
+pub(crate) fn full_answer(bytes: Bytes) -> Answer {
+    Response::new(AnswerBody::full(bytes))
+}
+
 /// An answer with a streaming body, whose length the caller puts into the head.
 pub(crate) fn stream_answer(
     status: StatusCode,

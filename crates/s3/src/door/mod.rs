@@ -27,9 +27,11 @@ use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 
-use address::Address;
+use address::{Address, bucket_in_host};
 pub use answer::AnswerBody;
-pub(crate) use answer::{Answer, empty_answer, stream_answer, text_answer, xml_answer, xml_text};
+pub(crate) use answer::{
+    Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
+};
 pub(crate) use exchange::Exchange;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
@@ -139,9 +141,10 @@ impl Door {
         id: &str,
     ) -> Result<Answer> {
         let query = Query::parse(head.uri.query())?;
+        let in_host = bucket_in_host(&head, &self.config.domains);
         let claim = self
             .verifier
-            .verify(&head, &query, self.env.clock.now())
+            .verify(&head, &query, in_host.as_deref(), self.env.clock.now())
             .await?;
         let (caller, payload, seed) = match claim {
             Claim::Signed(signed) => (
@@ -166,7 +169,7 @@ impl Door {
             }
         };
         adopt_query_headers(&mut head.headers, &query);
-        let address = Address::parse(&head, &self.config.domains).map_err(closed)?;
+        let address = Address::parse(&head, in_host).map_err(closed)?;
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;

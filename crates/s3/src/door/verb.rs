@@ -53,8 +53,13 @@ pub(crate) enum Verb {
 
 /// Parameters that say how to sign or what to log, not what is meant: S3 ignores `x-…`.
 fn is_neutral(name: &str) -> bool {
+    // The last five are of presigned URLs in Signature V2.
     name.get(..2)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-"))
+        || matches!(
+            name,
+            "AWSAccessKeyId" | "Signature" | "Expires" | "content-type" | "content-md5"
+        )
 }
 
 /// Whether every parameter is neutral or in `known`.

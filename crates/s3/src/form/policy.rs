@@ -173,8 +173,10 @@ impl Policy {
         }
         let covered = |name: &str| self.conditions.iter().any(|c| c.field == name);
         let free = |name: &str| {
-            matches!(name, "policy" | "x-amz-signature" | "file" | "submit")
-                || name.starts_with("x-ignore-")
+            matches!(
+                name,
+                "policy" | "x-amz-signature" | "file" | "awsaccesskeyid" | "signature"
+            ) || name.starts_with("x-ignore-")
         };
         match form.iter().find(|(name, _)| !free(name) && !covered(name)) {
             Some((name, _)) => Err(denied(format!("Extra input fields: {name}"))),

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use dewar_types::Timestamp;
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn body(bytes: &[u8], piece: usize) -> RequestBody {
         .chunks(piece)
         .map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))))
         .collect();
-    let wire = StreamBody::new(stream::iter(pieces).boxed()).boxed_unsync();
+    let wire = StreamBody::new(stream::iter(pieces)).boxed();
     let head = BodyHead {
         content_length: Some(bytes.len() as u64),
         decoded_length: None,

@@ -157,3 +157,44 @@ fn ending(outcome: Result<ObjectInfo, Error>, named: &Named) -> Bytes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dewar_types::ErrorKind;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    /// An answer to a completion that takes a minute and then fails.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_completion_keeps_the_connection_and_tells_how_it_ended() {
+        let joining: Joining = Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Err(Error::new(ErrorKind::Precondition, "somebody was faster"))
+        });
+        let named = Named {
+            bucket: "bucket".into(),
+            key: "k<".into(),
+            request_id: "ID".into(),
+        };
+        let mut body = keep_alive(joining, named).into_body();
+        let mut text = String::new();
+        while let Some(frame) = body.frame().await {
+            let data = frame.expect("no break").into_data().expect("data");
+            text.push_str(std::str::from_utf8(&data).expect("text"));
+        }
+        assert!(text.starts_with("<?xml"), "{text}");
+        assert!(text.matches(' ').count() > 60 / 5, "{text}");
+        assert!(
+            text.contains("<Error><Code>PreconditionFailed</Code>"),
+            "{text}"
+        );
+        assert!(
+            text.contains("<Resource>/bucket/k&lt;</Resource>"),
+            "{text}"
+        );
+        assert_eq!(text.matches("<?xml").count(), 1);
+    }
+}

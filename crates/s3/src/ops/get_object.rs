@@ -5,14 +5,14 @@ use std::sync::Arc;
 use dewar_store::Download;
 use dewar_store::api::{GetRequest, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
     CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::door::{Answer, Door, Exchange, stream_answer};
+use crate::door::{Answer, Door, Exchange, empty_answer, full_answer, stream_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
 use crate::range::parse_range;
@@ -28,11 +28,27 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         Err(error) => return Err(explain(door, exchange, error).await),
     };
     let (status, headers) = head(exchange, &download.info, download.range, partial)?;
-    let request_id: Arc<str> = exchange.request_id.as_str().into();
-    let bytes = stream::unfold((download, request_id), read_on);
-    let mut answer = stream_answer(status, bytes);
+    let mut answer = send(download, exchange.request_id.as_str().into()).await?;
+    *answer.status_mut() = status;
     *answer.headers_mut() = headers;
     Ok(answer)
+}
+
+/// The answer's body. Its first bytes are read before the head goes out, so that disks that are
+/// missing are an error with a code and not a connection that breaks; what fits into them needs no
+/// stream at all.
+async fn send(mut download: Download, request_id: Arc<str>) -> Result<Answer> {
+    let length = download.range.len();
+    if length == 0 {
+        return Ok(empty_answer(StatusCode::OK));
+    }
+    let first = download.next().await.transpose()?.unwrap_or_default();
+    if first.len() as u64 == length {
+        return Ok(full_answer(first));
+    }
+    let rest = stream::unfold((download, request_id), read_on);
+    let all = stream::once(std::future::ready(Ok(first))).chain(rest);
+    Ok(stream_answer(StatusCode::OK, all))
 }
 
 type Reading = (Download, Arc<str>);

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::combinators::BoxBody;
 use subtle::ConstantTimeEq;
 
 use super::chunk_signature::ChunkSigner;
@@ -19,7 +19,7 @@ use crate::limits::{BODY_STALL, SINGLE_WRITE_BYTES_MAX};
 use crate::sigv4::{Seed, push_hex};
 
 /// A body as it comes from the connection.
-pub type WireBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+pub type WireBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// What the head of a request says about its body's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

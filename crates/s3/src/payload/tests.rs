@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use dewar_auth::Secret;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ const TRAILER_SIGNATURE: &str = "d81f82fc3505edab99d459891051a732e8730629a2e4a59
 
 fn wire(pieces: Vec<Bytes>) -> WireBody {
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
-    StreamBody::new(stream::iter(frames).boxed()).boxed_unsync()
+    StreamBody::new(stream::iter(frames)).boxed()
 }
 
 fn split(body: &[u8], piece: usize) -> Vec<Bytes> {
@@ -354,7 +354,7 @@ fn a_small_body_is_collected_within_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stands_still_is_given_up() {
-    let wire = StreamBody::new(stream::pending().boxed()).boxed_unsync();
+    let wire = StreamBody::new(stream::pending()).boxed();
     let mut body =
         RequestBody::new(wire, PayloadMode::Unsigned, head(Some(5), None), None).expect("fits");
     let refusal = body.next().await.expect_err("nothing came");

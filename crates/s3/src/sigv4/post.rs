@@ -11,7 +11,8 @@ use super::scope::{Place, Scope};
 use super::verify::{Verifier, mismatch, refuse_token};
 use crate::error::{Code, Refusal, Result};
 use crate::form::{FormFields, Policy};
-use crate::limits::{CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
+use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
+use crate::sigv2;
 
 /// Verifies the signature of a form. `None` when it carries neither policy nor signature: nobody
 /// sent it. The policy that is returned is signed but has not been compared with the fields yet.
@@ -31,11 +32,7 @@ pub async fn verify_form(
     };
     let get = |name: &'static str| form.get(name).ok_or_else(|| missing(name));
     if form.get("signature").is_some() && form.get("x-amz-signature").is_none() {
-        return Err(Refusal::new(
-            Code::InvalidRequest,
-            "The authorization mechanism you have provided is not supported. Please use \
-             AWS4-HMAC-SHA256.",
-        ));
+        return verify_form_v2(verifier, form, document).await.map(Some);
     }
     let (algorithm, credential) = (get("x-amz-algorithm")?, get("x-amz-credential")?);
     let (date_text, signature) = (get("x-amz-date")?, get("x-amz-signature")?);
@@ -68,6 +65,28 @@ pub async fn verify_form(
     }
     refuse_token(form.get("x-amz-security-token"))?;
     Ok(Some((key, policy)))
+}
+
+/// The same for Signature V2, where the policy's own expiration is the only date.
+async fn verify_form_v2(
+    verifier: &Verifier,
+    form: &FormFields,
+    document: &str,
+) -> Result<(AccessKey, Policy)> {
+    let get = |name: &'static str| form.get(name).ok_or_else(|| missing(name));
+    let (id, signature) = (get("awsaccesskeyid")?, get("signature")?);
+    if id.len() > ACCESS_KEY_BYTES_MAX {
+        return Err(Refusal::new(
+            Code::InvalidArgument,
+            "The AWSAccessKeyId is too long",
+        ));
+    }
+    let key = verifier.key(id).await?;
+    if !sigv2::verifies(&key.secret, document, signature) {
+        return Err(mismatch().element("StringToSign", document));
+    }
+    refuse_token(form.get("x-amz-security-token"))?;
+    Ok((key, Policy::parse(document)?))
 }
 
 /// A form may be filled in long after it was signed, but not for longer than a signing key lives.

@@ -18,6 +18,7 @@ use super::presigned::{Presigned, SIGNATURE};
 use super::query::Query;
 use super::scope::{Place, Scope};
 use crate::error::{Code, Refusal, Result};
+use crate::sigv2::{self, PresignedV2};
 
 /// Names the payload's digest or mode.
 pub(crate) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -103,22 +104,28 @@ impl Verifier {
     /// # Errors
     /// S3's code for each way in which a signature can be wrong; `InternalError` when keys cannot
     /// be looked up.
-    pub async fn verify(&self, head: &Parts, query: &Query, now: Timestamp) -> Result<Claim> {
+    ///
+    /// `bucket` is that in front of the host name, which Signature V2 wants to know.
+    pub async fn verify(
+        &self,
+        head: &Parts,
+        query: &Query,
+        bucket: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Claim> {
         let header = single(&head.headers, &AUTHORIZATION)?;
         let presigned = Presigned::is_in(query);
         match header {
-            Some(_) if presigned || query.has("Signature") => Err(Refusal::new(
+            Some(_) if presigned || PresignedV2::is_in(query) => Err(Refusal::new(
                 Code::InvalidArgument,
                 "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, \
                  Signature query string parameter or the Authorization header should be specified",
             )),
             Some(value) => self.verify_header(head, query, value, now).await,
             None if presigned => self.verify_presigned(head, query, now).await,
-            None if query.has("Signature") && query.has("AWSAccessKeyId") => Err(Refusal::new(
-                Code::InvalidRequest,
-                "The authorization mechanism you have provided is not supported. Please use \
-                 AWS4-HMAC-SHA256.",
-            )),
+            None if PresignedV2::is_in(query) => {
+                self.verify_presigned_v2(head, query, bucket, now).await
+            }
             None => Ok(Claim::Anonymous),
         }
     }
@@ -205,6 +212,32 @@ impl Verifier {
         })))
     }
 
+    async fn verify_presigned_v2(
+        &self,
+        head: &Parts,
+        query: &Query,
+        bucket: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Claim> {
+        let presigned = PresignedV2::parse(query)?;
+        presigned.check_time(now)?;
+        let key = self.key(&presigned.access_key).await?;
+        let to_sign = presigned.string_to_sign(head, query, bucket);
+        if !sigv2::verifies(&key.secret, &to_sign, &presigned.signature) {
+            return Err(mismatch()
+                .element("AWSAccessKeyId", presigned.access_key)
+                .element("StringToSign", to_sign));
+        }
+        let token = query.get("x-amz-security-token");
+        refuse_token(token.or(single(&head.headers, &SECURITY_TOKEN)?))?;
+        let payload = single(&head.headers, &CONTENT_SHA256)?;
+        Ok(Claim::Signed(Box::new(Signed {
+            key,
+            payload: payload.map(str::to_owned),
+            seed: None,
+        })))
+    }
+
     /// Looks the key up and compares the signature.
     async fn prove(&self, proof: &Proof<'_>) -> Result<(AccessKey, SigningKey)> {
         let key = self.find_key(proof.place, proof.scope, &proof.date).await?;
@@ -240,13 +273,17 @@ impl Verifier {
         date: &RequestDate,
     ) -> Result<AccessKey> {
         scope.check(place, date.day(), &self.region, self.service)?;
-        let found = self.credentials.access_key(&scope.access_key).await?;
+        self.key(&scope.access_key).await
+    }
+
+    pub(super) async fn key(&self, id: &str) -> Result<AccessKey> {
+        let found = self.credentials.access_key(id).await?;
         found.ok_or_else(|| {
             Refusal::new(
                 Code::InvalidAccessKeyId,
                 "The AWS Access Key Id you provided does not exist in our records.",
             )
-            .element("AWSAccessKeyId", scope.access_key.clone())
+            .element("AWSAccessKeyId", id)
         })
     }
 }

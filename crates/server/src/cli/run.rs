@@ -9,6 +9,7 @@ use super::exit::{CommandError, CommandResult, FAILED, FORCED};
 use super::target::load;
 use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
+use crate::config::check::{Severity, findings};
 use crate::demo::{Demo, default_folder, instructions};
 use crate::engine::{Engine, OpenEngine};
 use crate::log;
@@ -43,6 +44,11 @@ fn code_of(end: End) -> u8 {
 pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult {
     let config = load(args.config.as_deref())?;
     let logging = log::install(&config.log);
+    for finding in findings(&config) {
+        if finding.severity == Severity::Warning {
+            tracing::warn!(key = finding.key, "{}", finding.message);
+        }
+    }
     prepare();
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let end = runtime.block_on(async {
@@ -68,6 +74,7 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
     let env = Env::real();
     let folder = args.dir.clone().unwrap_or_else(default_folder);
     let demo = Demo::prepare(&folder, args.port_base, &*env.rng)?;
+    // No warnings: that a demo's disks share a device is the point of it.
     let logging = log::install(&demo.config.log);
     prepare();
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;

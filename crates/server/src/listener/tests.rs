@@ -191,7 +191,8 @@ async fn a_head_in_drops_is_cut_at_its_deadline() {
     };
     let mut all = Vec::new();
     let read = async {
-        let _ = reader.read_to_end(&mut all).await;
+        let read = timeout(PATIENCE, reader.read_to_end(&mut all)).await;
+        let _ = read.expect("the server closes");
         start.elapsed()
     };
     let ((), ended) = tokio::join!(drops, read);

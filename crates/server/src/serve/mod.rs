@@ -119,7 +119,7 @@ pub struct Running<E: Engine> {
     _lock: StateLock,
 }
 
-/// Starts a server. `config` is as loaded; its warnings are logged here.
+/// Starts a server. `config` is as loaded; who loaded it logs what [`findings`] warns about.
 ///
 /// # Errors
 /// What stands in the way; nothing runs then, and nothing was formatted that was not before.
@@ -128,12 +128,8 @@ pub async fn start<O: OpenEngine>(
     opener: &O,
     env: &Env,
 ) -> Result<Running<O::Engine>, StartError> {
-    let (errors, warnings): (Vec<_>, Vec<_>) = findings(&config)
-        .into_iter()
-        .partition(|finding| finding.severity == Severity::Error);
-    for finding in warnings {
-        tracing::warn!(key = finding.key, "{}", finding.message);
-    }
+    let mut errors = findings(&config);
+    errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {
         return Err(StartError::Findings(errors));
     }

@@ -314,7 +314,7 @@ impl State {
     }
 
     fn freeze(&mut self) {
-        self.frozen = Some(std::mem::replace(&mut self.active, Arc::default()));
+        self.frozen = Some(std::mem::take(&mut self.active));
     }
 }
 

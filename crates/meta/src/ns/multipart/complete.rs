@@ -36,6 +36,10 @@ pub struct Joined {
     pub checksum: Option<ShownChecksum>,
 }
 
+/// Works out what the whole is called from the upload and the numbered parts, in order.
+pub type Join<'a> =
+    dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<Joined, Error> + Sync + 'a;
+
 impl Tree {
     /// Joins parts to a file: their extents in order, no byte copied. Parts that are not listed are
     /// freed. `join` works out ETag and digests (and may refuse: checksums that the client listed).
@@ -57,7 +61,7 @@ impl Tree {
         list: &[CompletePart],
         min_part: u64,
         condition: &Condition,
-        join: &(dyn Fn(&UploadRecord, &[(u16, &PartRecord)]) -> Result<Joined, Error> + Sync),
+        join: &Join<'_>,
     ) -> Result<Published, Error> {
         check_order(list)?;
         let id = self.ids.version().await?;

@@ -26,7 +26,7 @@ use super::turn::Turn;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{Read, Require, Scan};
 
-pub use complete::{CompletePart, Joined};
+pub use complete::{CompletePart, Join, Joined};
 pub use list::{ListedUpload, PartPage, UploadPage, UploadQuery};
 
 /// Highest part number.
@@ -290,7 +290,7 @@ impl Tree {
     /// `NoSuchUpload`, also when a completion was faster; `Conflict`.
     pub async fn abort_upload(
         &self,
-        _actor: &Actor<'_>,
+        actor: &Actor<'_>,
         bucket: &Bucket,
         key: &ObjectKey,
         upload: UploadId,
@@ -305,7 +305,10 @@ impl Tree {
                 stage.release(part.record.id, &part.record.copies).await?;
             }
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
+                Committed::Done => {
+                    tracing::debug!(%upload, principal = actor.principal, "upload aborted");
+                    return Ok(());
+                }
                 Committed::Lost => turn.lost().await?,
             }
         }

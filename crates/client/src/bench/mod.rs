@@ -1,0 +1,42 @@
+//! `dewar bench`: load an endpoint, and tell what it does and what it costs.
+//!
+//! The figures are meant to be compared: the same load, from the same client, on several targets
+//! in the same minutes. Absolute throughput says little on a shared machine, CPU per unit of work
+//! says much; so the server's CPU is taken from /proc around every step, and the client is built
+//! to use as little as it can ([`crate::http`]).
+//!
+//! Reading order: [`args`] is what can be asked, [`plan`] makes steps of it, [`campaign`] takes
+//! them in turn, [`drive`] runs one with its [`worker`]s, [`result`] is what came of it, and
+//! [`report`] tells it as table, CSV, JSON and plots. docs/bench.md is for the user.
+
+mod args;
+mod campaign;
+mod content;
+mod drive;
+mod objects;
+mod plan;
+mod process;
+mod progress;
+mod report;
+mod result;
+mod size;
+mod tally;
+mod target;
+mod worker;
+
+pub use args::{BenchArgs, S3Args};
+pub use plan::Suite;
+pub use size::{BadSize, ByteSize};
+
+use args::BenchCommand;
+
+/// Runs `dewar bench`. Prints results to standard output and progress to standard error.
+///
+/// # Errors
+/// If the arguments make no sense, a target cannot be used, a file cannot be written, or any
+/// request failed; the results are told before that.
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    match &args.what {
+        BenchCommand::S3(args) => campaign::run(args),
+    }
+}

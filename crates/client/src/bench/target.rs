@@ -1,0 +1,422 @@
+//! Whom a campaign loads: from the command line, from ready files, from a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::args::TargetArgs;
+use super::process::Processes;
+use crate::http::{Endpoint, Transport, Trust, tls_config};
+use crate::s3::{Access, Client};
+use crate::sigv4::{Credentials, PayloadMode};
+
+/// One server, or one group of gateways to the same data.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) name: String,
+    /// Connections are dealt to these in turn.
+    pub(super) transports: Vec<Arc<Transport>>,
+    pub(super) access: Arc<Access>,
+    pub(super) processes: Processes,
+    pub(super) create_bucket: bool,
+}
+
+/// What is the same for all targets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common {
+    pub(super) payload_mode: PayloadMode,
+    pub(super) request_limit: Duration,
+}
+
+impl Target {
+    /// A client for the connection number `index`.
+    pub(super) fn client(&self, index: usize) -> Client {
+        let transport = &self.transports[index % self.transports.len()];
+        Client::new(Arc::clone(transport), Arc::clone(&self.access))
+    }
+}
+
+/// What is known of a target before the defaults are filled in.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    name: Option<String>,
+    endpoint: Option<String>,
+    #[serde(default)]
+    endpoints: Vec<String>,
+    access_key: Option<String>,
+    secret_key_file: Option<PathBuf>,
+    #[serde(skip)]
+    secret_key: Option<Zeroizing<String>>,
+    bucket: Option<String>,
+    region: Option<String>,
+    #[serde(default)]
+    pids: Vec<u32>,
+    #[serde(default)]
+    children: bool,
+    #[serde(default)]
+    insecure: bool,
+    ca: Option<PathBuf>,
+    ready_file: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetFile {
+    target: Vec<Description>,
+}
+
+/// The part of a ready file that says how to reach the S3 door.
+#[derive(Deserialize)]
+struct ReadyFile {
+    pid: Option<u32>,
+    s3: ReadyS3,
+}
+
+#[derive(Deserialize)]
+struct ReadyS3 {
+    endpoint: String,
+    region: Option<String>,
+    access_key: String,
+    secret_key: String,
+    bucket: Option<String>,
+}
+
+/// The targets that the arguments name, in order; the first is what the others are compared with.
+pub(super) fn targets(args: &TargetArgs, common: Common) -> Result<Vec<Target>> {
+    let mut described = Vec::new();
+    for path in &args.target {
+        let text = read(path)?;
+        let file: TargetFile =
+            toml::from_str(&text).with_context(|| format!("targets of {}", path.display()))?;
+        described.extend(file.target);
+    }
+    for text in &args.ready_file {
+        let (name, path) = split_label(text);
+        let path = Some(PathBuf::from(path));
+        described.push(Description {
+            name,
+            ready_file: path,
+            ..Description::default()
+        });
+    }
+    add_endpoints(&args.endpoint, &mut described)?;
+    ensure!(
+        !described.is_empty(),
+        "no target: give --endpoint, --ready-file or --target"
+    );
+    for description in &mut described {
+        if let Some(path) = description.ready_file.take() {
+            add_ready_file(description, &path)?;
+        }
+        if description.name.is_none() {
+            description.name = Some(default_name(description)?);
+        }
+    }
+    add_pids(&args.server_pid, &mut described)?;
+    let targets: Vec<_> = described
+        .into_iter()
+        .map(|it| target(it, args, common))
+        .collect::<Result<_>>()?;
+    for (i, target) in targets.iter().enumerate() {
+        ensure!(
+            targets[..i].iter().all(|other| other.name != target.name),
+            "two targets are called {}: label them NAME=…",
+            target.name
+        );
+    }
+    Ok(targets)
+}
+
+fn add_endpoints(texts: &[String], described: &mut Vec<Description>) -> Result<()> {
+    let mut by_name: BTreeMap<String, usize> = BTreeMap::new();
+    for text in texts {
+        let (name, url) = split_label(text);
+        match name.as_ref().and_then(|name| by_name.get(name)) {
+            Some(index) => described[*index].endpoints.push(url.to_owned()),
+            None => {
+                if let Some(name) = &name {
+                    by_name.insert(name.clone(), described.len());
+                }
+                let endpoints = vec![url.to_owned()];
+                described.push(Description {
+                    name,
+                    endpoints,
+                    ..Description::default()
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_ready_file(description: &mut Description, path: &Path) -> Result<()> {
+    let text = Zeroizing::new(read(path)?);
+    let ready: ReadyFile = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no ready file with an S3 door", path.display()))?;
+    if description.endpoint.is_none() && description.endpoints.is_empty() {
+        description.endpoints.push(ready.s3.endpoint);
+    }
+    if description.access_key.is_none() {
+        description.access_key = Some(ready.s3.access_key);
+        description.secret_key = Some(Zeroizing::new(ready.s3.secret_key));
+    }
+    description.bucket = description.bucket.take().or(ready.s3.bucket);
+    description.region = description.region.take().or(ready.s3.region);
+    if description.pids.is_empty() {
+        description.pids.extend(ready.pid);
+    }
+    Ok(())
+}
+
+/// A target without a name is called by the host and port of its first endpoint.
+fn default_name(description: &Description) -> Result<String> {
+    let url = description
+        .endpoint
+        .as_ref()
+        .or(description.endpoints.first());
+    let url = url.context("a target has no endpoint")?;
+    Ok(url.parse::<Endpoint>()?.authority())
+}
+
+fn add_pids(texts: &[String], described: &mut [Description]) -> Result<()> {
+    let alone = described.len() == 1;
+    for text in texts {
+        let (name, pid) = split_label(text);
+        let pid = pid
+            .parse()
+            .with_context(|| format!("--server-pid {text}"))?;
+        let target = match &name {
+            Some(name) => described
+                .iter_mut()
+                .find(|it| it.name.as_ref() == Some(name)),
+            None if alone => described.first_mut(),
+            None => bail!("--server-pid {text}: with several targets say NAME=PID"),
+        };
+        let target = target.with_context(|| format!("--server-pid {text}: no such target"))?;
+        target.pids.push(pid);
+    }
+    Ok(())
+}
+
+fn target(description: Description, args: &TargetArgs, common: Common) -> Result<Target> {
+    let name = description.name.context("a target has no name")?;
+    let context = || format!("target {name}");
+    let trust = match (
+        description.insecure || args.insecure,
+        description.ca.or(args.ca.clone()),
+    ) {
+        (true, _) => Trust::Anyone,
+        (false, Some(path)) => Trust::File(path),
+        (false, None) => Trust::System,
+    };
+    let mut transports = Vec::new();
+    for url in description.endpoint.iter().chain(&description.endpoints) {
+        let endpoint: Endpoint = url.parse().with_context(context)?;
+        let addresses = endpoint
+            .resolve()
+            .with_context(|| format!("resolve {url}"))?;
+        let tls = if endpoint.is_https() {
+            Some(tls_config(&trust).with_context(context)?)
+        } else {
+            None
+        };
+        transports.push(Arc::new(Transport {
+            endpoint,
+            addresses,
+            tls,
+        }));
+    }
+    ensure!(!transports.is_empty(), "target {name} has no endpoint");
+    let access_key = description.access_key.or(args.access_key.clone());
+    let access_key = access_key.with_context(|| format!("target {name} has no access key"))?;
+    let secret_file = description.secret_key_file.or(args.secret_key_file.clone());
+    let secret = match (description.secret_key, secret_file) {
+        (Some(secret), _) => secret,
+        (None, Some(path)) => Zeroizing::new(read(&path)?),
+        (None, None) => Zeroizing::new(std::env::var("AWS_SECRET_ACCESS_KEY").map_err(|_| {
+            anyhow::anyhow!("target {name}: no --secret-key-file and no AWS_SECRET_ACCESS_KEY")
+        })?),
+    };
+    let access = Access {
+        bucket: args
+            .bucket
+            .clone()
+            .or(description.bucket)
+            .unwrap_or_else(|| "bench".to_owned()),
+        region: args
+            .region
+            .clone()
+            .or(description.region)
+            .unwrap_or_else(|| "us-east-1".to_owned()),
+        credentials: Credentials::new(&access_key, secret.trim()),
+        payload_mode: common.payload_mode,
+        request_limit: common.request_limit,
+    };
+    let children = description.children || args.server_children;
+    let processes = Processes {
+        pids: description.pids,
+        children,
+    };
+    let create_bucket = args.create_bucket;
+    Ok(Target {
+        name,
+        transports,
+        access: Arc::new(access),
+        processes,
+        create_bucket,
+    })
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
+}
+
+/// Splits `NAME=rest`; a URL or a path may hold `=` itself, but no label holds `/`.
+fn split_label(text: &str) -> (Option<String>, &str) {
+    match text.split_once('=') {
+        Some((name, rest)) if !name.is_empty() && !name.contains('/') => {
+            (Some(name.to_owned()), rest)
+        }
+        _ => (None, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMON: Common = Common {
+        payload_mode: PayloadMode::Unsigned,
+        request_limit: Duration::from_secs(1),
+    };
+
+    fn arguments(endpoints: &[&str]) -> (tempfile::TempDir, TargetArgs) {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("secret");
+        std::fs::write(&secret, "s3cr3t\n").unwrap();
+        let args = TargetArgs {
+            endpoint: endpoints.iter().map(|text| (*text).to_owned()).collect(),
+            access_key: Some("key".to_owned()),
+            secret_key_file: Some(secret),
+            ..TargetArgs::default()
+        };
+        (dir, args)
+    }
+
+    #[test]
+    fn labels_group_gateways_and_take_pids() {
+        let (_dir, mut args) = arguments(&[
+            "a=http://127.0.0.1:1",
+            "http://127.0.0.1:2",
+            "a=https://127.0.0.1:3/",
+        ]);
+        args.insecure = true;
+        args.server_pid = vec![
+            "a=7".to_owned(),
+            "127.0.0.1:2=8".to_owned(),
+            "a=9".to_owned(),
+        ];
+        let found = targets(&args, COMMON).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            (found[0].name.as_str(), found[0].transports.len()),
+            ("a", 2)
+        );
+        assert!(found[0].transports[1].tls.is_some());
+        assert_eq!(found[0].processes.pids, [7, 9]);
+        assert_eq!(
+            (found[1].name.as_str(), &found[1].processes.pids[..]),
+            ("127.0.0.1:2", &[8][..])
+        );
+        assert_eq!(found[1].access.bucket, "bench");
+
+        args.server_pid = vec!["7".to_owned()];
+        assert!(
+            targets(&args, COMMON)
+                .unwrap_err()
+                .to_string()
+                .contains("NAME=PID")
+        );
+        args.server_pid = vec!["b=7".to_owned()];
+        assert!(
+            targets(&args, COMMON)
+                .unwrap_err()
+                .to_string()
+                .contains("no such target")
+        );
+    }
+
+    #[test]
+    fn ready_file_says_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let ready = dir.path().join("ready.json");
+        let text = r#"{"pid":42,"s3":{"endpoint":"http://127.0.0.1:9","region":"mars",
+            "access_key":"A","secret_key":"S","bucket":"demo"},"metrics":{"endpoint":"x"}}"#;
+        std::fs::write(&ready, text).unwrap();
+        let args = TargetArgs {
+            ready_file: vec![format!("dewar={}", ready.display())],
+            ..TargetArgs::default()
+        };
+        let found = targets(&args, COMMON).unwrap();
+        let target = &found[0];
+        assert_eq!(
+            (target.name.as_str(), &target.processes.pids[..]),
+            ("dewar", &[42][..])
+        );
+        assert_eq!(
+            (&*target.access.bucket, &*target.access.region),
+            ("demo", "mars")
+        );
+        assert_eq!(target.access.credentials.access_key, "A");
+    }
+
+    #[test]
+    fn target_file_with_two_targets() {
+        let (dir, mut args) = arguments(&[]);
+        let path = dir.path().join("targets.toml");
+        let text = "[[target]]\nname = \"one\"\nendpoint = \"http://127.0.0.1:1\"\npids = [3]\n\
+                    [[target]]\nname = \"two\"\nendpoints = [\"http://127.0.0.1:2\"]\n\
+                    access_key = \"other\"\nbucket = \"b\"\nchildren = true\n";
+        std::fs::write(&path, text).unwrap();
+        args.target = vec![path.clone()];
+        let found = targets(&args, COMMON).unwrap();
+        assert_eq!(found[0].access.credentials.access_key, "key");
+        assert_eq!(found[1].access.credentials.access_key, "other");
+        assert!(found[1].processes.children && !found[0].processes.children);
+        std::fs::write(&path, text.replace("children", "childs")).unwrap();
+        let error = format!("{:#}", targets(&args, COMMON).unwrap_err());
+        assert!(error.contains("childs"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let (_dir, args) = arguments(&["http://127.0.0.1:1", "http://127.0.0.1:1"]);
+        assert!(
+            targets(&args, COMMON)
+                .unwrap_err()
+                .to_string()
+                .contains("label them")
+        );
+        let (_dir, args) = arguments(&[]);
+        assert!(
+            targets(&args, COMMON)
+                .unwrap_err()
+                .to_string()
+                .contains("no target")
+        );
+        let (_dir, mut args) = arguments(&["http://127.0.0.1:1"]);
+        args.access_key = None;
+        assert!(
+            targets(&args, COMMON)
+                .unwrap_err()
+                .to_string()
+                .contains("access key")
+        );
+    }
+}

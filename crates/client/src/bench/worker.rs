@@ -1,0 +1,220 @@
+//! What one connection does: draw a ticket, do the verb, note what came of it.
+
+use std::time::{Duration, Instant};
+
+use super::content::{Content, Random};
+use super::drive::Shared;
+use super::objects::Change;
+use super::plan::{Limit, Verb, Workload};
+use super::tally::Tally;
+use crate::clock;
+use crate::http::Sink;
+use crate::s3::{Client, Error};
+
+/// One worker.
+pub(super) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    client: Client,
+    tally: Tally,
+    change: Change,
+    listing: Listing,
+    /// Objects this worker made in a mixed step; only these does it delete.
+    own: Vec<u64>,
+}
+
+/// Where a worker stands in its listing of all objects.
+#[derive(Default)]
+struct Listing {
+    next: Option<String>,
+    keys: u64,
+    last: Option<String>,
+}
+
+/// What a worker has to say in the end.
+pub(super) struct Report {
+    pub(super) tally: Tally,
+    pub(super) change: Change,
+    pub(super) finished: Instant,
+}
+
+/// Content bytes moved and keys listed by one operation.
+type Moved = (u64, u64);
+
+/// After a failure a worker waits this long, so that a dead server is not hammered.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(shared: &'a Shared<'a>, client: Client) -> Self {
+        Self {
+            shared,
+            client,
+            tally: Tally::default(),
+            change: Change::default(),
+            listing: Listing::default(),
+            own: Vec::new(),
+        }
+    }
+
+    /// Opens the connection ahead of the first request. A failure is not counted here: the first
+    /// request will fail as well.
+    pub(super) fn open(&mut self) {
+        let _ = self.client.open();
+    }
+
+    /// Works until there is nothing left to do.
+    pub(super) fn run(mut self) -> Report {
+        let end = match self.shared.job.limit {
+            Limit::Requests(_) => None,
+            Limit::Seconds(seconds) => Some(clock::now() + Duration::from_secs_f64(seconds)),
+        };
+        while let Some(ticket) = self.shared.ticket(end) {
+            let mut random = Random::new(ticket.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let verb = match self.shared.job.workload {
+                Workload::One(verb) => verb,
+                Workload::Mixed => {
+                    let mix = &self.shared.job.mix;
+                    match mix.pick(random.below(mix.total())) {
+                        // Nothing of its own to delete yet: make something.
+                        Verb::Delete if self.own.is_empty() => Verb::Put,
+                        verb => verb,
+                    }
+                }
+            };
+            let Some(number) = self.object(verb, ticket, &mut random) else {
+                break;
+            };
+            let result = self.perform(verb, number, &mut random);
+            let latency = self.client.take_busy();
+            self.note(verb, number, &result);
+            match result {
+                Ok((bytes, keys)) => self.tally.succeed(verb, latency, bytes, keys),
+                Err(error) => {
+                    self.tally.fail(verb, &error.kind(), || error.to_string());
+                    self.shared.fail();
+                    std::thread::sleep(PAUSE_AFTER_ERROR);
+                }
+            }
+        }
+        self.tally.resent = self.client.resent();
+        if self.shared.job.workload == Workload::Mixed {
+            self.change.created.append(&mut self.own);
+        }
+        Report {
+            tally: self.tally,
+            change: self.change,
+            finished: clock::now(),
+        }
+    }
+
+    /// Which object the ticket is about; `None` if there is none left to delete.
+    fn object(&mut self, verb: Verb, ticket: u64, random: &mut Random) -> Option<u64> {
+        let set = self.shared.set;
+        let nth = |n: u64| {
+            usize::try_from(n)
+                .ok()
+                .and_then(|n| set.live.get(n))
+                .copied()
+        };
+        let mixed = self.shared.job.workload == Workload::Mixed;
+        match verb {
+            Verb::Put | Verb::Multipart => {
+                let number = set.next + ticket;
+                self.change.next = self.change.next.max(number + 1);
+                Some(number)
+            }
+            Verb::Delete if mixed => self.own.pop(),
+            Verb::Delete => nth(ticket),
+            Verb::List => Some(0),
+            Verb::Get | Verb::Head | Verb::Range if set.live.is_empty() => None,
+            Verb::Get | Verb::Head | Verb::Range if mixed => {
+                nth(random.below(set.live.len() as u64))
+            }
+            Verb::Get | Verb::Head | Verb::Range => nth(ticket % set.live.len() as u64),
+        }
+    }
+
+    fn perform(&mut self, verb: Verb, number: u64, random: &mut Random) -> Result<Moved, Error> {
+        let (set, job) = (self.shared.set, self.shared.job);
+        let size = set.size_bytes;
+        let key = set.key(number);
+        match verb {
+            Verb::Put => {
+                self.client.put(&key, &Content::new(&key, size))?;
+                Ok((size, 0))
+            }
+            Verb::Multipart => {
+                self.client
+                    .multipart(&key, &Content::new(&key, size), job.part_bytes)?;
+                Ok((size, 0))
+            }
+            Verb::Get | Verb::Range => {
+                let range = (verb == Verb::Range).then(|| {
+                    let start = random.below(size - job.range_bytes + 1);
+                    start..start + job.range_bytes
+                });
+                let bytes = range.as_ref().map_or(size, |range| range.end - range.start);
+                let offset = range.as_ref().map_or(0, |range| range.start);
+                let content = job.verify.then(|| Content::new(&key, size));
+                let mut sink = match &content {
+                    Some(content) => Sink::Compare(content, offset),
+                    None => Sink::Discard,
+                };
+                self.client.get(&key, size, range, &mut sink)?;
+                Ok((bytes, 0))
+            }
+            Verb::Head => {
+                self.client.head(&key, size)?;
+                Ok((0, 0))
+            }
+            Verb::Delete => {
+                self.client.delete(&key)?;
+                Ok((0, 0))
+            }
+            Verb::List => self.list(),
+        }
+    }
+
+    /// One page of the worker's own walk over all objects.
+    fn list(&mut self) -> Result<Moved, Error> {
+        let (set, job) = (self.shared.set, self.shared.job);
+        let Listing { next, keys, last } = std::mem::take(&mut self.listing);
+        let page = self
+            .client
+            .list(&set.prefix, job.page_keys, next.as_deref())?;
+        let keys = keys + page.keys;
+        let wrong = |what| Err(Error::Promise { verb: "list", what });
+        if let (Some(last), Some((first, _))) = (&last, &page.ends)
+            && first <= last
+        {
+            return wrong(format!("{first:?} comes after {last:?}"));
+        }
+        let changing = job.workload == Workload::Mixed || !set.doubtful.is_empty();
+        if page.next.is_none() && job.verify && !changing && keys != set.live.len() as u64 {
+            return wrong(format!("{keys} keys in place of {}", set.live.len()));
+        }
+        let moved = (0, page.keys);
+        if page.next.is_some() {
+            let last = page.ends.map(|(_, last)| last).or(last);
+            self.listing = Listing {
+                next: page.next,
+                keys,
+                last,
+            };
+        }
+        Ok(moved)
+    }
+
+    /// Takes note of what became of the object.
+    fn note(&mut self, verb: Verb, number: u64, result: &Result<Moved, Error>) {
+        let mixed = self.shared.job.workload == Workload::Mixed;
+        match (verb, result.is_ok()) {
+            (Verb::Put | Verb::Multipart, true) if mixed => self.own.push(number),
+            (Verb::Put | Verb::Multipart, true) => self.change.created.push(number),
+            (Verb::Delete, true) => self.change.removed.push(number),
+            (Verb::Put | Verb::Multipart | Verb::Delete, false) => {
+                self.change.doubtful.push(number);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whom to believe over https.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+/// Which certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The authorities of this machine (`SSL_CERT_FILE`, or the distribution's bundle).
+    System,
+    /// The authorities in one PEM file.
+    File(PathBuf),
+    /// Any certificate, for servers that signed their own. The connection is encrypted but
+    /// nobody is proven at its other end.
+    Anyone,
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file with authorities cannot be read.
+    #[error("read certificates from {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: rustls_pki_types::pem::Error,
+    },
+    /// The file has no certificate that can be used.
+    #[error("no certificate in {}", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No bundle of authorities on this machine.
+    #[error("no bundle of certificate authorities found; name one with --ca FILE")]
+    NoBundle,
+    /// The TLS library refuses.
+    #[error(transparent)]
+    Refused(#[from] rustls::Error),
+}
+
+/// Where distributions keep their bundle of authorities.
+const BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// A client configuration for TLS 1.2 and 1.3 that trusts as told.
+///
+/// # Errors
+/// If the certificates to trust cannot be read.
+pub fn tls_config(trust: &Trust) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let config = match trust {
+        Trust::Anyone => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyone(provider)))
+            .with_no_client_auth(),
+        Trust::File(path) => builder
+            .with_root_certificates(roots(path)?)
+            .with_no_client_auth(),
+        Trust::System => builder
+            .with_root_certificates(roots(&system_bundle()?)?)
+            .with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+fn system_bundle() -> Result<PathBuf, TlsError> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    named
+        .or_else(|| BUNDLES.iter().map(PathBuf::from).find(|path| path.exists()))
+        .ok_or(TlsError::NoBundle)
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let read = |source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut store = RootCertStore::empty();
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(read)? {
+        certificates.push(certificate.map_err(read)?);
+    }
+    let (added, _) = store.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err(TlsError::Empty {
+            path: path.to_owned(),
+        });
+    }
+    Ok(store)
+}
+
+/// Believes every certificate but still checks that the peer holds its key.
+#[derive(Debug)]
+struct AcceptAnyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

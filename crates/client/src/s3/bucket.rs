@@ -1,0 +1,61 @@
+//! Making sure that there is a bucket.
+
+use super::{Client, Error, Request, refusal};
+use crate::http::Sink;
+
+impl Client {
+    /// Whether the bucket exists and these credentials may see it.
+    ///
+    /// # Errors
+    /// Any answer but "yes" and "there is none".
+    pub fn bucket_exists(&mut self) -> Result<bool, Error> {
+        let request = Request {
+            verb: "head bucket",
+            method: "HEAD",
+            key: None,
+            query: &[],
+            range: None,
+            body: None,
+        };
+        let answer = self.exchange(&request, &mut Sink::Discard)?;
+        match answer.status {
+            200..300 => Ok(true),
+            404 => Ok(false),
+            _ => Err(refusal(request.verb, &answer)),
+        }
+    }
+
+    /// Creates the bucket.
+    ///
+    /// # Errors
+    /// If the server refuses or no answer comes.
+    pub fn create_bucket(&mut self) -> Result<(), Error> {
+        let request = Request {
+            verb: "create bucket",
+            method: "PUT",
+            key: None,
+            query: &[],
+            range: None,
+            body: Some(super::Body {
+                bytes: &EmptyBody,
+                part: 0..0,
+                mode: crate::sigv4::PayloadMode::Unsigned,
+            }),
+        };
+        self.perform(&request, &mut Sink::Discard)?;
+        Ok(())
+    }
+}
+
+/// A body of no bytes, for requests that must announce one.
+struct EmptyBody;
+
+impl crate::http::Bytes for EmptyBody {
+    fn len(&self) -> u64 {
+        0
+    }
+
+    fn at(&self, _offset: u64) -> &[u8] {
+        &[]
+    }
+}

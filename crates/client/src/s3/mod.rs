@@ -1,0 +1,467 @@
+//! The S3 verbs of a load, one file each, over one connection.
+//!
+//! A [`Client`] signs each request, sends it on its own keep-alive connection and checks that the
+//! answer is the one the verb promises: the status, the number of bytes, and where asked the bytes
+//! themselves. Buckets are addressed by path (`/bucket/key`), which every server understands.
+//!
+//! When a server ended an idle connection the request is sent once more on a new one
+//! ([`Client::resent`] counts that); any other failure is the caller's to count. Nothing else is
+//! retried: a load driver that retries hides what it is there to show.
+
+mod bucket;
+mod delete;
+mod get;
+mod head;
+mod list;
+mod multipart;
+mod put;
+mod xml;
+
+pub use list::Page;
+
+use std::borrow::Cow;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::clock;
+use crate::http::{self, Answer, Bytes, Connection, Deadline, Sink, Transport};
+use crate::sigv4::{
+    self, CHUNK_BYTES, Canonical, Credentials, EMPTY_SHA256, PayloadMode, Signature, Signer,
+    UNSIGNED_PAYLOAD,
+};
+
+/// Why a verb failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No usable answer.
+    #[error(transparent)]
+    Http(#[from] http::Error),
+    /// The server refused.
+    #[error("{verb} answered {status} {code}: {message}")]
+    Status {
+        /// The verb.
+        verb: &'static str,
+        /// The HTTP status.
+        status: u16,
+        /// S3's error code, empty if the body named none.
+        code: String,
+        /// The server's explanation.
+        message: String,
+    },
+    /// The server agreed, but its answer is not what the verb promises.
+    #[error("{verb}: {what}")]
+    Promise {
+        /// The verb.
+        verb: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Error {
+    /// A few words for counting errors of the same kind.
+    #[must_use]
+    pub fn kind(&self) -> Cow<'static, str> {
+        match self {
+            Self::Http(error) => error.kind().into(),
+            Self::Status { status, code, .. } if code.is_empty() => format!("{status}").into(),
+            Self::Status { status, code, .. } => format!("{status} {code}").into(),
+            Self::Promise { .. } => "promise".into(),
+        }
+    }
+}
+
+/// Where a bucket is and how to talk to it; shared by all connections to it.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The bucket.
+    pub bucket: String,
+    /// Region of the signatures.
+    pub region: String,
+    /// Whose name the requests carry.
+    pub credentials: Credentials,
+    /// How bodies are covered by the signature.
+    pub payload_mode: PayloadMode,
+    /// The time one request may take.
+    pub request_limit: Duration,
+}
+
+/// The verbs on one bucket, over one connection.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    signer: Signer,
+    access: Arc<Access>,
+    authority: String,
+    busy: Duration,
+    resent: u64,
+    path: String,
+    query: String,
+    head: Vec<u8>,
+}
+
+/// One request, before it is signed.
+struct Request<'a> {
+    verb: &'static str,
+    method: &'static str,
+    /// The object's key; none for requests on the bucket.
+    key: Option<&'a str>,
+    /// Query parameters, not encoded, sorted by name.
+    query: &'a [(&'a str, &'a str)],
+    range: Option<Range<u64>>,
+    body: Option<Body<'a>>,
+}
+
+#[derive(Clone)]
+struct Body<'a> {
+    bytes: &'a dyn Bytes,
+    part: Range<u64>,
+    mode: PayloadMode,
+}
+
+impl<'a> Body<'a> {
+    fn len(&self) -> u64 {
+        self.part.end - self.part.start
+    }
+
+    /// The bytes `part` in pieces.
+    fn pieces(&self, part: Range<u64>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        let mut offset = part.start;
+        std::iter::from_fn(move || {
+            let left = usize::try_from(part.end.checked_sub(offset)?).unwrap_or(usize::MAX);
+            let piece = bytes.at(offset);
+            let piece = &piece[..piece.len().min(left)];
+            offset += piece.len() as u64;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+
+    /// The parts that become the chunks of an aws-chunked body; the empty last one not included.
+    fn chunks(&self) -> impl Iterator<Item = Range<u64>> + use<> {
+        let Range { start, end } = self.part;
+        (0..(end - start).div_ceil(CHUNK_BYTES))
+            .map(move |i| start + i * CHUNK_BYTES..(start + (i + 1) * CHUNK_BYTES).min(end))
+    }
+
+    /// What `x-amz-content-sha256` says.
+    fn payload(&self) -> Cow<'static, str> {
+        match self.mode {
+            PayloadMode::Unsigned => UNSIGNED_PAYLOAD.into(),
+            PayloadMode::Signed => sigv4::payload_sha256(self.pieces(self.part.clone()))
+                .as_str()
+                .to_owned()
+                .into(),
+            PayloadMode::StreamingTrailer => "STREAMING-UNSIGNED-PAYLOAD-TRAILER".into(),
+            PayloadMode::StreamingSigned => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD".into(),
+        }
+    }
+
+    /// Bytes of the body on the wire.
+    fn wire_bytes(&self) -> u64 {
+        let per_chunk = match self.mode {
+            PayloadMode::Unsigned | PayloadMode::Signed => return self.len(),
+            PayloadMode::StreamingTrailer => 0,
+            PayloadMode::StreamingSigned => SIGNATURE_FIELD.len() as u64 + 64,
+        };
+        let framed = |len: u64| hex_digits(len) + per_chunk + 2 + len + 2;
+        let chunks: u64 = self
+            .chunks()
+            .map(|chunk| framed(chunk.end - chunk.start))
+            .sum();
+        let end = match self.mode {
+            PayloadMode::StreamingTrailer => 1 + 2 + TRAILER.len() as u64 + 1 + 8 + 2 + 2,
+            _ => framed(0),
+        };
+        chunks + end
+    }
+}
+
+const SIGNATURE_FIELD: &str = ";chunk-signature=";
+const TRAILER: &str = "x-amz-checksum-crc32";
+
+fn hex_digits(n: u64) -> u64 {
+    u64::from((u64::BITS - n.leading_zeros()).div_ceil(4).max(1))
+}
+
+impl Client {
+    /// A client whose connection is not open yet.
+    #[must_use]
+    pub fn new(transport: Arc<Transport>, access: Arc<Access>) -> Self {
+        let signer = Signer::new(access.credentials.clone(), &access.region, clock::unix_s());
+        Self {
+            authority: transport.endpoint.authority(),
+            connection: Connection::new(transport),
+            signer,
+            access,
+            busy: Duration::ZERO,
+            resent: 0,
+            path: String::new(),
+            query: String::new(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Opens the connection ahead of the first request.
+    ///
+    /// # Errors
+    /// Those of connecting.
+    pub fn open(&mut self) -> Result<(), Error> {
+        Ok(self
+            .connection
+            .open(Deadline::after(self.access.request_limit))?)
+    }
+
+    /// Time spent in requests since this was last asked: from the moment a signed request is
+    /// ready until its answer is complete. Signing and hashing on this side are not in it.
+    pub fn take_busy(&mut self) -> Duration {
+        std::mem::take(&mut self.busy)
+    }
+
+    /// Requests that were sent again because the server had closed the idle connection.
+    #[must_use]
+    pub fn resent(&self) -> u64 {
+        self.resent
+    }
+
+    /// Performs a request and insists on a status of 2xx.
+    fn perform(&mut self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<Answer, Error> {
+        let answer = self.exchange(request, sink)?;
+        if !(200..300).contains(&answer.status) {
+            return Err(refusal(request.verb, &answer));
+        }
+        Ok(answer)
+    }
+
+    /// Performs a request, whatever the status of its answer.
+    fn exchange(&mut self, request: &Request<'_>, sink: &mut Sink<'_>) -> Result<Answer, Error> {
+        let seed = self.compose(request);
+        let started = clock::now();
+        let deadline = Deadline::after(self.access.request_limit);
+        let mut result = self.attempt(request, seed, sink, deadline);
+        if let Err((error, reused)) = &result
+            && *reused
+            && error.is_unanswered()
+        {
+            self.resent += 1;
+            result = self.attempt(request, seed, sink, deadline);
+        }
+        self.busy += started.elapsed();
+        result.map_err(|(error, _)| error.into())
+    }
+
+    /// One try; an error comes with whether the connection had served a request before.
+    fn attempt(
+        &mut self,
+        request: &Request<'_>,
+        seed: Signature,
+        sink: &mut Sink<'_>,
+        deadline: Deadline,
+    ) -> Result<Answer, (http::Error, bool)> {
+        let reused = self.connection.is_reused();
+        let is_head = request.method == "HEAD";
+        let sent = self.transmit(request.body.as_ref(), seed, deadline);
+        let result = match sent {
+            Ok(()) => self.connection.receive(is_head, sink, deadline),
+            // A server that refuses a body may answer and close before it has read all of it.
+            Err(error) if error.is_unanswered() && request.body.is_some() => {
+                let answer = self.connection.receive(is_head, sink, deadline);
+                self.connection.close();
+                answer.map_err(|_| error)
+            }
+            Err(error) => Err(error),
+        };
+        result.map_err(|error| {
+            self.connection.close();
+            (error, reused)
+        })
+    }
+
+    /// Writes the head of `request` into `self.head`; returns its signature.
+    fn compose(&mut self, request: &Request<'_>) -> Signature {
+        self.path.clear();
+        self.path.push('/');
+        self.path.push_str(&self.access.bucket);
+        if let Some(key) = request.key {
+            self.path.push('/');
+            sigv4::percent_encode_path(key, &mut self.path);
+        }
+        self.query.clear();
+        for (i, (name, value)) in request.query.iter().enumerate() {
+            if i > 0 {
+                self.query.push('&');
+            }
+            sigv4::percent_encode(name, &mut self.query);
+            self.query.push('=');
+            sigv4::percent_encode(value, &mut self.query);
+        }
+        self.signer.tick(clock::unix_s());
+        let payload = request
+            .body
+            .as_ref()
+            .map_or(EMPTY_SHA256.into(), Body::payload);
+        let range = request
+            .range
+            .as_ref()
+            .map(|r| format!("bytes={}-{}", r.start, r.end - 1));
+        let mode = request.body.as_ref().map(|body| body.mode);
+        let chunked = matches!(
+            mode,
+            Some(PayloadMode::StreamingTrailer | PayloadMode::StreamingSigned)
+        );
+        let decoded = request.body.as_ref().map_or(0, Body::len).to_string();
+        let date = self.signer.date().text().to_owned();
+        let mut headers = Vec::with_capacity(8);
+        headers.push(("host", self.authority.as_str()));
+        if let Some(range) = &range {
+            headers.push(("range", range.as_str()));
+        }
+        headers.push(("x-amz-content-sha256", &*payload));
+        headers.push(("x-amz-date", date.as_str()));
+        if chunked {
+            headers.push(("x-amz-decoded-content-length", decoded.as_str()));
+        }
+        if mode == Some(PayloadMode::StreamingTrailer) {
+            headers.push(("x-amz-trailer", TRAILER));
+        }
+
+        let head = &mut self.head;
+        head.clear();
+        for text in [request.method, " ", &self.path] {
+            head.extend_from_slice(text.as_bytes());
+        }
+        if !self.query.is_empty() {
+            head.push(b'?');
+            head.extend_from_slice(self.query.as_bytes());
+        }
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        for (name, value) in &headers {
+            for text in [name, ": ", value, "\r\n"] {
+                head.extend_from_slice(text.as_bytes());
+            }
+        }
+        if chunked {
+            head.extend_from_slice(b"content-encoding: aws-chunked\r\n");
+        }
+        if let Some(body) = &request.body {
+            head.extend_from_slice(format!("content-length: {}\r\n", body.wire_bytes()).as_bytes());
+        }
+        head.extend_from_slice(b"authorization: ");
+        let canonical = Canonical {
+            method: request.method,
+            path: &self.path,
+            query: &self.query,
+            headers: &headers,
+            payload: &payload,
+        };
+        let signature = self.signer.authorize(&canonical, head);
+        head.extend_from_slice(b"\r\n\r\n");
+        signature
+    }
+
+    /// Sends the composed head and the body.
+    fn transmit(
+        &mut self,
+        body: Option<&Body<'_>>,
+        seed: Signature,
+        deadline: Deadline,
+    ) -> Result<(), http::Error> {
+        let Self {
+            connection,
+            head,
+            signer,
+            ..
+        } = self;
+        connection.open(deadline)?;
+        match body {
+            None => connection.send(&mut [IoSlice::new(head)], deadline)?,
+            Some(body) => match body.mode {
+                PayloadMode::Unsigned | PayloadMode::Signed => {
+                    connection.send_bytes(head, body.bytes, body.part.clone(), deadline)?;
+                }
+                PayloadMode::StreamingTrailer => {
+                    connection.send(&mut [IoSlice::new(head)], deadline)?;
+                    send_with_trailer(connection, body, deadline)?;
+                }
+                PayloadMode::StreamingSigned => {
+                    connection.send(&mut [IoSlice::new(head)], deadline)?;
+                    send_signed_chunks(connection, body, signer.chunks(seed), deadline)?;
+                }
+            },
+        }
+        connection.finish_request(deadline)
+    }
+}
+
+fn send_with_trailer(
+    connection: &mut Connection,
+    body: &Body<'_>,
+    deadline: Deadline,
+) -> Result<(), http::Error> {
+    let mut crc = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
+    let mut frame = Vec::with_capacity(64);
+    let mut end_of_last: &[u8] = b"";
+    for chunk in body.chunks() {
+        body.pieces(chunk.clone())
+            .for_each(|piece| crc.update(piece));
+        frame.clear();
+        frame.extend_from_slice(end_of_last);
+        frame.extend_from_slice(format!("{:x}\r\n", chunk.end - chunk.start).as_bytes());
+        connection.send_bytes(&frame, body.bytes, chunk, deadline)?;
+        end_of_last = b"\r\n";
+    }
+    let sum = u32::try_from(crc.finalize()).expect("a CRC-32 has 32 bits");
+    let sum = base64::engine::general_purpose::STANDARD.encode(sum.to_be_bytes());
+    frame.clear();
+    frame.extend_from_slice(end_of_last);
+    frame.extend_from_slice(format!("0\r\n{TRAILER}:{sum}\r\n\r\n").as_bytes());
+    connection.send(&mut [IoSlice::new(&frame)], deadline)
+}
+
+fn send_signed_chunks(
+    connection: &mut Connection,
+    body: &Body<'_>,
+    mut signer: sigv4::ChunkSigner<'_>,
+    deadline: Deadline,
+) -> Result<(), http::Error> {
+    let mut frame = Vec::with_capacity(128);
+    let mut end_of_last: &[u8] = b"";
+    let end = body.part.end;
+    for chunk in body.chunks().chain(std::iter::once(end..end)) {
+        let signature = signer.sign(body.pieces(chunk.clone()));
+        let len = chunk.end - chunk.start;
+        frame.clear();
+        frame.extend_from_slice(end_of_last);
+        let line = format!("{len:x}{SIGNATURE_FIELD}{}\r\n", signature.as_str());
+        frame.extend_from_slice(line.as_bytes());
+        if len == 0 {
+            frame.extend_from_slice(b"\r\n");
+        }
+        connection.send_bytes(&frame, body.bytes, chunk, deadline)?;
+        end_of_last = b"\r\n";
+    }
+    Ok(())
+}
+
+fn refusal(verb: &'static str, answer: &Answer) -> Error {
+    let text = String::from_utf8_lossy(&answer.error_body);
+    let tag = |name| xml::text(&text, name).unwrap_or_default();
+    Error::Status {
+        verb,
+        status: answer.status,
+        code: tag("Code"),
+        message: tag("Message"),
+    }
+}
+
+fn broken(verb: &'static str, what: impl Into<String>) -> Error {
+    Error::Promise {
+        verb,
+        what: what.into(),
+    }
+}

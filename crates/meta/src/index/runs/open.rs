@@ -1,0 +1,284 @@
+//! Making and opening an index.
+//!
+//! Opening trusts a run on a disk only if that disk's own manifest names it: then it was synced
+//! there. Of all manifests of the lineage the one that has taken in most wins, provided that each
+//! of its runs is whole somewhere; an older state is as right as a newer one, the journal knows
+//! the rest.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dewar_env::{Access, Disk, DiskErrorKind, Env};
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+use futures_util::future::join_all;
+
+use super::books::{Books, manifest_path};
+use super::build::Member;
+use super::cache::Cache;
+use super::format::{Manifest, RunMeta};
+use super::keeper::{self, Chores};
+use super::run::{Copy, Counters, FOLDER, Run, Shared, path_of};
+use super::view::Version;
+use super::{Inner, RunConfig};
+use crate::kv::Seq;
+
+/// What a disk says it holds.
+struct Found {
+    member: Member,
+    manifest: Option<Manifest>,
+}
+
+/// Makes an empty index; what was there under the same folder goes.
+pub(super) async fn create(
+    env: Env,
+    disks: Vec<(DiskId, Arc<dyn Disk>)>,
+    config: RunConfig,
+    applied: Seq,
+) -> Result<Arc<Inner>> {
+    let found = look(members(disks)).await;
+    // Above whatever an earlier index of this lineage left anywhere within reach.
+    let numbers = found.iter().flat_map(|f| &f.manifest).map(|m| m.number);
+    let number = numbers.max().unwrap_or(0);
+    let inner = assemble(env, config, &found, Vec::new(), Version::default(), number);
+    {
+        let mut books = inner.books.lock().await;
+        let runs = Vec::new();
+        inner.install(&mut books, Version { runs, applied }).await?;
+    }
+    sweep_all(&inner).await;
+    Ok(inner)
+}
+
+/// Opens the newest whole state.
+pub(super) async fn open(
+    env: Env,
+    disks: Vec<(DiskId, Arc<dyn Disk>)>,
+    config: RunConfig,
+) -> Result<Arc<Inner>> {
+    let mut found = look(members(disks)).await;
+    for disk in &mut found {
+        disk.manifest = disk.manifest.take().filter(|m| m.lineage == config.lineage);
+    }
+    let mut candidates: Vec<&Manifest> = found.iter().flat_map(|f| &f.manifest).collect();
+    candidates.sort_by_key(|m| std::cmp::Reverse((m.applied, m.number)));
+    candidates.dedup();
+    let number = candidates.iter().map(|m| m.number).max().unwrap_or(0);
+    let shared = shared(&config);
+    let mut why = Error::new(
+        ErrorKind::NotFound,
+        "no disk has a manifest of the catalog index",
+    );
+    for manifest in candidates {
+        match open_runs(manifest, &found, &shared).await {
+            Ok(runs) => {
+                let applied = manifest.applied;
+                let holders = found
+                    .iter()
+                    .filter(|f| f.manifest.as_ref() == Some(manifest));
+                let holders: Vec<DiskId> = holders.map(|f| f.member.id).collect();
+                let version = Version { runs, applied };
+                let inner = assemble_with(env, config, &found, holders, version, number, shared);
+                complete(&inner).await;
+                sweep_all(&inner).await;
+                return Ok(inner);
+            }
+            Err(error) => {
+                let number = manifest.number;
+                tracing::warn!(number, %error, "a state of the catalog index is not whole");
+                why = error;
+            }
+        }
+    }
+    Err(why)
+}
+
+/// Lets the runs count that are whole on a disk that came (back).
+pub(super) async fn adopt(inner: &Inner, member: &Member, version: &Version) {
+    let found = look(vec![member.clone()]).await;
+    for found in &found {
+        let manifest = found.manifest.as_ref();
+        let manifest = manifest.filter(|m| m.lineage == inner.config.lineage);
+        for run in &version.runs {
+            if let Some(copy) = trusted(member, manifest, &run.meta).await {
+                run.add_copy(copy);
+            }
+        }
+    }
+}
+
+fn members(disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Vec<Member> {
+    let members = disks.into_iter().map(|(id, disk)| Member { id, disk });
+    members.collect()
+}
+
+async fn look(members: Vec<Member>) -> Vec<Found> {
+    join_all(members.into_iter().map(look_at)).await
+}
+
+async fn look_at(member: Member) -> Found {
+    let manifest = match member.disk.read_file(&manifest_path()).await {
+        Ok(bytes) => match Manifest::decode(&bytes) {
+            Ok(manifest) => Some(manifest),
+            Err(why) => {
+                let disk = member.disk.label();
+                tracing::warn!(disk, %why, "a manifest of the catalog index is unreadable");
+                None
+            }
+        },
+        Err(error) if error.kind() == DiskErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(%error, "a manifest of the catalog index cannot be read");
+            None
+        }
+    };
+    Found { member, manifest }
+}
+
+async fn open_runs(
+    manifest: &Manifest,
+    found: &[Found],
+    shared: &Arc<Shared>,
+) -> Result<Vec<Arc<Run>>> {
+    let mut runs = Vec::new();
+    for meta in &manifest.runs {
+        let mut opening = Vec::new();
+        for disk in found {
+            opening.push(trusted(&disk.member, disk.manifest.as_ref(), meta));
+        }
+        let copies: Vec<Copy> = join_all(opening).await.into_iter().flatten().collect();
+        let run = Arc::new(Run::open(*meta, copies, shared).await?);
+        shared.chores.register(&run);
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// The run on this disk, if its manifest names it and the file is as long as it should be.
+async fn trusted(member: &Member, manifest: Option<&Manifest>, meta: &RunMeta) -> Option<Copy> {
+    if !manifest?
+        .runs
+        .iter()
+        .any(|run| run.id == meta.id && run.crc == meta.crc)
+    {
+        return None;
+    }
+    let opened = async {
+        let file = member.disk.open(&path_of(meta.id), Access::Read).await?;
+        let len = file.len().await?;
+        Ok::<_, dewar_env::DiskError>((file, len))
+    };
+    match opened.await {
+        Ok((file, len)) if len == meta.len => Some(Copy {
+            id: member.id,
+            disk: Arc::clone(&member.disk),
+            file,
+        }),
+        Ok((_, len)) => {
+            let (disk, path) = (member.disk.label(), path_of(meta.id));
+            tracing::warn!(
+                disk,
+                path,
+                len,
+                "a run of the catalog index has a wrong length"
+            );
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a run of the catalog index cannot be opened");
+            None
+        }
+    }
+}
+
+fn shared(config: &RunConfig) -> Arc<Shared> {
+    let (chores, queue) = Chores::new();
+    tokio::spawn(keeper::keep(queue, chores.registered()));
+    Arc::new(Shared {
+        blocks: Cache::new(config.cache_bytes),
+        partitions: Cache::new(config.pinned_bytes),
+        chores,
+        counters: Counters::default(),
+    })
+}
+
+fn assemble(
+    env: Env,
+    config: RunConfig,
+    found: &[Found],
+    holders: Vec<DiskId>,
+    version: Version,
+    number: u64,
+) -> Arc<Inner> {
+    let shared = shared(&config);
+    assemble_with(env, config, found, holders, version, number, shared)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one struct")]
+fn assemble_with(
+    env: Env,
+    config: RunConfig,
+    found: &[Found],
+    holders: Vec<DiskId>,
+    version: Version,
+    number: u64,
+    shared: Arc<Shared>,
+) -> Arc<Inner> {
+    let books = Books {
+        disks: found.iter().map(|f| f.member.clone()).collect(),
+        holders,
+        number,
+        generation: 0,
+        limbo: Vec::new(),
+    };
+    Arc::new(Inner::new(env, config, shared, version, books))
+}
+
+/// Makes as many disks hold the index as should; if that cannot be, it is served all the same and
+/// the status tells.
+async fn complete(inner: &Inner) {
+    let mut books = inner.books.lock().await;
+    if inner.is_complete(&books) {
+        return;
+    }
+    let current = inner.version();
+    let same = Version {
+        runs: current.runs.clone(),
+        applied: current.applied,
+    };
+    if let Err(error) = inner.install(&mut books, same).await {
+        tracing::warn!(%error, "the catalog index has fewer copies than it should");
+    }
+}
+
+async fn sweep_all(inner: &Inner) {
+    let books = inner.books.lock().await;
+    let mut sweeping = Vec::new();
+    for member in &books.disks {
+        sweeping.push(sweep(inner, member));
+    }
+    join_all(sweeping).await;
+}
+
+/// Removes what no current run is on this disk: leftovers of crashes and of older states.
+pub(super) async fn sweep(inner: &Inner, member: &Member) {
+    if !member.disk.state().writable() {
+        return;
+    }
+    let listed = match member.disk.list(FOLDER).await {
+        Ok(listed) => listed,
+        Err(error) => {
+            tracing::debug!(%error, "a folder of the catalog index cannot be listed");
+            return;
+        }
+    };
+    let version = inner.version();
+    let keep = version.runs.iter().filter(|run| run.is_on(member.id));
+    let keep: BTreeSet<String> = keep.map(|run| path_of(run.meta.id)).collect();
+    for entry in listed {
+        let path = format!("{FOLDER}/{}", entry.name);
+        let is_run = entry.name.ends_with(".run") && !keep.contains(&path);
+        if !entry.is_dir && is_run {
+            keeper::remove(&*member.disk, &path).await;
+        }
+    }
+}

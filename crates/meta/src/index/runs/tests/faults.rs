@@ -1,0 +1,264 @@
+use std::time::Duration;
+
+use dewar_env::DiskErrorKind;
+use dewar_env::disk::sim::SimOp;
+
+use super::*;
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn heals_what_rots() {
+    for seed in 0..10 {
+        let world = SimWorld::with_disks(seed, 2);
+        let index = create(&world, 2).await.unwrap();
+        let model = fill(&index, &SimRng::new(seed), 5).await;
+        index.stop().await;
+        let world = world.crash(seed);
+        let flipped = world.disk(0).rot("index/", 30);
+        // A disk whose manifest is bad is not believed: its runs are all copied anew.
+        let copied = flipped.iter().any(|(path, _)| path.ends_with("manifest"));
+        let index = open(&world, 2).await.unwrap();
+        check(&*index.view(), &model).await;
+        index.verify().await.unwrap();
+        settle().await;
+        assert_eq!(index.verify().await.unwrap(), 0, "all is mended");
+        let status = index.status().await;
+        assert!(status.healed > 0 || copied, "{status:?}");
+        // With the good copy gone the mended one serves.
+        index.stop().await;
+        let world = world.crash(seed);
+        world.disk(1).vanish();
+        let index = open(&world, 2).await.unwrap();
+        check(&*index.view(), &model).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mends_unreadable_pages_and_survives_wrong_reads() {
+    let world = SimWorld::with_disks(1, 2);
+    let index = create(&world, 2).await.unwrap();
+    let model = fill(&index, &SimRng::new(1), 4).await;
+    for path in world.disk(0).paths() {
+        if path.ends_with(".run") {
+            world.disk(0).spoil(&path, 0, 5000);
+        }
+    }
+    check(&*index.view(), &model).await;
+    index.verify().await.unwrap();
+    settle().await;
+    assert_eq!(index.verify().await.unwrap(), 0);
+    let faults = dewar_env::disk::sim::SimFaults {
+        flip_on_read: 200_000,
+        read_error: 100_000,
+        ..Default::default()
+    };
+    world.disk(1).set_faults(faults);
+    world.disk(1).set_cached(0);
+    index.stop().await;
+    let index = open(&world, 2).await.unwrap();
+    for _ in 0..5 {
+        check(&*index.view(), &model).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_serves_what_is_wrong_everywhere() {
+    let world = SimWorld::with_disks(2, 2);
+    let index = create(&world, 2).await.unwrap();
+    let entries = (0..200).map(|n| (key(n), Some(vec![1; 400].into())));
+    let mut entries: Vec<Entry> = entries.collect();
+    entries.sort();
+    index.apply(entries, 1).await.unwrap();
+    index.stop().await;
+    let world = world.crash(2);
+    for disk in world.disks() {
+        for path in disk.paths().iter().filter(|p| p.ends_with(".run")) {
+            assert!(disk.flip_bit(path, 1000, 3));
+        }
+    }
+    let index = open(&world, 2).await.unwrap();
+    let scan = Scan {
+        from: b"",
+        to: b"",
+        limit: 1000,
+        reverse: false,
+    };
+    let error = index.view().scan(scan).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(index.verify().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaces_a_holder_that_fails() {
+    for op in [
+        SimOp::Create,
+        SimOp::Write,
+        SimOp::Sync,
+        SimOp::Rename,
+        SimOp::SyncDir,
+    ] {
+        for kind in [DiskErrorKind::Io, DiskErrorKind::Full] {
+            let world = SimWorld::with_disks(3, 3);
+            let index = create(&world, 2).await.unwrap();
+            let rng = SimRng::new(3);
+            let mut model = fill(&index, &rng, 3).await;
+            world.disk(0).fail_always(op, kind);
+            let entries = batch(&rng, 50, 300);
+            put(&mut model, &entries);
+            index.apply(entries, 4).await.unwrap();
+            let status = index.status().await;
+            assert_eq!(status.holders, [DiskId(2), DiskId(3)], "{op:?} {kind:?}");
+            assert_eq!(status.copies, 2);
+            check(&*index.view(), &model).await;
+            index.stop().await;
+            let after = world.crash(4);
+            after.disk(0).vanish();
+            after.disk(2).vanish();
+            let index = open(&after, 2).await.unwrap();
+            check(&*index.view(), &model).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fails_whole_without_enough_disks_and_goes_on_later() {
+    let world = SimWorld::with_disks(4, 2);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(4);
+    let mut model = fill(&index, &rng, 7).await;
+    world.disk(0).set_capacity(0);
+    let entries = batch(&rng, 50, 300);
+    let error = index.apply(entries.clone(), 8).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert_eq!(index.applied(), 7);
+    check(&*index.view(), &model).await;
+
+    world.disk(0).set_capacity(1 << 30);
+    world.disk(1).fail_next(SimOp::Rename, DiskErrorKind::Io);
+    let error = index.apply(entries.clone(), 8).await;
+    assert!(error.is_err(), "its manifest is on one disk only");
+    check(&*index.view(), &model).await;
+
+    put(&mut model, &entries);
+    index.apply(entries, 8).await.unwrap();
+    index.settle().await;
+    settle().await;
+    check(&*index.view(), &model).await;
+    let status = index.status().await;
+    assert_eq!((status.copies, status.applied), (2, 8));
+    let files: usize = world.disks().iter().map(|d| d.paths().len()).sum();
+    assert_eq!(
+        files,
+        2 * (status.runs + 1),
+        "what failed is gone: {:?}",
+        world.disk(0).paths()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn follows_disks_that_leave_and_come_back() {
+    let world = SimWorld::with_disks(6, 3);
+    let all = disks(&world);
+    let index = RunIndex::create(world.env(), all.clone(), config(2), 0);
+    let index = index.await.unwrap();
+    let rng = SimRng::new(6);
+    let mut model = fill(&index, &rng, 5).await;
+    let old = (index.view(), model.clone());
+    world.disk(0).vanish();
+    let without: Disks = all[1..].to_vec();
+    index.set_disks(without.clone()).await.unwrap();
+    let status = index.status().await;
+    assert_eq!(
+        (status.copies, status.holders),
+        (2, vec![DiskId(2), DiskId(3)])
+    );
+    let entries = batch(&rng, 50, 300);
+    put(&mut model, &entries);
+    index.apply(entries, 6).await.unwrap();
+
+    // It comes back old, and nothing of it is believed or left.
+    world.disk(0).come_back();
+    index.set_disks(all.clone()).await.unwrap();
+    assert_eq!(index.status().await.holders, [DiskId(2), DiskId(3)]);
+    let left = world.disk(0).paths();
+    assert!(!left.iter().any(|path| path.ends_with(".run")), "{left:?}");
+
+    // Too few: the batch fails, what is there is served.
+    let error = index.set_disks(without[..1].to_vec()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        index.apply(Vec::new(), 7).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    check(&*index.view(), &model).await;
+    check(&*old.0, &old.1).await;
+    index.set_disks(without).await.unwrap();
+    index.apply(Vec::new(), 7).await.unwrap();
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+
+    // Opened anew, disks are others: what is whole on them is believed again.
+    let written = |world: &SimWorld| world.disk(2).counters().bytes_written;
+    let before = written(&world);
+    index.set_disks(disks(&world)).await.unwrap();
+    assert_eq!(index.status().await.copies, 2);
+    assert!(
+        written(&world) - before < 2000,
+        "only a manifest is written"
+    );
+    index.apply(Vec::new(), 8).await.unwrap();
+    check(&*index.view(), &model).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_disk_does_not_win() {
+    let world = SimWorld::with_disks(8, 3);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(8);
+    let mut model = fill(&index, &rng, 4).await;
+    index.stop().await;
+    let old = world.disk(0).image();
+    let world = world.crash(8);
+    let index = open(&world, 2).await.unwrap();
+    for upto in 5..30 {
+        let entries = batch(&rng, 50, 300);
+        put(&mut model, &entries);
+        index.apply(entries, upto).await.unwrap();
+    }
+    index.settle().await;
+    index.stop().await;
+    let world = world.crash(9);
+    world.disk(0).restore(&old);
+    let index = open(&world, 2).await.unwrap();
+    assert_eq!(index.applied(), 29);
+    check(&*index.view(), &model).await;
+    let status = index.status().await;
+    assert_eq!(status.copies, 2);
+    index.stop().await;
+    // Its old manifest alone is an older state, as far as its runs are there.
+    let world = world.crash(10);
+    world.disk(0).restore(&old);
+    world.disk(1).vanish();
+    world.disk(2).vanish();
+    let index = open(&world, 2).await.unwrap();
+    assert_eq!((index.applied(), index.status().await.copies), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_holder_is_replaced() {
+    let world = SimWorld::with_disks(9, 3);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(9);
+    let mut model = fill(&index, &rng, 4).await;
+    world.disk(1).hang();
+    check(&*index.view(), &model).await;
+    let entries = batch(&rng, 50, 300);
+    put(&mut model, &entries);
+    index.apply(entries, 5).await.unwrap();
+    check(&*index.view(), &model).await;
+    let status = index.status().await;
+    assert_eq!(status.holders, [DiskId(1), DiskId(3)]);
+}

@@ -1,0 +1,265 @@
+//! Listing as S3 documents it, in cases one can read.
+
+use super::*;
+
+async fn names(tree: &Tree, bucket: &Bucket, query: ListQuery<'_>) -> Vec<String> {
+    let page = tree.list(bucket, query).await.unwrap();
+    page.items
+        .iter()
+        .map(|item| item.name().to_owned())
+        .collect()
+}
+
+fn all<'a>() -> ListQuery<'a> {
+    ListQuery {
+        max: 1000,
+        ..ListQuery::default()
+    }
+}
+
+#[tokio::test]
+async fn keys_come_in_byte_order_of_the_whole() {
+    let (tree, bucket) = tree().await;
+    let mut keys = vec![
+        "a",
+        "a/",
+        "a//",
+        "a//b",
+        "a/b",
+        "a/b/c",
+        "a-b",
+        "a.b",
+        "a0",
+        "/",
+        "/a",
+        "//",
+        "a\0",
+        "a\0/b",
+        "\u{7f}",
+        "é",
+        "\u{10ffff}",
+        "é/\u{10ffff}",
+        "b",
+    ];
+    for name in &keys {
+        put(&tree, &bucket, name).await;
+    }
+    keys.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+    assert_eq!(all_keys(&tree, &bucket).await, keys);
+    for name in &keys {
+        let found = tree.lookup(&bucket, &key(name)).await.unwrap().unwrap();
+        assert_eq!(found.file.current.etag(), *name);
+    }
+    // From every key on, one at a time.
+    for (at, name) in keys.iter().enumerate() {
+        let query = ListQuery {
+            after: Some(name),
+            max: 1,
+            ..all()
+        };
+        let next: Vec<_> = keys.get(at + 1).copied().into_iter().collect();
+        assert_eq!(names(&tree, &bucket, query).await, next);
+    }
+}
+
+#[tokio::test]
+async fn the_example_of_the_s3_guide() {
+    let (tree, bucket) = tree().await;
+    for name in [
+        "sample.jpg",
+        "photos/2006/January/sample.jpg",
+        "photos/2006/February/sample2.jpg",
+        "photos/2006/February/sample3.jpg",
+        "photos/2006/February/sample4.jpg",
+    ] {
+        put(&tree, &bucket, name).await;
+    }
+    let slash = ListQuery {
+        delimiter: Some("/"),
+        ..all()
+    };
+    assert_eq!(
+        names(&tree, &bucket, slash).await,
+        ["photos/", "sample.jpg"]
+    );
+    let below = ListQuery {
+        prefix: "photos/2006/",
+        ..slash
+    };
+    assert_eq!(
+        names(&tree, &bucket, below).await,
+        ["photos/2006/February/", "photos/2006/January/"]
+    );
+    let word = ListQuery {
+        prefix: "photos/2006/",
+        delimiter: Some("uary"),
+        ..all()
+    };
+    assert_eq!(
+        names(&tree, &bucket, word).await,
+        ["photos/2006/February", "photos/2006/January"]
+    );
+    let odd = ListQuery {
+        delimiter: Some("2006/J"),
+        ..all()
+    };
+    assert_eq!(names(&tree, &bucket, odd).await[3], "photos/2006/J");
+}
+
+#[tokio::test]
+async fn a_marker_inside_a_rolled_up_prefix_skips_it() {
+    let (tree, bucket) = tree().await;
+    for name in ["a/1", "a/2", "b/1", "c"] {
+        put(&tree, &bucket, name).await;
+    }
+    for after in ["a/", "a/1", "a/zzz"] {
+        let query = ListQuery {
+            delimiter: Some("/"),
+            after: Some(after),
+            ..all()
+        };
+        assert_eq!(
+            names(&tree, &bucket, query).await,
+            ["b/", "c"],
+            "after {after}"
+        );
+    }
+    let query = ListQuery {
+        delimiter: Some("/"),
+        after: Some("a"),
+        ..all()
+    };
+    assert_eq!(names(&tree, &bucket, query).await, ["a/", "b/", "c"]);
+}
+
+#[tokio::test]
+async fn what_nothing_lives_in_is_not_shown() {
+    let (tree, bucket) = tree().await;
+    put(&tree, &bucket, "x/y/z/file").await;
+    put(&tree, &bucket, "kept").await;
+    delete(&tree, &bucket, "x/y/z/file").await.unwrap();
+    let slash = ListQuery {
+        delimiter: Some("/"),
+        explicit_dirs: true,
+        ..all()
+    };
+    assert_eq!(names(&tree, &bucket, slash).await, ["kept"]);
+    let options = DirOptions {
+        group: None,
+        mode: 0o755,
+        make_parents: true,
+    };
+    tree.make_dir(&ALICE, &bucket, &key("x/y/w"), options)
+        .await
+        .unwrap();
+    assert_eq!(names(&tree, &bucket, slash).await, ["kept", "x/"]);
+    let keys_alone = ListQuery {
+        explicit_dirs: false,
+        ..slash
+    };
+    assert_eq!(names(&tree, &bucket, keys_alone).await, ["kept"]);
+    // A prefix that is a directory brings its record.
+    let page = tree
+        .list(
+            &bucket,
+            ListQuery {
+                prefix: "x/y/",
+                ..slash
+            },
+        )
+        .await
+        .unwrap();
+    let [
+        Listed::Prefix {
+            prefix,
+            dir: Some(dir),
+        },
+    ] = &page.items[..]
+    else {
+        panic!("{page:?}");
+    };
+    assert_eq!((prefix.as_str(), dir.implicit), ("x/y/w/", false));
+}
+
+#[tokio::test]
+async fn uploads_are_listed_by_key_then_age() {
+    let (tree, bucket) = tree().await;
+    let mut ids = Vec::new();
+    for name in ["b", "a/1", "a/2", "a\0", "a/1", "c/d"] {
+        let upload = tree
+            .create_upload(&ALICE, &bucket, &key(name), &NewUpload::default())
+            .await
+            .unwrap();
+        ids.push(upload.id);
+    }
+    let show = |page: &UploadPage| -> Vec<String> {
+        page.items
+            .iter()
+            .map(|item| match item {
+                ListedUpload::Upload { key, upload } => {
+                    format!(
+                        "{key}:{}",
+                        ids.iter().position(|id| *id == upload.id).unwrap()
+                    )
+                }
+                ListedUpload::Prefix(prefix) => prefix.clone(),
+            })
+            .collect()
+    };
+    let everything = UploadQuery {
+        max: 100,
+        ..UploadQuery::default()
+    };
+    let page = tree.list_uploads(&bucket, everything).await.unwrap();
+    assert_eq!(
+        show(&page),
+        ["a\0:3", "a/1:1", "a/1:4", "a/2:2", "b:0", "c/d:5"]
+    );
+    let rolled = UploadQuery {
+        delimiter: Some("/"),
+        ..everything
+    };
+    assert_eq!(
+        show(&tree.list_uploads(&bucket, rolled).await.unwrap()),
+        ["a\0:3", "a/", "b:0", "c/"]
+    );
+    let below = UploadQuery {
+        prefix: "a/",
+        ..rolled
+    };
+    assert_eq!(
+        show(&tree.list_uploads(&bucket, below).await.unwrap()),
+        ["a/1:1", "a/1:4", "a/2:2"]
+    );
+    for delimiter in [None, Some("/")] {
+        let whole = show(
+            &tree
+                .list_uploads(
+                    &bucket,
+                    UploadQuery {
+                        delimiter,
+                        ..everything
+                    },
+                )
+                .await
+                .unwrap(),
+        );
+        let (mut paged, mut marker) = (Vec::new(), None::<(String, Option<dewar_types::UploadId>)>);
+        loop {
+            let query = UploadQuery {
+                delimiter,
+                after_key: marker.as_ref().map(|(key, _)| key.as_str()),
+                after_upload: marker.as_ref().and_then(|(_, id)| *id),
+                max: 1,
+                ..UploadQuery::default()
+            };
+            let page = tree.list_uploads(&bucket, query).await.unwrap();
+            paged.extend(show(&page));
+            match page.next {
+                Some(next) => marker = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(paged, whole);
+    }
+}

@@ -1,0 +1,12 @@
+//! The door in front of a real store on simulated disks, spoken to as clients speak.
+
+#![allow(unreachable_pub, reason = "modules of one test binary")]
+
+mod client;
+mod form;
+mod house;
+mod listing;
+mod multipart;
+mod objects;
+mod payloads;
+mod refusals;

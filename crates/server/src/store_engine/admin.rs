@@ -1,0 +1,282 @@
+//! What administrators ask of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use dewar_auth::User;
+use dewar_data::pool::Pool;
+use dewar_env::Env;
+use dewar_journal::{Journal, JournalState};
+use dewar_store::Store;
+use dewar_types::{Error, ErrorKind, Timestamp, UserId};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::disks::Folders;
+use crate::admin::{
+    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
+    PoolStatus, State, Status, UserInfo,
+};
+use crate::config::Config;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Users or keys in one page.
+const PAGE_ITEMS: usize = 1000;
+
+/// Carries admin requests out on a store.
+pub(super) struct StoreAdmin {
+    env: Env,
+    started: Duration,
+    zone: u16,
+    pool_name: String,
+    endpoints: Vec<(&'static str, String)>,
+    store: Store,
+    pool: Arc<Pool>,
+    folders: Arc<Folders>,
+    journal: Journal,
+}
+
+impl StoreAdmin {
+    pub(super) fn new(
+        env: Env,
+        config: &Config,
+        store: Store,
+        pool: Arc<Pool>,
+        folders: Arc<Folders>,
+        journal: Journal,
+    ) -> Self {
+        let scheme = if config.s3.tls_certificate_file.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let mut endpoints = Vec::new();
+        endpoints.extend(
+            config
+                .s3
+                .listen
+                .iter()
+                .map(|at| ("s3", format!("{scheme}://{at}"))),
+        );
+        endpoints.extend(
+            config
+                .metrics
+                .listen
+                .iter()
+                .map(|at| ("metrics", format!("http://{at}"))),
+        );
+        Self {
+            started: env.clock.elapsed(),
+            env,
+            zone: config.server.zone,
+            pool_name: config.pool.name.clone(),
+            endpoints,
+            store,
+            pool,
+            folders,
+            journal,
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let journal = self.journal.status();
+        match &journal.state {
+            JournalState::Running => {}
+            JournalState::Changing => notes.push("the journal is changing its disks".to_owned()),
+            JournalState::Stalled(why) => notes.push(format!("writes wait: {why}")),
+            JournalState::ReadOnly => notes.push("the journal is open for reading only".to_owned()),
+            JournalState::Closed => notes.push("the journal is closed".to_owned()),
+        }
+        if journal.margin < i32::try_from(journal.margin_wanted).unwrap_or(i32::MAX) {
+            notes.push(format!(
+                "the catalog survives the loss of {} more disks, {} are asked for",
+                journal.margin.max(0),
+                journal.margin_wanted
+            ));
+        }
+        let layout = self.pool.layout();
+        let live = self.pool.writable().count();
+        match layout.narrowed_to(live) {
+            Some(now) if now == layout => {}
+            Some(now) => notes.push(format!("new objects are written as {now}, not {layout}")),
+            None => notes.push(format!(
+                "only {live} disks can be written: writes are refused"
+            )),
+        }
+        notes
+    }
+}
+
+#[async_trait]
+impl AdminApi for StoreAdmin {
+    async fn status(&self) -> Result<Status> {
+        let layout = self.pool.layout();
+        let states = self.folders.states();
+        let away = states
+            .iter()
+            .filter(|(_, state)| *state != "online")
+            .count();
+        let margin = usize::from(layout.m).saturating_sub(away);
+        let running = self.env.clock.elapsed().saturating_sub(self.started);
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: running.as_secs(),
+            zone: self.zone,
+            pool: PoolStatus {
+                name: self.pool_name.clone(),
+                layout: layout.to_string(),
+                margin: u32::try_from(margin).unwrap_or(0),
+                writable: layout.narrowed_to(self.pool.writable().count()).is_some()
+                    && self.journal.status().state == JournalState::Running,
+                disks: states
+                    .into_iter()
+                    .map(|(path, state)| DiskStatus {
+                        path,
+                        state: state.to_owned(),
+                    })
+                    .collect(),
+                notes: self.notes(),
+            },
+            doors: self
+                .endpoints
+                .iter()
+                .map(|(name, endpoint)| DoorStatus {
+                    name: (*name).to_owned(),
+                    endpoint: endpoint.clone(),
+                    connections: 0,
+                })
+                .collect(),
+        })
+    }
+
+    async fn user_add(&self, name: &str) -> Result<UserInfo> {
+        let id = UserId(self.store.tree().ids().entry().await?.0);
+        Ok(user_info(&self.store.accounts().add_user(id, name).await?))
+    }
+
+    async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>> {
+        let users = self.store.accounts().users().await?;
+        let after = after.unwrap_or_default();
+        let rest = users
+            .iter()
+            .filter(|user| *user.name > *after)
+            .map(user_info);
+        Ok(page(rest.collect(), |user| user.name.clone()))
+    }
+
+    async fn user_remove(&self, name: &str) -> Result<()> {
+        let user = self.store.accounts().user(name).await?;
+        let caller = dewar_auth::Caller::for_user(user);
+        if let Some(bucket) = self
+            .store
+            .list_buckets(&caller, None, 1)
+            .await?
+            .buckets
+            .first()
+        {
+            return Err(AdminError::new(
+                Failure::InUse,
+                format!("user {name} owns buckets, {} among them", bucket.name),
+            ));
+        }
+        Ok(self.store.accounts().remove_user(name).await?)
+    }
+
+    async fn user_set(&self, name: &str, state: State) -> Result<UserInfo> {
+        let accounts = self.store.accounts();
+        accounts
+            .set_user_disabled(name, state == State::Disabled)
+            .await?;
+        Ok(user_info(&accounts.user(name).await?))
+    }
+
+    async fn key_add(&self, request: KeyAdd) -> Result<NewKey> {
+        let (access_key, secret_key) = self
+            .store
+            .accounts()
+            .add_key(&request.user, request.access_key, request.secret_key)
+            .await?;
+        Ok(NewKey {
+            user: request.user,
+            access_key,
+            secret_key,
+        })
+    }
+
+    async fn key_list(&self, user: Option<&str>, after: Option<&str>) -> Result<Page<KeyInfo>> {
+        let keys = self.store.accounts().access_keys(user).await?;
+        let after = after.unwrap_or_default();
+        let rest = keys
+            .iter()
+            .filter(|key| *key.access_key > *after)
+            .map(key_info);
+        Ok(page(rest.collect(), |key| key.access_key.clone()))
+    }
+
+    async fn key_remove(&self, access_key: &str) -> Result<()> {
+        Ok(self.store.accounts().remove_key(access_key).await?)
+    }
+
+    async fn key_set(&self, access_key: &str, state: State) -> Result<KeyInfo> {
+        let accounts = self.store.accounts();
+        accounts
+            .set_key_disabled(access_key, state == State::Disabled)
+            .await?;
+        let keys = accounts.access_keys(None).await?;
+        let key = keys
+            .iter()
+            .find(|key| key.access_key == access_key)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no access key {access_key:?}"),
+                )
+            })?;
+        Ok(key_info(key))
+    }
+}
+
+fn page<T>(mut items: Vec<T>, name: impl Fn(&T) -> String) -> Page<T> {
+    let more = items.len() > PAGE_ITEMS;
+    items.truncate(PAGE_ITEMS);
+    let next = items.last().filter(|_| more).map(name);
+    Page { items, next }
+}
+
+fn state(disabled: bool) -> State {
+    if disabled {
+        State::Disabled
+    } else {
+        State::Enabled
+    }
+}
+
+fn rfc3339(time: Timestamp) -> String {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.0))
+        .ok()
+        .and_then(|time| time.replace_nanosecond(0).ok())
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}
+
+fn user_info(user: &User) -> UserInfo {
+    UserInfo {
+        name: user.name.clone(),
+        id: user.id.to_string(),
+        state: state(user.disabled),
+        created: rfc3339(user.created),
+    }
+}
+
+fn key_info(key: &dewar_store::KeyInfo) -> KeyInfo {
+    KeyInfo {
+        access_key: key.access_key.clone(),
+        user: key.user.clone(),
+        state: state(key.disabled),
+        created: rfc3339(key.created),
+    }
+}

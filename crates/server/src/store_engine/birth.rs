@@ -1,0 +1,212 @@
+//! The one time that a pool is made.
+//!
+//! The state folder remembers it in the file `pool`: which deployment, whether formatting has
+//! ended, and under which master key. While formatting has not ended there can be no data, so a
+//! crash in the middle is followed by doing it again. Once it has ended, blank folders are missing
+//! disks for ever: an unmounted mount point swallows nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dewar_auth::{MasterKeyId, MasterKeys};
+use dewar_data::pool::{DewarId, format};
+use dewar_env::{Disk, Env};
+use dewar_journal::{Journal, JournalConfig};
+use dewar_meta::index::runs::{RunConfig, RunIndex};
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use super::disks::{Content, Folder, Folders};
+use crate::config::Config;
+use crate::engine::Purpose;
+use crate::ready::replace_private_file;
+
+/// The state folder's memory of the pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolFile {
+    /// The deployment, in 32 hexadecimal digits.
+    dewar: String,
+    /// Whether formatting has ended.
+    formatted: bool,
+    /// The master key that secrets are wrapped with.
+    master_key: String,
+}
+
+/// What the disks and the state folder say together.
+pub(super) enum Birth {
+    /// Nothing was ever here.
+    Fresh,
+    /// Formatting began and did not end.
+    Unfinished(DewarId, MasterKeyId),
+    /// The pool exists; its key as far as it is known.
+    Done(DewarId, Option<MasterKeyId>),
+}
+
+/// A pool that exists.
+pub(super) struct Born {
+    pub(super) dewar: DewarId,
+}
+
+/// Finds out whether there is a pool.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] when there is none and none may be made.
+pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Result<Birth> {
+    let path = pool_file(config);
+    if let Some(file) = read(&path)? {
+        let dewar = u128::from_str_radix(&file.dewar, 16).map(DewarId);
+        let (Ok(dewar), Ok(key)) = (dewar, file.master_key.parse::<MasterKeyId>()) else {
+            let message = format!("{} is damaged", path.display());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        };
+        return Ok(match file.formatted {
+            true => Birth::Done(dewar, Some(key)),
+            false => Birth::Unfinished(dewar, key),
+        });
+    }
+    let known = folders.all.iter().find_map(|folder| match &folder.content {
+        Content::Disk { identity, .. } => Some(identity.dewar),
+        Content::Blank { .. } | Content::Absent(_) => None,
+    });
+    if let Some(dewar) = known {
+        return Ok(Birth::Done(dewar, None));
+    }
+    let refuse = |why: String| Err(Error::new(ErrorKind::NotFound, why));
+    if let Some(Folder {
+        path,
+        content: Content::Absent(error),
+    }) = folders
+        .all
+        .iter()
+        .find(|folder| matches!(folder.content, Content::Absent(_)))
+    {
+        return refuse(format!(
+            "{}: {error}. A pool is made only when all of its disks are there",
+            path.display()
+        ));
+    }
+    if folders.all.is_empty() {
+        return refuse("pool.disks names no disk".to_owned());
+    }
+    if purpose != Purpose::Serve {
+        return refuse("there is no pool yet: it is made when the server starts".to_owned());
+    }
+    Ok(Birth::Fresh)
+}
+
+impl Birth {
+    /// Whether secrets may still get a new master key.
+    pub(super) fn is_fresh(&self) -> bool {
+        matches!(self, Self::Fresh)
+    }
+
+    /// Whether [`Birth::finish`] will format disks.
+    pub(super) fn makes_pool(&self) -> bool {
+        !matches!(self, Self::Done(..))
+    }
+
+    /// The master key that the pool is known to have.
+    pub(super) fn key(&self) -> Option<MasterKeyId> {
+        match self {
+            Self::Fresh => None,
+            Self::Unfinished(_, key) => Some(*key),
+            Self::Done(_, key) => *key,
+        }
+    }
+
+    /// Makes the pool if it is not there yet.
+    pub(super) async fn finish(
+        self,
+        env: &Env,
+        config: &Config,
+        folders: &Arc<Folders>,
+        master: &MasterKeys,
+        m: usize,
+    ) -> Result<Born> {
+        let path = pool_file(config);
+        let file = |dewar: DewarId, formatted| PoolFile {
+            dewar: dewar.to_string(),
+            formatted,
+            master_key: master.current().to_string(),
+        };
+        let dewar = match self {
+            Self::Done(dewar, known) => {
+                if known.is_none() {
+                    write(&path, &file(dewar, true))?;
+                }
+                return Ok(Born { dewar });
+            }
+            Self::Unfinished(dewar, _) => dewar,
+            Self::Fresh => DewarId(env.rng.u128()),
+        };
+        write(&path, &file(dewar, false))?;
+        let mut disks: Vec<(DiskId, Arc<dyn Disk>)> = Vec::new();
+        for folder in &folders.all {
+            let (disk, id) = match &folder.content {
+                Content::Blank { disk } => (disk, format(env, &**disk, dewar, 0).await?.disk),
+                // From the try that did not end.
+                Content::Disk { disk, identity } if identity.dewar == dewar => {
+                    clear(&**disk).await?;
+                    (disk, identity.disk)
+                }
+                Content::Disk { identity, .. } => {
+                    let message = format!(
+                        "{} is a disk of another Dewar ({})",
+                        folder.path.display(),
+                        identity.dewar
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
+                Content::Absent(error) => {
+                    let message = format!("{}: {error}", folder.path.display());
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+            };
+            disks.push((id, Arc::clone(disk)));
+        }
+        Journal::create(env, &disks, &JournalConfig::new(m)).await?;
+        RunIndex::create(env.clone(), disks, RunConfig::new(m + 1, dewar.0), 0).await?;
+        write(&path, &file(dewar, true))?;
+        tracing::info!(dewar = %dewar, disks = folders.all.len(), "a new pool was made");
+        Ok(Born { dewar })
+    }
+}
+
+/// Removes what a formatting that did not end has left: no data can be among it.
+async fn clear(disk: &dyn Disk) -> Result<()> {
+    for dir in ["journal", "index"] {
+        for entry in disk.list(dir).await? {
+            if !entry.is_dir {
+                disk.remove(&format!("{dir}/{}", entry.name)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pool_file(config: &Config) -> PathBuf {
+    config.server.state_dir.join("pool.json")
+}
+
+fn read(path: &Path) -> Result<Option<PoolFile>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let what = format!("cannot read {}: {error}", path.display());
+            return Err(Error::with_source(ErrorKind::Unavailable, what, error));
+        }
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        let what = format!("{} is damaged: {error}", path.display());
+        Error::with_source(ErrorKind::Corrupt, what, error)
+    })
+}
+
+fn write(path: &Path, file: &PoolFile) -> Result<()> {
+    let text = serde_json::to_string_pretty(file)
+        .map_err(|error| Error::with_source(ErrorKind::Internal, "describing the pool", error))?;
+    replace_private_file(path, text.as_bytes())
+        .map_err(|error| Error::with_source(ErrorKind::Unavailable, error.to_string(), error))
+}

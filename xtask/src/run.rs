@@ -1,0 +1,69 @@
+//! Runs other programs, saying which.
+
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::workspace::{Workspace, cargo_path};
+
+/// cargo with arguments, in the workspace.
+pub(crate) fn cargo<S: AsRef<OsStr>>(
+    workspace: &Workspace,
+    args: impl IntoIterator<Item = S>,
+) -> Command {
+    let mut command = Command::new(cargo_path());
+    command.args(args).current_dir(&workspace.root);
+    command
+}
+
+/// Runs a command; its failure is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let told = told(command);
+    eprintln!("+ {told}");
+    let status = command.status().with_context(|| format!("run {told}"))?;
+    if !status.success() {
+        bail!("{told}: {status}");
+    }
+    Ok(())
+}
+
+/// Runs a command and returns what it prints.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let told = told(command);
+    let output = command.output().with_context(|| format!("run {told}"))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("{told}: {}\n{complaint}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{told}: not UTF-8"))
+}
+
+/// The end-to-end tests.
+pub(crate) fn e2e(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
+    let mut command = Command::new(workspace.root.join("tests/e2e/run"));
+    run(command
+        .args(args)
+        .current_dir(&workspace.root)
+        .env("CARGO_TARGET_DIR", &workspace.target))
+}
+
+/// The fuzz targets, in the profile of the tests: with overflow checks and assertions.
+pub(crate) fn fuzz(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
+    let artifacts = workspace.target.join("fuzz-artifacts");
+    let mut command = cargo(
+        workspace,
+        ["run", "--quiet", "--package", "dewar-fuzz", "--"],
+    );
+    run(command.arg("--artifacts").arg(artifacts).args(args))
+}
+
+fn told(command: &Command) -> String {
+    let program = command.get_program();
+    let program = std::path::Path::new(program).file_name().unwrap_or(program);
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
