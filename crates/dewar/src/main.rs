@@ -36,6 +36,9 @@ enum Command {
     #[cfg(feature = "server")]
     #[command(flatten)]
     Server(dewar_server::cli::Command),
+    /// Load an endpoint, and tell what it does and what it costs
+    #[cfg(feature = "client")]
+    Bench(dewar_client::bench::BenchArgs),
     /// Print the version
     Version {
         /// Print JSON
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
         Command::Server(command) => {
             dewar_server::cli::run(command, &dewar_server::store_engine::OpenStore::real())
         }
+        #[cfg(feature = "client")]
+        Command::Bench(args) => code_of(dewar_client::bench::run(&args)),
         Command::Version { json } => print(version(json).as_bytes()),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -4,41 +4,97 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// A parser.
+use crate::mutate::INPUT_BYTES_MAX;
+
+/// A parser, and inputs to begin with.
 pub(crate) struct Target {
     /// The function's name without `fuzz_`.
     pub(crate) name: &'static str,
     pub(crate) run: fn(&[u8]),
+    samples: &'static [&'static [u8]],
+    /// Files below `crates/`.
+    files: &'static [&'static str],
+}
+
+const fn target(name: &'static str, run: fn(&[u8]), samples: &'static [&'static [u8]]) -> Target {
+    Target {
+        name,
+        run,
+        samples,
+        files: &[],
+    }
+}
+
+impl Target {
+    const fn files(self, files: &'static [&'static str]) -> Self {
+        Self { files, ..self }
+    }
 }
 
 /// All of them, by name.
 pub(crate) const TARGETS: &[Target] = &[
-    Target {
-        name: "identity",
-        run: dewar_data::pool::fuzz_identity,
-    },
-    Target {
-        name: "slot",
-        run: dewar_data::segment::fuzz_slot,
-    },
+    target(
+        "authorization",
+        dewar_s3::sigv4::fuzz_authorization,
+        &[AUTHORIZATION],
+    ),
+    target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
+    target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]),
+    target("block", dewar_meta::index::runs::fuzz_block, &[]),
+    target("footer", dewar_meta::index::runs::fuzz_footer, &[])
+        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("identity", dewar_data::pool::fuzz_identity, &[]),
+    target("manifest", dewar_meta::index::runs::fuzz_manifest, &[])
+        .files(&["meta/testdata/runs-v1/index/manifest"]),
+    target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
+    target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
+    target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
+    target(
+        "range",
+        dewar_s3::fuzz_range,
+        &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
+    ),
+    target("shard_header", dewar_data::format::fuzz_shard_header, &[])
+        .files(&["data/testdata/format-v1/object-2+1.shard1"]),
+    target("slot", dewar_data::segment::fuzz_slot, &[]),
 ];
 
-/// Inputs to begin with: the files in `samples/NAME/` of this crate, and nothing at all.
+const AUTHORIZATION: &[u8] = b"AWS4-HMAC-SHA256 \
+    Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, \
+    SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, \
+    Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
+
+const CHUNKED: &[&[u8]] = &[
+    b"\x833\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\nx-amz-checksum-crc32:sOO8/Q==\r\n\r\n",
+    b"\x055;chunk-signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41\r\n\
+      hello\r\n0;chunk-signature=00\r\n\r\n",
+];
+
+const FORM: &[u8] =
+    b"\x07--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b\r\n--B\r\n\
+    Content-Disposition: form-data; name=\"file\"; filename=\"f.root\"\r\n\
+    Content-Type: application/octet-stream\r\n\r\nroot\r\n--B--\r\n";
+
+const POLICY: &[u8] = br#"{"expiration":"2007-12-01T12:00:00.000Z","conditions":[
+    {"bucket":"b"},["starts-with","$key","user/"],["content-length-range",0,10]]}"#;
+
+const PRESIGNED: &[u8] = b"/b/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=\
+    AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z\
+    &X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature=\
+    aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
+
+/// Inputs to begin with; nothing at all is one of them.
 pub(crate) fn samples(target: &Target) -> Result<Vec<Vec<u8>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("samples")
-        .join(target.name);
     let mut samples = vec![Vec::new()];
-    if folder.exists() {
-        let context = || format!("read {}", folder.display());
-        let mut paths = Vec::new();
-        for entry in std::fs::read_dir(&folder).with_context(context)? {
-            paths.push(entry.with_context(context)?.path());
-        }
-        paths.sort();
-        for path in paths {
-            samples.push(std::fs::read(&path).with_context(context)?);
-        }
+    samples.extend(target.samples.iter().map(|sample| sample.to_vec()));
+    for file in target.files {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        let mut sample =
+            std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        // The beginning of one file and the end of another are where the structure is.
+        let end = sample.split_off(sample.len().min(INPUT_BYTES_MAX));
+        samples.push(sample);
+        samples.extend((!end.is_empty()).then(|| end[end.len().saturating_sub(512)..].to_vec()));
     }
     Ok(samples)
 }
