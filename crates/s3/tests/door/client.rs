@@ -104,6 +104,10 @@ impl Client {
         Self { door, env, name }
     }
 
+    pub fn door(&self) -> Arc<Door> {
+        Arc::clone(&self.door)
+    }
+
     pub fn call(&self, method: &'static str, target: &str) -> Call<'_> {
         Call {
             client: self,

@@ -10,3 +10,4 @@ mod multipart;
 mod objects;
 mod payloads;
 mod refusals;
+mod wire;
