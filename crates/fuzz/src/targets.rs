@@ -50,6 +50,11 @@ pub(crate) const TARGETS: &[Target] = &[
     target("policy", dewar_s3::form::fuzz_policy, &[POLICY]),
     target("presigned", dewar_s3::sigv4::fuzz_presigned, &[PRESIGNED]),
     target(
+        "presigned_v2",
+        dewar_s3::sigv2::fuzz_presigned_v2,
+        &[PRESIGNED_V2],
+    ),
+    target(
         "range",
         dewar_s3::fuzz_range,
         &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
@@ -82,6 +87,9 @@ const PRESIGNED: &[u8] = b"/b/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Cr
     AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z\
     &X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature=\
     aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
+
+const PRESIGNED_V2: &[u8] = b"AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Expires=1141889120&Signature=\
+    vjbyPxybdZaNmGa%2ByT272YEAiv4%3D&response-content-type=text%2Fplain";
 
 /// Inputs to begin with; nothing at all is one of them.
 pub(crate) fn samples(target: &Target) -> Result<Vec<Vec<u8>>> {
