@@ -133,12 +133,29 @@ impl PresignedV2 {
             .element("ServerTime", text(now).unwrap_or_default()))
     }
 
-    /// What is signed. `bucket` stands before the path when it is in the host.
-    pub(crate) fn string_to_sign(
+    /// What may have been signed. `bucket` stands before the path when it is in the host. A path
+    /// that is a bucket alone is signed with a slash behind it by some, botocore among them.
+    pub(crate) fn strings_to_sign(
         &self,
         head: &Parts,
         query: &Query,
         bucket: Option<&str>,
+    ) -> Vec<String> {
+        let path = head.uri.path();
+        let alone = bucket.is_none() && !path[1.min(path.len())..].contains('/') && path != "/";
+        let mut strings = vec![self.string_to_sign(head, query, bucket, "")];
+        if alone {
+            strings.push(self.string_to_sign(head, query, bucket, "/"));
+        }
+        strings
+    }
+
+    fn string_to_sign(
+        &self,
+        head: &Parts,
+        query: &Query,
+        bucket: Option<&str>,
+        slash: &str,
     ) -> String {
         let mut out = String::with_capacity(256);
         out.push_str(head.method.as_str());
@@ -160,6 +177,7 @@ impl PresignedV2 {
             out.push_str(bucket);
         }
         out.push_str(head.uri.path());
+        out.push_str(slash);
         push_sub_resources(&mut out, query);
         out
     }
@@ -210,8 +228,10 @@ pub fn fuzz_presigned_v2(data: &[u8]) {
     };
     let request = http::Request::get("/bucket/key").body(());
     if let Ok(request) = request {
-        let text = presigned.string_to_sign(&request.into_parts().0, &query, Some("b"));
-        assert!(text.starts_with("GET\n\n\n"));
+        let head = request.into_parts().0;
+        for text in presigned.strings_to_sign(&head, &query, None) {
+            assert!(text.starts_with("GET\n\n\n"));
+        }
     }
 }
 
@@ -231,7 +251,7 @@ mod tests {
         let head = request.into_parts().0;
         let query = Query::parse(head.uri.query()).expect("a query");
         let presigned = PresignedV2::parse(&query).expect("valid");
-        let text = presigned.string_to_sign(&head, &query, Some("johnsmith"));
+        let text = presigned.string_to_sign(&head, &query, Some("johnsmith"), "");
         assert_eq!(text, "GET\n\n\n1175139620\n/johnsmith/photos/puppy.jpg");
         let secret = Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into());
         assert!(super::super::verifies(&secret, &text, &presigned.signature));

@@ -222,11 +222,15 @@ impl Verifier {
         let presigned = PresignedV2::parse(query)?;
         presigned.check_time(now)?;
         let key = self.key(&presigned.access_key).await?;
-        let to_sign = presigned.string_to_sign(head, query, bucket);
-        if !sigv2::verifies(&key.secret, &to_sign, &presigned.signature) {
+        let strings = presigned.strings_to_sign(head, query, bucket);
+        let signed = |text: &String| sigv2::verifies(&key.secret, text, &presigned.signature);
+        if !strings.iter().any(signed) {
             return Err(mismatch()
                 .element("AWSAccessKeyId", presigned.access_key)
-                .element("StringToSign", to_sign));
+                .element(
+                    "StringToSign",
+                    strings.into_iter().next().unwrap_or_default(),
+                ));
         }
         let token = query.get("x-amz-security-token");
         refuse_token(token.or(single(&head.headers, &SECURITY_TOKEN)?))?;

@@ -563,6 +563,17 @@ fn presigned_urls_of_version_2_are_taken() {
         let reply = house.nobody.put(&put).body("new").send_unsigned().await;
         reply.is(200);
 
+        for slash in ["", "/"] {
+            let text = format!("GET\n\n\n{expires}\n/bucket{slash}");
+            let list = format!(
+                "/bucket?prefix=k&AWSAccessKeyId={}&Signature={}&Expires={expires}",
+                client.access_key(),
+                client.sign_v2(&text)
+            );
+            let reply = house.nobody.get(&list).send_unsigned().await.is(200);
+            assert_eq!(reply.elements("Key"), ["k"]);
+        }
+
         let other = house.nobody.delete(&get).send_unsigned().await;
         other.refused_with(403, "SignatureDoesNotMatch");
         let more = house.nobody.get(&format!("{get}&attributes"));
