@@ -564,3 +564,103 @@ async fn complete_or_abort_but_not_both() {
     assert_eq!(audit.files, all_keys(&tree, &bucket).await.len() as u64);
     assert!(audit.named.len() <= 3 * 2);
 }
+
+/// Lets `slow` read all it needs, then does `quick`, and only then lets `slow` commit.
+async fn overtaken<T: Send + 'static>(
+    kv: &Probe<MemoryKv>,
+    slow: impl Future<Output = T> + Send + 'static,
+    quick: impl Future<Output = ()>,
+) -> T {
+    let gate = Arc::new(tokio::sync::Notify::new());
+    *kv.counts.gate.lock() = Some(Arc::clone(&gate));
+    let slow = tokio::spawn(slow);
+    while kv.counts.gate.lock().is_some() {
+        tokio::task::yield_now().await;
+    }
+    quick.await;
+    gate.notify_one();
+    slow.await.unwrap()
+}
+
+#[tokio::test]
+async fn parts_and_aborts_that_overtake_each_other_leak_nothing() {
+    let (tree, bucket, kv) = contended_tree().await;
+    kv.counts.yields.store(false, Ordering::Relaxed);
+    let name = key("k");
+    let begin = async || {
+        let new = NewUpload::default();
+        let upload = tree.create_upload(&ALICE, &bucket, &name, &new).await;
+        upload.unwrap().id
+    };
+    let part = async |upload, number| {
+        let part = NewPart {
+            id: None,
+            size: 10,
+            etag: ETag::Text("p".into()),
+            digests: DIGESTS(),
+            copies: content(&tree, 10, "p").await.copies,
+            checksum: None,
+        };
+        let (tree, bucket, name) = (tree.clone(), bucket.clone(), name.clone());
+        async move {
+            let extra = Extra::default();
+            tree.put_part(&bucket, &name, upload, number, &part, &extra)
+                .await
+                .map_err(|error| error.kind())
+        }
+    };
+    let abort = |upload| {
+        let (tree, bucket, name) = (tree.clone(), bucket.clone(), name.clone());
+        async move {
+            tree.abort_upload(&ALICE, &bucket, &name, upload)
+                .await
+                .expect("the upload is there");
+        }
+    };
+
+    // A part comes when the upload is gone.
+    let upload = begin().await;
+    let late = overtaken(&kv, part(upload, 1).await, abort(upload)).await;
+    assert_eq!(late.unwrap_err(), ErrorKind::NoSuchUpload);
+    assert_eq!(assert_sound(&tree).await.named.len(), 0);
+
+    // Parts come into a gap, at the end, and in another's place while the abort is on its way.
+    for number in [2, 4, 3] {
+        let upload = begin().await;
+        part(upload, 1).await.await.unwrap();
+        part(upload, 3).await.await.unwrap();
+        let put = part(upload, number).await;
+        let before = assert_sound(&tree).await.queued.len();
+        overtaken(&kv, abort(upload), async {
+            put.await.unwrap();
+        })
+        .await;
+        let audit = assert_sound(&tree).await;
+        assert_eq!((audit.named.len(), audit.queued.len()), (0, before + 3));
+    }
+}
+
+/// A path whose directory is renamed between a put's reads and its commit.
+#[tokio::test]
+async fn a_put_follows_the_path_not_the_directory() {
+    let (tree, bucket, kv) = contended_tree().await;
+    kv.counts.yields.store(false, Ordering::Relaxed);
+    put(&tree, &bucket, "a/b/c/old").await;
+    let slow = {
+        let (tree, bucket) = (tree.clone(), bucket.clone());
+        async move { put(&tree, &bucket, "a/b/c/new").await }
+    };
+    overtaken(&kv, slow, async {
+        let (from, to) = (key("a"), key("z"));
+        let options = RenameOptions::default();
+        tree.rename_dir(&ALICE, (&bucket, &from), (&bucket, &to), options)
+            .await
+            .unwrap();
+    })
+    .await;
+    assert_eq!(all_keys(&tree, &bucket).await, ["a/b/c/new", "z/b/c/old"]);
+    // Nor does a lookup follow the old directory, which the cache knew.
+    let old = tree.lookup(&bucket, &key("a/b/c/old")).await.unwrap();
+    assert!(old.is_none());
+    assert_sound(&tree).await;
+}

@@ -19,6 +19,8 @@ pub(super) struct Counts {
     pub(super) yields: AtomicBool,
     /// Every so many commits one fails, by turns before it is applied and after; 0 for never.
     pub(super) fail_every: AtomicUsize,
+    /// The next commit waits for this before it is judged.
+    pub(super) gate: parking_lot::Mutex<Option<Arc<tokio::sync::Notify>>>,
 }
 
 impl Counts {
@@ -112,6 +114,10 @@ impl Kv for Probe<MemoryKv> {
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>> {
         Box::pin(async move {
             self.counts.turn().await;
+            let gate = self.counts.gate.lock().take();
+            if let Some(gate) = gate {
+                gate.notified().await;
+            }
             let number = self.counts.commits.fetch_add(1, Ordering::Relaxed) + 1;
             let every = self.counts.fail_every.load(Ordering::Relaxed);
             let fails = every > 0 && number.is_multiple_of(every);
