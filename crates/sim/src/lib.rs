@@ -1,1 +1,0 @@
-//! Test-only: models, actors, faults, checkers, seeds.
