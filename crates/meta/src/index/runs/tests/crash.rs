@@ -141,7 +141,11 @@ async fn crashes_while_copies_are_made() {
         let index = open(&after, 2).await.unwrap();
         assert_eq!(index.applied(), 3);
         check(&*index.view(), &model).await;
-        assert_eq!(index.verify().await.unwrap(), 0, "at {ops}: half a copy counts");
+        assert_eq!(
+            index.verify().await.unwrap(),
+            0,
+            "at {ops}: half a copy counts"
+        );
         assert_eq!(index.status().await.copies, 2);
         if survived {
             assert!(ops > 20);
