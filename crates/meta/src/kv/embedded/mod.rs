@@ -144,6 +144,10 @@ impl EmbeddedKv {
         let mut layer = Layer::default();
         let mut fed = applied;
         while let Some((seq, body)) = recovery.next().await? {
+            // The journal's own mark of an accepted loss.
+            if body.is_empty() {
+                continue;
+            }
             let mut batch = body::decode(&body)
                 .map_err(|error| error.context(format!("journal record {seq}")))?;
             if let Some(carry) = batch.carry.take() {
