@@ -50,10 +50,11 @@ impl Folders {
             let content = match RealDisk::open(path, real).await {
                 Ok(disk) => {
                     let disk: Arc<dyn Disk> = Arc::new(disk);
-                    match inspect(&*disk).await? {
-                        Found::Disk(identity) => Content::Disk { disk, identity },
-                        Found::Blank => Content::Blank { disk },
-                        Found::Absent(error) => Content::Absent(error),
+                    match inspect(&*disk).await {
+                        Ok(Found::Disk(identity)) => Content::Disk { disk, identity },
+                        Ok(Found::Blank) => Content::Blank { disk },
+                        // One damaged identity must not keep the others from serving.
+                        Ok(Found::Absent(error)) | Err(error) => Content::Absent(error),
                     }
                 }
                 Err(error) => Content::Absent(error.into()),
