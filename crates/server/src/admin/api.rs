@@ -128,8 +128,6 @@ pub struct DoorStatus {
     pub name: String,
     /// Its URL, without a slash at the end.
     pub endpoint: String,
-    /// Connections that are open now.
-    pub connections: u64,
 }
 
 /// What an administrator can ask for.

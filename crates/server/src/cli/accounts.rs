@@ -347,15 +347,9 @@ fn status_text(status: &Status) -> String {
     let doors: Vec<_> = status
         .doors
         .iter()
-        .map(|door| {
-            vec![
-                door.name.clone(),
-                door.endpoint.clone(),
-                door.connections.to_string(),
-            ]
-        })
+        .map(|door| vec![door.name.clone(), door.endpoint.clone()])
         .collect();
     text.push('\n');
-    text.push_str(&table(&["DOOR", "ENDPOINT", "CONNECTIONS"], &doors));
+    text.push_str(&table(&["DOOR", "ENDPOINT"], &doors));
     text
 }

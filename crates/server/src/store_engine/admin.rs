@@ -147,7 +147,6 @@ impl AdminApi for StoreAdmin {
                 .map(|(name, endpoint)| DoorStatus {
                     name: (*name).to_owned(),
                     endpoint: endpoint.clone(),
-                    connections: 0,
                 })
                 .collect(),
         })
