@@ -59,6 +59,7 @@ pub(super) struct Layer {
     /// Oldest first.
     keys: BTreeMap<Bytes, Vec<(Seq, Op)>>,
     bytes: usize,
+    log_bytes: usize,
     last: Seq,
 }
 
@@ -74,6 +75,16 @@ impl Layer {
     /// About how much memory it takes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of the journal records behind it, carries included: the index's hold keeps them.
+    pub(super) fn log_bytes(&self) -> usize {
+        self.log_bytes
+    }
+
+    /// Counts a record of the journal.
+    pub(super) fn count_record(&mut self, bytes: usize) {
+        self.log_bytes += bytes;
     }
 
     /// The last batch in it.

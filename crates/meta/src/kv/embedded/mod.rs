@@ -59,6 +59,9 @@ pub struct EmbeddedConfig {
     pub layer_keys: usize,
     /// A layer of about this many bytes is fed to the index.
     pub layer_bytes: usize,
+    /// A layer with this many bytes of journal records behind it is fed to the index, so that the
+    /// journal can let them go: small objects fill it long before their keys fill a layer.
+    pub layer_log_bytes: usize,
     /// Commits wait while both layers together take about this many bytes.
     pub overlay_bytes_max: usize,
     /// Whether change-log records are kept in the index for [`Kv::changes`]. They are in the
@@ -67,11 +70,20 @@ pub struct EmbeddedConfig {
     pub keep_changes: bool,
 }
 
+impl EmbeddedConfig {
+    fn is_large(&self, layer: &Layer) -> bool {
+        layer.len() > self.layer_keys
+            || layer.bytes() > self.layer_bytes
+            || layer.log_bytes() > self.layer_log_bytes
+    }
+}
+
 impl Default for EmbeddedConfig {
     fn default() -> Self {
         Self {
             layer_keys: 100_000,
             layer_bytes: 48 << 20,
+            layer_log_bytes: 64 << 20,
             overlay_bytes_max: 160 << 20,
             keep_changes: false,
         }
@@ -156,8 +168,9 @@ impl EmbeddedKv {
             if seq > fed {
                 keep_changes(&config, seq, &mut batch);
                 layer.apply(seq, batch, seq);
+                layer.count_record(body.len());
             }
-            if layer.bytes() > config.layer_bytes || layer.len() > config.layer_keys {
+            if config.is_large(&layer) {
                 let upto = layer.last();
                 feed::apply(&*index, &*index.view(), &layer, upto).await?;
                 layer = Layer::default();
@@ -297,8 +310,8 @@ impl Inner {
         let seq = self.journal.append(permit, &pieces)?;
         keep_changes(&self.config, seq, &mut batch);
         active.apply(seq, batch, state.floor(self.journal.durable_seq()));
-        let large =
-            active.bytes() > self.config.layer_bytes || active.len() > self.config.layer_keys;
+        active.count_record(pieces.iter().map(Bytes::len).sum());
+        let large = self.config.is_large(&active);
         drop(active);
         if large && state.frozen.is_none() {
             state.freeze();
