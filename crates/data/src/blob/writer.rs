@@ -5,7 +5,7 @@
 //! gets one write. A task per shard owns its file and works its window queue off, so disks proceed
 //! side by side and a slow one is waited for only when its queue is full.
 //!
-//! Order: pages and their checksum pages, then the header, then the file's sync, then its folder's
+//! Order: pages and their checksum pages, and the header; then the file's sync, then its folder's
 //! sync; only then may the catalog name the blob (invariant I1). A crash at any point leaves files
 //! that no record names, which the sweep collects. Dropping the writer closes the queues without
 //! a finish, and each task removes its file; dropping it while it seals removes what was finished.
@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_env::{CreateOptions, Disk, DiskFile};
+use dewar_env::{CreateOptions, Disk, DiskErrorKind, DiskFile};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
@@ -63,14 +63,19 @@ struct ShardQueue {
 }
 
 enum Work {
-    Window {
-        first_page: u64,
-        bytes: Bytes,
-        slots: Bytes,
-    },
+    Window(Part),
+    /// The last window rides along, so that a blob of one window costs each disk one operation.
     Finish {
+        last: Option<Part>,
         header: Bytes,
     },
+}
+
+/// A shard's part of a window.
+struct Part {
+    first_page: u64,
+    bytes: Bytes,
+    slots: Bytes,
 }
 
 impl BlobWriter {
@@ -121,6 +126,9 @@ impl BlobWriter {
         }
         let unit = u64::from(self.plan.layout.unit);
         while !bytes.is_empty() {
+            if self.window_bytes == self.window_bytes_max {
+                self.flush().await?;
+            }
             let shard = (self.window_bytes / unit) % u64::from(self.plan.layout.k);
             let room = unit - self.window_bytes % unit;
             let take = room.min(bytes.len() as u64) as usize;
@@ -132,18 +140,28 @@ impl BlobWriter {
             buffer.extend_from_slice(&bytes.split_to(take));
             self.window_bytes += take as u64;
             self.len += take as u64;
-            if self.window_bytes == self.window_bytes_max {
-                self.flush().await?;
-            }
         }
         Ok(())
     }
 
-    /// Encodes the window and hands it to the shards.
+    /// Hands the window to the shards.
     async fn flush(&mut self) -> Result<()> {
+        for (shard, part) in self.encode()?.into_iter().enumerate() {
+            // A shard whose task ended has failed: its outcome says why, and the others go on.
+            if let Some(queue) = &self.shards[shard].queue
+                && queue.send(Work::Window(part)).await.is_err()
+            {
+                self.shards[shard].queue = None;
+            }
+        }
+        self.enough_shards()
+    }
+
+    /// Takes the window, which may be empty, as one part for each shard.
+    fn encode(&mut self) -> Result<Vec<Part>> {
         let longest = self.window.first().map_or(0, BytesMut::len);
         if longest == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let data: Vec<Bytes> = self.window.iter_mut().map(|b| b.split().freeze()).collect();
         let mut parity: Vec<BytesMut> = (0..self.plan.layout.m)
@@ -162,28 +180,18 @@ impl BlobWriter {
                 )
             })?;
         let first_page = self.pages;
-        let parts = data
-            .into_iter()
-            .chain(parity.into_iter().map(BytesMut::freeze));
-        for (shard, bytes) in parts.enumerate() {
-            let slots = self.slots(shard, first_page, &bytes);
-            // A shard whose task ended has failed: its outcome says why, and the others go on.
-            if let Some(queue) = &self.shards[shard].queue
-                && queue
-                    .send(Work::Window {
-                        first_page,
-                        bytes,
-                        slots,
-                    })
-                    .await
-                    .is_err()
-            {
-                self.shards[shard].queue = None;
-            }
-        }
         self.pages += runs::page_count(longest as u64);
         self.window_bytes = 0;
-        self.enough_shards()
+        let parts = data
+            .into_iter()
+            .chain(parity.into_iter().map(BytesMut::freeze))
+            .enumerate()
+            .map(|(shard, bytes)| Part {
+                first_page,
+                slots: self.slots(shard, first_page, &bytes),
+                bytes,
+            });
+        Ok(parts.collect())
     }
 
     /// The checksums of a shard's pages, as they stand in a checksum page.
@@ -228,16 +236,17 @@ impl BlobWriter {
     /// [`ErrorKind::Unavailable`] or [`ErrorKind::NoSpace`] when too few shards became durable;
     /// what was written is removed.
     pub async fn seal(mut self, describe: &[u8]) -> Result<BlobRecord> {
-        self.flush().await?;
+        let mut last = self.encode()?.into_iter();
         let describe = &describe[..describe.len().min(OWNER_BYTES_MAX)];
         let headers: Vec<Bytes> = (0..self.shards.len())
             .map(|shard| self.header(shard, describe))
             .collect::<Result<_>>()?;
         self.sealing = true;
         for (queue, header) in self.shards.iter_mut().zip(headers) {
+            let last = last.next();
             if let Some(queue) = queue.queue.take() {
                 // A task that ended already says so in its outcome.
-                let _ = queue.send(Work::Finish { header }).await;
+                let _ = queue.send(Work::Finish { last, header }).await;
             }
         }
         let mut missing = Vec::new();
@@ -348,6 +357,7 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
         dir: shard_dir(plan.id),
         path: shard_path(plan.id, plan.generation, shard),
         file: None,
+        made: false,
         run: BytesMut::new(),
         run_number: 0,
     };
@@ -368,6 +378,8 @@ struct ShardTask {
     dir: String,
     path: String,
     file: Option<Arc<dyn DiskFile>>,
+    /// Whether the name may be there.
+    made: bool,
     /// Slots of the run being written.
     run: BytesMut,
     run_number: u64,
@@ -397,15 +409,12 @@ impl ShardTask {
     async fn work(&mut self, work: &mut mpsc::Receiver<Work>) -> Result<bool> {
         while let Some(next) = work.recv().await {
             match next {
-                Work::Window {
-                    first_page,
-                    bytes,
-                    slots,
-                } => {
-                    self.window(first_page, bytes, slots).await?;
+                Work::Window(part) => {
+                    let pieces = self.pieces(part);
+                    self.file().await?.write_pieces(pieces).await?;
                 }
-                Work::Finish { header } => {
-                    self.finish(header).await?;
+                Work::Finish { last, header } => {
+                    self.finish(last, header).await?;
                     return Ok(true);
                 }
             }
@@ -421,12 +430,18 @@ impl ShardTask {
             .disk
             .create(&self.path, CreateOptions::default())
             .await?;
+        self.made = true;
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    async fn window(&mut self, first_page: u64, mut bytes: Bytes, mut slots: Bytes) -> Result<()> {
-        let file = self.file().await?;
+    /// Where a part goes, with the checksum pages of the runs that end in it.
+    fn pieces(&mut self, part: Part) -> Vec<(u64, Vec<Bytes>)> {
+        let Part {
+            first_page,
+            mut bytes,
+            mut slots,
+        } = part;
         let mut pieces = Vec::new();
         let start = first_page * PAGE_BYTES as u64;
         let end = start + bytes.len() as u64;
@@ -438,7 +453,7 @@ impl ShardTask {
                 pieces.push(self.end_run());
             }
         }
-        Ok(file.write_pieces(pieces).await?)
+        pieces
     }
 
     /// The checksum page of the run that ends here; slots without a page are zeros.
@@ -450,19 +465,25 @@ impl ShardTask {
         (offset, vec![page.freeze()])
     }
 
-    async fn finish(&mut self, header: Bytes) -> Result<()> {
-        let file = self.file().await?;
-        let mut pieces = vec![(0, vec![header])];
+    async fn finish(&mut self, last: Option<Part>, header: Bytes) -> Result<()> {
+        let mut pieces = last.map_or_else(Vec::new, |part| self.pieces(part));
         if !self.run.is_empty() {
             pieces.push(self.end_run());
         }
-        file.write_pieces(pieces).await?;
-        file.sync().await?;
+        pieces.push((0, vec![header]));
+        let Some(file) = &self.file else {
+            let made = self.disk.create_whole(&self.path, pieces).await;
+            // Whose name it is that was there before, nobody here knows.
+            self.made = !matches!(&made, Err(error) if error.kind() == DiskErrorKind::Exists);
+            return Ok(made?);
+        };
+        file.complete(pieces).await?;
         Ok(self.disk.sync_dir(&self.dir).await?)
     }
 
     async fn discard(&mut self) {
-        if self.file.take().is_some() {
+        if core::mem::take(&mut self.made) {
+            self.file = None;
             // What cannot be removed now is collected by the sweep.
             let _ = self.disk.remove(&self.path).await;
         }

@@ -24,6 +24,7 @@ pub async fn check(disk: &Arc<dyn Disk>) {
     sparse(disk).await;
     zeroed(disk).await;
     direct(disk).await;
+    whole_files(disk).await;
     names(disk).await;
     renames(disk).await;
     open_files_outlive_their_names(disk).await;
@@ -103,6 +104,31 @@ async fn zeroed(disk: &dyn Disk) {
     assert!(all.len() == (5 << 20) + 1 && all.iter().all(|b| *b == 0));
     file.write_durable(4 << 20, vec!["x".into()]).await.unwrap();
     assert_eq!(file.len().await.unwrap(), (5 << 20) + 1);
+}
+
+async fn whole_files(disk: &dyn Disk) {
+    let pieces = || {
+        vec![
+            (3, vec!["lo".into(), ", you".into()]),
+            (0, vec!["Hel".into()]),
+        ]
+    };
+    disk.create_whole("whole/a/b", pieces()).await.unwrap();
+    assert_eq!(disk.read_file("whole/a/b").await.unwrap(), "Hello, you");
+    let again = disk.create_whole("whole/a/b", Vec::new()).await;
+    assert_eq!(kind(again), DiskErrorKind::Exists);
+    assert_eq!(disk.read_file("whole/a/b").await.unwrap(), "Hello, you");
+    let wrong = disk.create_whole("whole/../b", pieces()).await;
+    assert_eq!(kind(wrong), DiskErrorKind::Invalid);
+    let file = disk.create("whole/c", CACHED).await.unwrap();
+    file.complete(pieces()).await.unwrap();
+    file.complete(vec![(6, vec!["me".into()])]).await.unwrap();
+    assert_eq!(file.read_at(0, 100).await.unwrap(), "Hello,meou");
+    let read_only = disk.open("whole/c", Access::Read).await.unwrap();
+    assert_eq!(
+        kind(read_only.complete(pieces()).await),
+        DiskErrorKind::Invalid
+    );
 }
 
 async fn direct(disk: &dyn Disk) {

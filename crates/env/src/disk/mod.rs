@@ -127,6 +127,21 @@ pub trait Disk: Send + Sync + Debug {
         options: CreateOptions,
     ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>>;
 
+    /// Makes a file that must not exist with this content, durably: what [`Disk::create`],
+    /// [`DiskFile::write_pieces`], [`DiskFile::sync`] and [`Disk::sync_dir`] of its folder do one
+    /// after the other, for the price of one operation. After an error part of it may be there.
+    fn create_whole<'a>(
+        &'a self,
+        path: &'a str,
+        pieces: Vec<(u64, Vec<Bytes>)>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let file = self.create(path, CreateOptions::default()).await?;
+            file.complete(pieces).await?;
+            self.sync_dir(path::parent(path)).await
+        })
+    }
+
     /// Opens a file that must exist.
     fn open<'a>(
         &'a self,
@@ -175,6 +190,15 @@ pub trait DiskFile: Send + Sync + Debug {
 
     /// Writes several extents as one operation, each a run of buffers at its offset.
     fn write_pieces(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>>;
+
+    /// Writes the last pieces of a file and syncs it: [`DiskFile::write_pieces`] and
+    /// [`DiskFile::sync`] for the price of one operation.
+    fn complete(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.write_pieces(pieces).await?;
+            self.sync().await
+        })
+    }
 
     /// Writes and returns when the bytes are on the medium (RWF_DSYNC).
     fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>>;

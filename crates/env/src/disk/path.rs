@@ -28,6 +28,11 @@ pub(super) fn check_dir(path: &str) -> Result<(), DiskErrorKind> {
     check_file(path)
 }
 
+/// The folder that a name is in; empty for the disk's own.
+pub(super) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
 /// Where [`super::Disk::replace_file`] writes before it renames.
 pub(super) fn temporary(path: &str) -> String {
     format!("{path}.tmp")

@@ -13,6 +13,7 @@ use rustix::fs::{self, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::buffer::{ALIGN, Aligned, is_aligned, read_cached};
+use super::health::Health;
 use super::{Call, Duty, Inner, call};
 use crate::disk::{DIRECT_BYTES, Result};
 use crate::{BoxFuture, DiskErrorKind, DiskFile};
@@ -95,6 +96,19 @@ impl Opened {
         Ok(bytes.into())
     }
 
+    /// Writes the pieces, then makes the file durable; blocks.
+    pub(super) fn complete(&self, pieces: &[(u64, Vec<Bytes>)], health: &Health) -> io::Result<()> {
+        for (offset, buffers) in pieces {
+            self.write(*offset, buffers, false)?;
+        }
+        self.sync(health)
+    }
+
+    fn sync(&self, health: &Health) -> io::Result<()> {
+        // Whatever the error: pages may be clean by now that are not on the medium.
+        Ok(fs::fdatasync(&self.fd).inspect_err(|_| health.poison())?)
+    }
+
     /// Writes everything; blocks.
     fn write(&self, offset: u64, buffers: &[Bytes], durable: bool) -> io::Result<()> {
         if self.direct && !buffers.iter().all(|b| is_aligned(b)) {
@@ -172,10 +186,14 @@ impl RealFile {
         }
         let lane = match duty {
             Duty::Durable => &self.inner.lanes.durable,
+            Duty::Complete => &self.inner.lanes.syncs,
             _ => &self.inner.lanes.writes,
         };
         self.inner
-            .run(lane, duty, call, move |_| {
+            .run(lane, duty, call, move |inner| {
+                if duty == Duty::Complete {
+                    return opened.complete(&pieces, &inner.health);
+                }
                 for (offset, buffers) in &pieces {
                     opened.write(*offset, buffers, duty == Duty::Durable)?;
                 }
@@ -239,6 +257,10 @@ impl DiskFile for RealFile {
         Box::pin(self.write(pieces, Duty::Write))
     }
 
+    fn complete(&self, pieces: Vec<(u64, Vec<Bytes>)>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.write(pieces, Duty::Complete))
+    }
+
     fn write_durable(&self, offset: u64, buffers: Vec<Bytes>) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.write(vec![(offset, buffers)], Duty::Durable))
     }
@@ -247,8 +269,7 @@ impl DiskFile for RealFile {
         let opened = self.opened();
         let (lane, call) = (&self.inner.lanes.syncs, call("sync", &self.path));
         Box::pin(self.inner.run(lane, Duty::Durable, call, move |inner| {
-            // Whatever the error: pages may be clean by now that are not on the medium.
-            Ok(fs::fdatasync(&opened.fd).inspect_err(|_| inner.health.poison())?)
+            opened.sync(&inner.health)
         }))
     }
 

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 
 use super::buffer::Aligned;
 use super::file::{Opened, write_all};
-use crate::disk::{SMALL_FILE_BYTES_MAX, path as paths};
+use crate::disk::SMALL_FILE_BYTES_MAX;
+use crate::disk::path::{parent, temporary};
 use crate::{Access, DirEntry, Space};
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
@@ -200,7 +201,7 @@ impl Folder {
 
     pub(super) fn replace_file(&self, path: &str, content: &Bytes) -> io::Result<()> {
         let _alone = self.replacing.lock();
-        let temporary = paths::temporary(path);
+        let temporary = temporary(path);
         match self.remove(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -280,8 +281,4 @@ impl Folder {
 fn open_root(path: &PathBuf) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(fs::open(path, flags, Mode::empty())?)
-}
-
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }

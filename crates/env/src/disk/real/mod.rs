@@ -123,6 +123,9 @@ enum Duty {
     Read,
     /// A change that is durable later.
     Write,
+    /// A change and then a promise: the change may fail without harm, and the operation itself
+    /// poisons when the promise does.
+    Complete,
     /// A promise of durability: its failure poisons, and it counts only if the folder is still in
     /// its place.
     Durable,
@@ -221,7 +224,7 @@ impl Inner {
         let result = operation(self);
         match (&result, duty) {
             (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
-            (Ok(_), Duty::Durable) if !self.folder.is_in_place() => {
+            (Ok(_), Duty::Durable | Duty::Complete) if !self.folder.is_in_place() => {
                 self.health.set_missing(true);
                 return Err(Failure::Kind(DiskErrorKind::Missing));
             }
@@ -337,6 +340,21 @@ impl Disk for RealDisk {
         options: CreateOptions,
     ) -> BoxFuture<'a, Result<Arc<dyn DiskFile>>> {
         Box::pin(self.make(path, options))
+    }
+
+    fn create_whole<'a>(
+        &'a self,
+        path: &'a str,
+        pieces: Vec<(u64, Vec<Bytes>)>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let lane = &self.inner.lanes.syncs;
+        let call = call("create", path);
+        Box::pin(self.named(lane, Duty::Complete, call, move |inner, path| {
+            let opened = inner.folder.create(path, false)?;
+            opened.complete(&pieces, &inner.health)?;
+            let synced = inner.folder.sync_dir(paths::parent(path));
+            synced.inspect_err(|_| inner.health.poison())
+        }))
     }
 
     fn open<'a>(

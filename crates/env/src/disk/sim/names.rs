@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::inode::Inode;
+pub(super) use crate::disk::path::parent;
 use crate::sim::SimRng;
 use crate::{DirEntry, DiskErrorKind};
 
@@ -245,11 +246,6 @@ impl Names {
             unsynced: dirs.into_iter().map(str::to_owned).collect(),
         });
     }
-}
-
-/// The folder of a path; empty for the disk's own.
-pub(super) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 /// Whether `path` is `dir` or lies in it.
