@@ -21,6 +21,7 @@ mod bucket;
 mod content;
 mod copy;
 mod delete;
+pub mod engine;
 mod get;
 mod info;
 pub mod limits;

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
 
+use super::Segments;
 use super::record::{Run, SegmentRecord, alive};
-use super::{SEGMENT_BYTES, Segments};
 use crate::blob::{BlobReader, BlobRecord, BlobWriter};
 use crate::format::ShardKind;
 
@@ -194,7 +194,7 @@ impl Segments {
             let Some(unit) = self.unit(segment, record).await? else {
                 continue;
             };
-            let fits = live + unit.live() <= u64::from(SEGMENT_BYTES)
+            let fits = live + unit.live() <= u64::from(self.limits.bytes)
                 && entries + unit.entries() <= ENTRIES_MAX
                 && members + unit.victims.len() <= MEMBERS_MAX;
             if !units.is_empty() && (compactor.alone || !fits) {

@@ -14,7 +14,8 @@
 //! A hole (a place that was reserved and given up) is marked dead when its segment is sealed, so that
 //! compaction takes it back like a deleted slot.
 //!
-//! Memory: at most [`UNSEALED_MAX`] segments of [`SEGMENT_BYTES`]; writers wait beyond that.
+//! Memory: at most [`SegmentLimits::unsealed_max`] segments of [`SegmentLimits::bytes`]; writers wait
+//! beyond that.
 
 mod compact;
 mod open;
@@ -41,10 +42,10 @@ use crate::blob::{BlobRecord, BlobStore};
 use compact::Compactor;
 use open::Unsealed;
 
-/// Bytes of slots in a segment.
+/// Bytes of slots in a segment, unless told otherwise.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
 
-/// Segments that may be in memory at once, the open one included.
+/// Segments that may be in memory at once, the open one included, unless told otherwise.
 pub const UNSEALED_MAX: usize = 5;
 
 /// Places of sealed segments kept in memory, at most.
@@ -93,10 +94,29 @@ pub trait SegmentTable: Send + Sync {
     fn release(&self, seq: u64);
 }
 
+/// The bounds of segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentLimits {
+    /// Bytes of slots in a segment. Records of another bound stay readable.
+    pub bytes: u32,
+    /// Segments that may be in memory at once, the open one included; at least 2.
+    pub unsealed_max: usize,
+}
+
+impl Default for SegmentLimits {
+    fn default() -> Self {
+        Self {
+            bytes: SEGMENT_BYTES,
+            unsealed_max: UNSEALED_MAX,
+        }
+    }
+}
+
 /// The small objects of one pool.
 pub struct Segments {
     blobs: Arc<BlobStore>,
     table: Arc<dyn SegmentTable>,
+    limits: SegmentLimits,
     state: Mutex<State>,
     /// Somebody may go on: a segment was sealed, closed or settled.
     changed: Notify,
@@ -128,9 +148,20 @@ impl Segments {
     /// The segments of a pool's blobs, as the catalog's table knows them.
     #[must_use]
     pub fn new(blobs: Arc<BlobStore>, table: Arc<dyn SegmentTable>) -> Arc<Self> {
+        Self::with_limits(blobs, table, SegmentLimits::default())
+    }
+
+    /// The same with other bounds.
+    #[must_use]
+    pub fn with_limits(
+        blobs: Arc<BlobStore>,
+        table: Arc<dyn SegmentTable>,
+        limits: SegmentLimits,
+    ) -> Arc<Self> {
         Arc::new(Self {
             blobs,
             table,
+            limits,
             state: Mutex::default(),
             changed: Notify::new(),
             places: Mutex::default(),

@@ -9,7 +9,7 @@ use dewar_types::{BlobId, Error, ErrorKind, Result};
 use crate::blob::BlobRecord;
 use crate::format::ShardKind;
 
-use super::{SEGMENT_BYTES, SegmentRecord, Segments, UNSEALED_MAX};
+use super::{SegmentRecord, Segments};
 
 /// A segment in memory.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Segments {
         if len == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a slot of no bytes"));
         }
-        if len > SEGMENT_BYTES {
+        if len > self.limits.bytes {
             let message = format!("a slot of {len} bytes does not fit a segment");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
@@ -65,7 +65,7 @@ impl Segments {
                 if let Some(slot) = self.reserve_in_current(&mut state, len) {
                     return Ok(slot);
                 }
-                state.unsealed.len() >= UNSEALED_MAX
+                state.unsealed.len() >= self.limits.unsealed_max
             };
             if full {
                 changed.await;
@@ -74,7 +74,7 @@ impl Segments {
             let id = self.table.mint().await?;
             let mut state = self.state.lock();
             // Another writer may have opened one meanwhile; the id is then simply not used.
-            if state.current.is_none() && state.unsealed.len() < UNSEALED_MAX {
+            if state.current.is_none() && state.unsealed.len() < self.limits.unsealed_max {
                 let floor = self.table.last_seq();
                 state.unsealed.insert(
                     id,
@@ -96,7 +96,7 @@ impl Segments {
     fn reserve_in_current(self: &Arc<Self>, state: &mut super::State, len: u32) -> Option<Slot> {
         let id = state.current?;
         let segment = state.unsealed.get_mut(&id)?;
-        if segment.used + len > SEGMENT_BYTES {
+        if segment.used + len > self.limits.bytes {
             segment.closed = true;
             state.current = None;
             self.changed.notify_waiters();

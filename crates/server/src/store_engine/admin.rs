@@ -9,11 +9,11 @@ use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
 use dewar_store::Store;
+use dewar_store::engine::{Engine, Folders};
 use dewar_types::{Error, ErrorKind, Timestamp, UserId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::disks::Folders;
 use crate::admin::{
     AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
     PoolStatus, State, Status, UserInfo,
@@ -39,14 +39,7 @@ pub(super) struct StoreAdmin {
 }
 
 impl StoreAdmin {
-    pub(super) fn new(
-        env: Env,
-        config: &Config,
-        store: Store,
-        pool: Arc<Pool>,
-        folders: Arc<Folders>,
-        journal: Journal,
-    ) -> Self {
+    pub(super) fn new(env: Env, config: &Config, engine: &Engine, folders: Arc<Folders>) -> Self {
         let scheme = if config.s3.tls_certificate_file.is_some() {
             "https"
         } else {
@@ -73,10 +66,10 @@ impl StoreAdmin {
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
             endpoints,
-            store,
-            pool,
+            store: engine.store().clone(),
+            pool: Arc::clone(engine.pool()),
             folders,
-            journal,
+            journal: engine.journal().clone(),
         }
     }
 

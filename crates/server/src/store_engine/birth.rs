@@ -6,17 +6,14 @@
 //! disks for ever: an unmounted mount point swallows nothing.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use dewar_auth::{MasterKeyId, MasterKeys};
-use dewar_data::pool::{DewarId, format};
-use dewar_env::{Disk, Env};
-use dewar_journal::{Journal, JournalConfig};
-use dewar_meta::index::runs::{RunConfig, RunIndex};
-use dewar_types::{DiskId, Error, ErrorKind, Result};
+use dewar_data::pool::DewarId;
+use dewar_env::Env;
+use dewar_store::engine::{Content, Engine, EngineConfig, Folder, Folders};
+use dewar_types::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::disks::{Content, Folder, Folders};
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::ready::replace_private_file;
@@ -65,16 +62,12 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
             false => Birth::Unfinished(dewar, key),
         });
     }
-    let known = folders.all.iter().find_map(|folder| match &folder.content {
-        Content::Disk { identity, .. } => Some(identity.dewar),
-        Content::Blank { .. } | Content::Absent(_) => None,
-    });
-    if let Some(dewar) = known {
+    if let Some(dewar) = folders.known() {
         return Ok(Birth::Done(dewar, None));
     }
     let refuse = |why: String| Err(Error::new(ErrorKind::NotFound, why));
     if let Some(Folder {
-        path,
+        label,
         content: Content::Absent(error),
     }) = folders
         .all
@@ -82,8 +75,7 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
         .find(|folder| matches!(folder.content, Content::Absent(_)))
     {
         return refuse(format!(
-            "{}: {error}. A pool is made only when all of its disks are there",
-            path.display()
+            "{label}: {error}. A pool is made only when all of its disks are there"
         ));
     }
     if folders.all.is_empty() {
@@ -120,9 +112,9 @@ impl Birth {
         self,
         env: &Env,
         config: &Config,
-        folders: &Arc<Folders>,
+        engine: &EngineConfig,
+        folders: &Folders,
         master: &MasterKeys,
-        m: usize,
     ) -> Result<Born> {
         let path = pool_file(config);
         let file = |dewar: DewarId, formatted| PoolFile {
@@ -141,48 +133,11 @@ impl Birth {
             Self::Fresh => DewarId(env.rng.u128()),
         };
         write(&path, &file(dewar, false))?;
-        let mut disks: Vec<(DiskId, Arc<dyn Disk>)> = Vec::new();
-        for folder in &folders.all {
-            let (disk, id) = match &folder.content {
-                Content::Blank { disk } => (disk, format(env, &**disk, dewar, 0).await?.disk),
-                // From the try that did not end.
-                Content::Disk { disk, identity } if identity.dewar == dewar => {
-                    clear(&**disk).await?;
-                    (disk, identity.disk)
-                }
-                Content::Disk { identity, .. } => {
-                    let message = format!(
-                        "{} is a disk of another Dewar ({})",
-                        folder.path.display(),
-                        identity.dewar
-                    );
-                    return Err(Error::new(ErrorKind::InvalidArgument, message));
-                }
-                Content::Absent(error) => {
-                    let message = format!("{}: {error}", folder.path.display());
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
-            };
-            disks.push((id, Arc::clone(disk)));
-        }
-        Journal::create(env, &disks, &JournalConfig::new(m)).await?;
-        RunIndex::create(env.clone(), disks, RunConfig::new(m + 1, dewar.0), 0).await?;
+        Engine::format(env, engine, dewar, folders).await?;
         write(&path, &file(dewar, true))?;
         tracing::info!(dewar = %dewar, disks = folders.all.len(), "a new pool was made");
         Ok(Born { dewar })
     }
-}
-
-/// Removes what a formatting that did not end has left: no data can be among it.
-async fn clear(disk: &dyn Disk) -> Result<()> {
-    for dir in ["journal", "index"] {
-        for entry in disk.list(dir).await? {
-            if !entry.is_dir {
-                disk.remove(&format!("{dir}/{}", entry.name)).await?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn pool_file(config: &Config) -> PathBuf {

@@ -5,27 +5,21 @@ use std::sync::Arc;
 use dewar_data::pool::Pool;
 use dewar_journal::Journal;
 use dewar_store::Store;
+use dewar_store::engine::{Engine, Folders};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::disks::Folders;
 use crate::metrics::Metrics;
 
 /// Shows the figures of these parts.
-pub(super) fn register(
-    metrics: &Metrics,
-    store: &Store,
-    journal: &Journal,
-    pool: &Arc<Pool>,
-    folders: &Arc<Folders>,
-) {
+pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<Folders>) {
     let figures = Figures {
-        store: store.clone(),
-        journal: journal.clone(),
-        pool: Arc::clone(pool),
+        store: engine.store().clone(),
+        journal: engine.journal().clone(),
+        pool: Arc::clone(engine.pool()),
         folders: Arc::clone(folders),
     };
     metrics.register(|registry| registry.register_collector(Box::new(figures)));

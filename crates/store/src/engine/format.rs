@@ -1,0 +1,70 @@
+//! Making a pool out of blank folders.
+
+use std::sync::Arc;
+
+use dewar_data::pool::{DewarId, format};
+use dewar_env::{Disk, Env};
+use dewar_journal::Journal;
+use dewar_meta::index::runs::RunIndex;
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+
+use super::folders::{Content, Folders};
+use super::{Engine, EngineConfig};
+
+impl Engine {
+    /// Gives every folder an identity and makes the first journal and index. The caller remembers
+    /// durably beforehand that formatting has begun and afterwards that it has ended: a try that
+    /// was cut short is repeated with the same deployment, since no data can be there yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment,
+    /// [`ErrorKind::Unavailable`] when a folder is absent; those of the disks.
+    pub async fn format(
+        env: &Env,
+        config: &EngineConfig,
+        dewar: DewarId,
+        folders: &Folders,
+    ) -> Result<()> {
+        let mut disks: Vec<(DiskId, Arc<dyn Disk>)> = Vec::new();
+        for folder in &folders.all {
+            let (disk, id) = match &folder.content {
+                Content::Blank { disk } => {
+                    let identity = format(env, &**disk, dewar, config.pool).await?;
+                    (disk, identity.disk)
+                }
+                // From the try that did not end.
+                Content::Disk { disk, identity } if identity.dewar == dewar => {
+                    clear(&**disk).await?;
+                    (disk, identity.disk)
+                }
+                Content::Disk { identity, .. } => {
+                    let message = format!(
+                        "{} is a disk of another Dewar ({})",
+                        folder.label, identity.dewar
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
+                Content::Absent(error) => {
+                    let message = format!("{}: {error}", folder.label);
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
+            };
+            disks.push((id, Arc::clone(disk)));
+        }
+        Journal::create(env, &disks, &config.journal).await?;
+        RunIndex::create(env.clone(), disks, config.index(dewar), 0).await?;
+        Ok(())
+    }
+}
+
+/// Removes what a formatting that did not end has left: no data can be among it.
+async fn clear(disk: &dyn Disk) -> Result<()> {
+    for dir in ["journal", "index"] {
+        for entry in disk.list(dir).await? {
+            if !entry.is_dir {
+                disk.remove(&format!("{dir}/{}", entry.name)).await?;
+            }
+        }
+    }
+    Ok(())
+}

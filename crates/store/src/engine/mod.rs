@@ -1,0 +1,260 @@
+//! The assembly: disks become a store, and a store is closed.
+//!
+//! Whoever has disks, a clock and keys opens an [`Engine`] here: the server on the operating
+//! system's, the simulation on its own. Nothing else puts these parts together, so what is
+//! simulated is what is served.
+//!
+//! # Opening
+//! [`Folder::look`] says what is in each folder and changes nothing; [`Engine::format`] is called
+//! once in a pool's life. [`Engine::open`] then goes up: pool, journal (which decides whether
+//! enough disks are there), catalog index, catalog, tree, blobs and segments, store, background
+//! work. When it returns, recovery is over.
+//!
+//! # Closing
+//! Background work ends, the catalog is fed to its index, the journal notes that it is complete.
+//! A crash instead costs the next opening the replay of the journal, nothing else.
+
+mod folders;
+mod format;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_auth::MasterKeys;
+use dewar_data::blob::BlobStore;
+use dewar_data::pool::{DewarId, Pool};
+use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
+use dewar_env::Env;
+use dewar_journal::{Hold, Journal, JournalConfig};
+use dewar_meta::index::Index;
+use dewar_meta::index::runs::{RunConfig, RunIndex};
+use dewar_meta::kv::Kv;
+use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
+use dewar_meta::ns::Tree;
+use dewar_types::{Layout, Result};
+use tokio::sync::Mutex;
+
+use crate::limits::SMALL_BYTES_DEFAULT;
+use crate::workers::Workers;
+use crate::{BlobTable, JournalHold, Parts, Store};
+
+pub use folders::{Content, Folder, Folders};
+
+/// The journal counts as filling up when this part of its files is in use.
+const PRESSED_PART: (usize, usize) = (1, 2);
+
+/// What an engine is told. [`EngineConfig::new`] has the defaults; the bounds of the parts are
+/// here so that a simulation reaches in seconds what takes production days.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The pool's number.
+    pub pool: u16,
+    /// The zone, as ids have it.
+    pub zone: u16,
+    /// The layout of large content while no disk is missing.
+    pub layout: Layout,
+    /// Largest object that counts as small, in bytes.
+    pub small_bytes_max: u32,
+    /// The journal's settings.
+    pub journal: JournalConfig,
+    /// Memory for the index's blocks, in bytes.
+    pub index_cache_bytes: usize,
+    /// The catalog's settings.
+    pub catalog: EmbeddedConfig,
+    /// The bounds of segments.
+    pub segments: SegmentLimits,
+}
+
+impl EngineConfig {
+    /// Defaults for a pool of this layout.
+    #[must_use]
+    pub fn new(layout: Layout) -> Self {
+        let m = usize::from(layout.m);
+        Self {
+            pool: 0,
+            zone: 0,
+            layout,
+            small_bytes_max: SMALL_BYTES_DEFAULT,
+            journal: JournalConfig::new(m),
+            index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
+            catalog: EmbeddedConfig::default(),
+            segments: SegmentLimits::default(),
+        }
+    }
+
+    fn index(&self, dewar: DewarId) -> RunConfig {
+        RunConfig {
+            cache_bytes: self.index_cache_bytes,
+            ..RunConfig::new(usize::from(self.layout.m) + 1, dewar.0)
+        }
+    }
+}
+
+/// Whether background work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// All of it.
+    On,
+    /// None: for one command while nothing is served.
+    Off,
+}
+
+/// An open store with what is below it.
+pub struct Engine {
+    store: Store,
+    pool: Arc<Pool>,
+    journal: Journal,
+    index: Arc<RunIndex>,
+    kv: EmbeddedKv,
+    workers: Mutex<Option<Workers>>,
+}
+
+/// The journal's hold for small objects.
+struct SegmentHold {
+    journal: Journal,
+    hold: Hold,
+}
+
+impl JournalHold for SegmentHold {
+    fn last_seq(&self) -> u64 {
+        self.journal.last_seq()
+    }
+
+    fn release(&self, seq: u64) {
+        self.hold.advance(seq);
+    }
+
+    fn pressed(&self) -> bool {
+        let status = self.journal.status();
+        status.files * PRESSED_PART.1 > status.files_max * PRESSED_PART.0
+    }
+}
+
+impl Engine {
+    /// Opens the store of a formatted pool on the disks that were found.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::InvalidArgument`] for a disk of another deployment, or two that
+    /// claim the same id; [`dewar_types::ErrorKind::Unavailable`] when too few are there; those of
+    /// the parts.
+    pub async fn open(
+        env: &Env,
+        config: &EngineConfig,
+        dewar: DewarId,
+        folders: &Folders,
+        master: Arc<MasterKeys>,
+        work: Work,
+    ) -> Result<Self> {
+        let members = folders.members(dewar)?;
+        let pool = Pool::new(env.clone(), dewar, config.pool, config.layout, members)?;
+        let pool = Arc::new(pool);
+        let disks = pool
+            .members()
+            .map(|member| (member.id, Arc::clone(&member.disk)))
+            .collect::<Vec<_>>();
+        let (journal, recovery) =
+            Journal::open(env.clone(), disks.clone(), config.journal.clone()).await?;
+        let index = RunIndex::open(env.clone(), disks, config.index(dewar)).await?;
+        let index = Arc::new(index);
+        // Taken before recovery lets go of the records, which the segments may still need.
+        let hold = journal.hold("segments", recovery.floor());
+        let mut carries = Vec::new();
+        let kv = EmbeddedKv::open(
+            journal.clone(),
+            recovery,
+            Arc::clone(&index) as Arc<dyn Index>,
+            config.catalog.clone(),
+            |seq, carry| carries.push((seq, carry)),
+        )
+        .await?;
+        let seam: Arc<dyn Kv> = Arc::new(kv.clone());
+        let tree = Arc::new(Tree::open(Arc::clone(&seam), env.clone(), config.zone).await?);
+        let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
+        let table = Arc::new(BlobTable::new(
+            env.clone(),
+            Arc::clone(&seam),
+            Arc::clone(&tree),
+            Arc::new(SegmentHold {
+                journal: journal.clone(),
+                hold,
+            }),
+        ));
+        let segments = Segments::with_limits(
+            Arc::clone(&blobs),
+            Arc::clone(&table) as Arc<dyn SegmentTable>,
+            config.segments,
+        );
+        for (seq, carry) in carries {
+            let bytes = carry.bytes.concat().into();
+            segments.restore(seq, carry.segment, carry.offset, bytes);
+        }
+        segments.restored().await?;
+        // The first id of this opening: whatever is older and unnamed is a leftover.
+        let first_new = tree.ids().blob().await?;
+        let store = Store::new(Parts {
+            env: env.clone(),
+            kv: seam,
+            tree,
+            blobs,
+            segments,
+            table,
+            master,
+            small_bytes_max: config.small_bytes_max,
+        });
+        let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
+        Ok(Self {
+            store,
+            pool,
+            journal,
+            index,
+            kv,
+            workers: Mutex::new(workers),
+        })
+    }
+
+    /// The verbs.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The disks.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The log below everything.
+    #[must_use]
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The catalog's index.
+    #[must_use]
+    pub fn index(&self) -> &Arc<RunIndex> {
+        &self.index
+    }
+
+    /// Finishes background work and closes the catalog and the journal, waiting for disks up to
+    /// `patience`. What was acknowledged is durable whether or not this is called or succeeds.
+    ///
+    /// # Errors
+    /// If the catalog was not closed cleanly, which makes the next opening longer.
+    pub async fn close(&self, patience: Duration) -> Result<()> {
+        if let Some(workers) = self.workers.lock().await.take() {
+            workers.stop().await;
+        }
+        let closed = self.kv.close(patience).await;
+        self.index.stop().await;
+        closed
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
