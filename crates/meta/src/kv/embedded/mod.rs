@@ -38,7 +38,7 @@ use bytes::Bytes;
 use dewar_env::BoxFuture;
 use dewar_journal::{Hold, Journal, Permit, Recovery, Room};
 use dewar_types::{Error, ErrorKind};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 pub use body::fuzz_batch;
@@ -112,8 +112,9 @@ struct State {
     active: Arc<RwLock<Layer>>,
     frozen: Option<Arc<RwLock<Layer>>>,
     view: Arc<dyn IndexView>,
-    /// Snapshots held, by the sequence they show.
-    held: BTreeMap<Seq, usize>,
+    /// Moments that somebody reads, by their sequence. Entered under the read lock, so that no
+    /// batch folds anything away between the look at a moment and its entry.
+    held: Mutex<BTreeMap<Seq, usize>>,
 }
 
 impl EmbeddedKv {
@@ -188,7 +189,7 @@ impl EmbeddedKv {
                 active: Arc::new(RwLock::new(layer)),
                 frozen: None,
                 view: index.view(),
-                held: BTreeMap::new(),
+                held: Mutex::default(),
             }),
             index,
             fed: Notify::new(),
@@ -324,8 +325,8 @@ impl Inner {
 impl State {
     /// What all readers, now and later, can see.
     fn floor(&self, durable: Seq) -> Seq {
-        self.held
-            .keys()
+        let held = self.held.lock();
+        held.keys()
             .next()
             .map_or(durable, |held| (*held).min(durable))
     }
@@ -369,20 +370,14 @@ impl KvRead for EmbeddedKv {
     }
 
     fn scan<'a>(&'a self, scan: Scan<'a>) -> BoxFuture<'a, Result<Page, Error>> {
-        let layers = self.inner.layers();
-        Box::pin(async move { layers.scan(scan).await })
+        let snapshot = self.hold_moment();
+        Box::pin(async move { snapshot.layers.scan(scan).await })
     }
 }
 
 impl Kv for EmbeddedKv {
     fn snapshot(&self) -> Arc<dyn KvRead> {
-        let mut state = self.inner.state.write();
-        let layers = self.inner.layers_of(&state);
-        *state.held.entry(layers.at).or_default() += 1;
-        Arc::new(Snapshot {
-            inner: Arc::clone(&self.inner),
-            layers,
-        })
+        Arc::new(self.hold_moment())
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>> {
@@ -403,6 +398,18 @@ impl Kv for EmbeddedKv {
 }
 
 impl EmbeddedKv {
+    /// The last durable moment, held: nothing that can be seen at it is folded away.
+    fn hold_moment(&self) -> Snapshot {
+        let state = self.inner.state.read();
+        let layers = self.inner.layers_of(&state);
+        *state.held.lock().entry(layers.at).or_default() += 1;
+        drop(state);
+        Snapshot {
+            inner: Arc::clone(&self.inner),
+            layers,
+        }
+    }
+
     async fn changes_after(&self, after: Seq, limit: usize) -> Result<Vec<(Seq, Bytes)>, Error> {
         let snapshot = self.snapshot();
         let mut from = change_key(after + 1, 0);
@@ -459,11 +466,12 @@ impl KvRead for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let mut state = self.inner.state.write();
-        if let Some(count) = state.held.get_mut(&self.layers.at) {
+        let state = self.inner.state.read();
+        let mut held = state.held.lock();
+        if let Some(count) = held.get_mut(&self.layers.at) {
             *count -= 1;
             if *count == 0 {
-                state.held.remove(&self.layers.at);
+                held.remove(&self.layers.at);
             }
         }
     }

@@ -75,6 +75,31 @@ mod contract {
     crate::kv_contract!(async { fresh().await as Arc<dyn Kv> });
 }
 
+/// What a scan began to read must not be folded away under it by the writes that follow.
+#[test]
+fn a_scan_under_way_keeps_its_moment() {
+    run(async {
+        let kv = fresh().await;
+        let put = |value: &'static [u8]| Batch {
+            puts: vec![(Bytes::from_static(b"k"), Bytes::from_static(value))],
+            ..Batch::default()
+        };
+        kv.commit(put(b"first")).await.expect("committed");
+        let scan = kv.scan(Scan {
+            from: b"k",
+            to: b"l",
+            limit: 10,
+            reverse: false,
+        });
+        for _ in 0..3 {
+            kv.commit(put(b"later")).await.expect("committed");
+        }
+        let page = scan.await.expect("read");
+        let values: Vec<_> = page.pairs.iter().map(|(_, value)| &value[..]).collect();
+        assert_eq!(values, [b"first"]);
+    });
+}
+
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
