@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -299,10 +300,18 @@ where
             .take()
             .expect("a future is not polled after it is ready");
         Poll::Ready(match result {
-            Ok(response) => Ok(response.map(|inner| ResponseBody {
-                inner,
-                _in_flight: in_flight,
-            })),
+            Ok(mut response) => {
+                if in_flight.0.body_left() {
+                    // A client that still waits for `100 Continue` never sends the body; the next
+                    // request on this connection would be taken for it.
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
+                Ok(response.map(|inner| ResponseBody {
+                    inner,
+                    _in_flight: in_flight,
+                }))
+            }
             Err(error) => Err(error.into()),
         })
     }

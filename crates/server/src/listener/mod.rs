@@ -17,7 +17,8 @@
 //!
 //! **Early answers.** An answer that was sent before the whole body was read would be destroyed in
 //! the client's hands by the reset that closing a socket with unread bytes causes. Such a
-//! connection is half-closed and drained for a moment before it is closed.
+//! connection is half-closed and drained for a moment before it is closed, and the answer says that it
+//! will be.
 
 mod connection;
 mod metrics;

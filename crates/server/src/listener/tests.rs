@@ -289,6 +289,36 @@ async fn an_early_answer_arrives_although_the_client_is_still_sending() {
 }
 
 /// The buffer that a large body made grow is given back, and what stood in it is not lost.
+/// A client that waits for `100 Continue` and gets its answer at once never sends the body. Unless it
+/// is told that the connection ends, it sends its next request on it, whose first bytes would be
+/// taken for the body.
+#[tokio::test]
+async fn an_answer_before_the_body_announces_the_end_of_its_connection() {
+    let running = start(LIMITS, None).await;
+    let mut socket = running.connect().await;
+    let head =
+        "PUT /early HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\nexpect: 100-continue\r\n\r\n";
+    // The next request is there already when the answer leaves: the worst moment.
+    send(&mut socket, &format!("{head}{GET}")).await;
+    let (answer, _) = to_end(&mut socket).await;
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+    assert!(answer.ends_with("early"), "{answer}");
+    assert!(!answer.contains("100 Continue"), "{answer}");
+
+    // Nothing is announced where the body was read, or where there was none.
+    let mut socket = running.connect().await;
+    send(
+        &mut socket,
+        "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n\x02",
+    )
+    .await;
+    let answer = one_answer(&mut socket).await;
+    assert!(!answer.contains("connection: close"), "{answer}");
+    send(&mut socket, "GET /early HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let answer = one_answer(&mut socket).await;
+    assert!(!answer.contains("connection: close"), "{answer}");
+}
+
 #[tokio::test]
 async fn an_idle_connection_keeps_no_large_buffer() {
     let limits = Limits {
