@@ -42,8 +42,8 @@ const fn code_of(kind: ErrorKind) -> Code {
     }
 }
 
-/// What a client is told. Messages of denials and defects stay inside: the first would tell what
-/// exists, the second how Dewar is built.
+/// What a client is told. Messages of denials, of disks and of defects stay inside: the first would
+/// tell what exists, the others how Dewar is built and where its disks are.
 fn words(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Denied | ErrorKind::Unauthenticated => "Access Denied".into(),
@@ -58,6 +58,10 @@ fn words(error: &Error) -> String {
         ErrorKind::InvalidRange => "The requested range is not satisfiable".into(),
         ErrorKind::NoSpace => "The disks are full.".into(),
         ErrorKind::Corrupt => "Stored bytes fail their checksum and could not be repaired.".into(),
+        ErrorKind::Unavailable | ErrorKind::Timeout => {
+            "Too few disks can be reached at the moment. Please try again.".into()
+        }
+        ErrorKind::Busy(_) => "Please reduce your request rate.".into(),
         ErrorKind::Internal => "We encountered an internal error. Please try again.".into(),
         _ => error.message().to_owned(),
     }
@@ -87,8 +91,16 @@ mod tests {
     fn denials_and_defects_tell_nothing() {
         let told = |kind| Refusal::from(Error::new(kind, "/secret/path of disk 3")).to_string();
         assert_eq!(told(ErrorKind::Denied), "AccessDenied: Access Denied");
-        assert!(!told(ErrorKind::Internal).contains("secret"));
-        assert!(!told(ErrorKind::Corrupt).contains("disk 3"));
+        for kind in [
+            ErrorKind::Internal,
+            ErrorKind::Corrupt,
+            ErrorKind::Unavailable,
+            ErrorKind::Timeout,
+            ErrorKind::NoSpace,
+            ErrorKind::Busy(std::time::Duration::from_secs(1)),
+        ] {
+            assert!(!told(kind).contains("secret"), "{kind:?}");
+        }
         assert!(told(ErrorKind::InvalidArgument).contains("/secret/path"));
     }
 }
