@@ -36,7 +36,8 @@ impl BodyHead {
     /// Reads the headers.
     ///
     /// # Errors
-    /// `InvalidRequest` for a length that is not a number.
+    /// `InvalidRequest` for a length that is not a number, `NotImplemented` for a transfer coding
+    /// other than `chunked` (RFC 9112 section 6.1), whose bytes would be stored as they came.
     pub fn read(headers: &HeaderMap) -> Result<Self> {
         let length = |name: &str| {
             let Some(value) = headers.get(name) else {
@@ -56,9 +57,24 @@ impl BodyHead {
         Ok(Self {
             content_length: length(CONTENT_LENGTH.as_str())?,
             decoded_length: length("x-amz-decoded-content-length")?,
-            transfer_chunked: headers.contains_key(TRANSFER_ENCODING),
+            transfer_chunked: transfer_chunked(headers)?,
         })
     }
+}
+
+fn transfer_chunked(headers: &HeaderMap) -> Result<bool> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        return Ok(false);
+    };
+    let known = coding.as_bytes().trim_ascii();
+    if known.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() {
+        return Ok(true);
+    }
+    Err(Refusal::new(
+        Code::NotImplemented,
+        "A header you provided implies functionality that is not implemented: Transfer-Encoding",
+    ))
 }
 
 enum Decoder {

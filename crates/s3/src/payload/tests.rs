@@ -418,3 +418,27 @@ fn reading_is_ready_when_the_wire_is() {
     let _guard = runtime.enter();
     assert!(body.next().now_or_never().is_some());
 }
+
+#[test]
+fn only_the_chunked_transfer_coding_is_taken() {
+    let read = |codings: &[&'static str]| {
+        let mut headers = http::HeaderMap::new();
+        for coding in codings {
+            let value = http::HeaderValue::from_static(coding);
+            headers.append(http::header::TRANSFER_ENCODING, value);
+        }
+        BodyHead::read(&headers).map(|head| head.transfer_chunked)
+    };
+    assert!(!read(&[]).expect("no coding"));
+    assert!(read(&["Chunked "]).expect("chunked"));
+    for codings in [
+        &["gzip, chunked"][..],
+        &["chunked", "chunked"],
+        &["gzip", "chunked"],
+        &["identity"],
+        &[""],
+    ] {
+        let refusal = read(codings).expect_err("not implemented");
+        assert_eq!(refusal.code(), Code::NotImplemented, "{codings:?}");
+    }
+}
