@@ -272,3 +272,15 @@ fn both_addressing_styles_lead_to_the_same_bucket() {
         assert_eq!(plain.elements("Name"), ["bucket"]);
     });
 }
+
+#[test]
+fn a_carriage_return_in_a_key_survives_the_document() {
+    talk(async {
+        let house = house().await;
+        let client = &house.owner;
+        fill(client, &["a%0D%0Ab%09c"]).await;
+        let list = client.get("/bucket?list-type=2").send().await.is(200);
+        let text = list.text();
+        assert!(text.contains("<Key>a&#13;\nb\tc</Key>"), "{text}");
+    });
+}
