@@ -34,6 +34,7 @@ pub struct BlobTable {
     tree: Arc<Tree>,
     hold: Arc<dyn JournalHold>,
     records: Mutex<BTreeMap<BlobId, Arc<BlobRecord>>>,
+    readers: Readers,
 }
 
 impl BlobTable {
@@ -46,7 +47,13 @@ impl BlobTable {
             tree,
             hold,
             records: Mutex::default(),
+            readers: Readers::default(),
         }
+    }
+
+    /// Who reads what now.
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
     }
 
     /// Whether segments should be sealed although they are not full.
@@ -291,6 +298,10 @@ impl SegmentTable for BlobTable {
         Box::pin(self.dead_page(from, limit))
     }
 
+    fn is_read(&self, segment: BlobId) -> bool {
+        self.readers.holds(segment)
+    }
+
     fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.apply_compaction(change))
     }
@@ -312,13 +323,13 @@ fn dead_count(segment: BlobId, value: &[u8]) -> Result<u64> {
     Ok(u64::try_from(i64::from_be_bytes(bytes)).unwrap_or(0))
 }
 
-/// Blobs that somebody reads now: they are not freed.
+/// Blobs and segments that somebody reads now: they are not freed, and not compacted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readers {
     counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,
 }
 
-/// Keeps blobs from being freed until it is dropped.
+/// Keeps blobs from being freed, and dead slots from being compacted away, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     readers: Readers,

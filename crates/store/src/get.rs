@@ -45,7 +45,15 @@ impl Store {
             let (file, range) = inner.find(&bucket, &request).await?;
             let extents = inner.extents(&file).await?;
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
-            let pinned = inner.readers.pin(pieces.iter().map(|piece| piece.blob));
+            let pinned = inner
+                .table
+                .readers()
+                .pin(pieces.iter().map(|piece| piece.blob));
+            // What is read later must not go meanwhile. The hold works from here on; what went before
+            // it shows as another version.
+            if pieces.len() > 1 && !inner.is_current(&bucket, &request, &file).await? {
+                continue;
+            }
             let first = match pieces.front() {
                 Some(piece) => inner.slot_bytes(piece).await,
                 None => Ok(None),
@@ -53,10 +61,9 @@ impl Store {
             let ready = match first {
                 Ok(ready) => ready,
                 Err(error) => {
-                    // Slots are not held: it may have been deleted and compacted away since it
-                    // was looked up, and then there is another answer.
-                    let now = inner.tree.lookup(&bucket, &request.object.key).await?;
-                    if now.is_some_and(|now| now.file.current.id == file.current.id) {
+                    // It may have been deleted and compacted away between the look and the hold, and
+                    // then there is another answer.
+                    if inner.is_current(&bucket, &request, &file).await? {
                         return Err(error.context(bucket.path(request.object.key.as_str())));
                     }
                     continue;
@@ -116,6 +123,17 @@ impl Inner {
             (None, None) => ByteRange::whole(size),
         };
         Ok((file, range))
+    }
+
+    /// Whether the name still leads to the version that was found.
+    async fn is_current(
+        &self,
+        bucket: &Bucket,
+        request: &GetRequest,
+        file: &FileRecord,
+    ) -> Result<bool> {
+        let now = self.tree.lookup(bucket, &request.object.key).await?;
+        Ok(now.is_some_and(|now| now.file.current.id == file.current.id))
     }
 
     /// Where a part lies; an object that was not uploaded in parts is its own part 1.

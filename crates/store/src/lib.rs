@@ -50,8 +50,6 @@ pub use get::Download;
 pub use multipart::PartUpload;
 pub use put::Upload;
 
-use blobs::Readers;
-
 /// What a store is made of.
 pub struct Parts {
     /// Clock and randomness.
@@ -81,7 +79,6 @@ pub(crate) struct Inner {
     table: Arc<BlobTable>,
     accounts: Accounts,
     lanes: Md5Lanes,
-    readers: Readers,
     small_bytes_max: u32,
 }
 
@@ -111,7 +108,6 @@ impl Store {
                 table: parts.table,
                 accounts,
                 lanes: Md5Lanes::new(),
-                readers: Readers::default(),
                 small_bytes_max: parts.small_bytes_max,
             }),
         }

@@ -126,7 +126,7 @@ async fn free_step(inner: &Shared) -> Result<usize> {
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
     let mut freed = Vec::new();
     for unnamed in inner.tree.unnamed_blobs(before, STEP).await? {
-        if inner.readers.holds(unnamed.blob) {
+        if inner.table.readers().holds(unnamed.blob) {
             continue;
         }
         if let Some(record) = inner.table.named(unnamed.blob).await? {

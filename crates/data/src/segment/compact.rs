@@ -212,7 +212,9 @@ impl Segments {
         Ok(units)
     }
 
-    /// The blob that holds a segment, if it is mostly dead. The marks are read only then.
+    /// The blob that holds a segment, if it is mostly dead and nobody reads it. The marks are read
+    /// only then, and after the look at the readers: who begins later finds the names as the marks
+    /// have them.
     async fn unit(&self, segment: BlobId, record: SegmentRecord) -> Result<Option<Unit>> {
         let (blob, members) = match &record {
             SegmentRecord::Whole { blob } => (blob.clone(), vec![(segment, record)]),
@@ -238,7 +240,11 @@ impl Segments {
             let placed: u64 = spans(record).iter().map(|(_, len)| u64::from(*len)).sum();
             live += placed.saturating_sub(dead);
         }
-        if live > blob.len / 2 {
+        if live > blob.len / 2
+            || members
+                .iter()
+                .any(|(segment, _)| self.table.is_read(*segment))
+        {
             return Ok(None);
         }
         let mut victims = Vec::with_capacity(members.len());

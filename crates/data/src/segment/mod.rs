@@ -11,6 +11,9 @@
 //! leaves an unnamed blob for the sweep and the slots in the journal, from which
 //! [`Segments::restore`] refills the memory.
 //!
+//! A segment that somebody reads is not compacted: who opened an object finishes reading it, whatever
+//! becomes of its name.
+//!
 //! A hole (a place that was reserved and given up) is marked dead when its segment is sealed, so that
 //! compaction takes it back like a deleted slot.
 //!
@@ -82,6 +85,9 @@ pub trait SegmentTable: Send + Sync {
 
     /// Segments from `from` on with dead bytes, by id, out of `limit` looked at.
     fn dead_bytes(&self, from: BlobId, limit: usize) -> BoxFuture<'_, Result<DeadPage>>;
+
+    /// Whether somebody reads the segment now, and may come to slots of it that are dead by then.
+    fn is_read(&self, segment: BlobId) -> bool;
 
     /// Applies a compaction as one batch; see [`Compaction`]. [`ErrorKind::Conflict`] when a record
     /// is another by now and nothing was changed.

@@ -153,6 +153,10 @@ impl SegmentTable for Table {
         Box::pin(async move { Ok(page) })
     }
 
+    fn is_read(&self, _: BlobId) -> bool {
+        false
+    }
+
     fn compacted(&self, change: Compaction) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.commit(|rows| {
