@@ -18,6 +18,7 @@ mod admit;
 pub mod api;
 mod blobs;
 mod bucket;
+mod carried;
 mod content;
 mod copy;
 mod delete;

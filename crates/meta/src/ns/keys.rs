@@ -359,6 +359,14 @@ pub fn segment(segment: BlobId) -> Bytes {
     build(&[&[SEGMENT], &segment.0.to_be_bytes()])
 }
 
+/// The segment whose record a key is; `None` for any other key.
+#[must_use]
+pub fn segment_of(key: &[u8]) -> Option<BlobId> {
+    let (kind, id) = key.split_first()?;
+    let id = id.try_into().ok().filter(|_| *kind == SEGMENT)?;
+    Some(BlobId(u64::from_be_bytes(id)))
+}
+
 /// The reference count of a blob (offset 0) or of a slot in a segment.
 #[must_use]
 pub fn references(blob: BlobId, offset: u64) -> Bytes {

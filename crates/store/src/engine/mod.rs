@@ -34,6 +34,7 @@ use dewar_meta::ns::Tree;
 use dewar_types::{Layout, Result};
 use tokio::sync::Mutex;
 
+use crate::carried::Carried;
 use crate::limits::SMALL_BYTES_DEFAULT;
 use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store};
@@ -158,13 +159,13 @@ impl Engine {
         let index = Arc::new(index);
         // Taken before recovery lets go of the records, which the segments may still need.
         let hold = journal.hold("segments", recovery.floor());
-        let mut carries = Vec::new();
+        let mut carried = Carried::default();
         let kv = EmbeddedKv::open(
             journal.clone(),
             recovery,
             Arc::clone(&index) as Arc<dyn Index>,
             config.catalog.clone(),
-            |seq, carry| carries.push((seq, carry)),
+            |seq, batch| carried.replay(seq, batch),
         )
         .await?;
         let seam: Arc<dyn Kv> = Arc::new(kv.clone());
@@ -184,11 +185,7 @@ impl Engine {
             Arc::clone(&table) as Arc<dyn SegmentTable>,
             config.segments,
         );
-        for (seq, carry) in carries {
-            let bytes = carry.bytes.concat().into();
-            segments.restore(seq, carry.segment, carry.offset, bytes);
-        }
-        segments.restored().await?;
+        carried.restore(&segments).await?;
         // The first id of this opening: whatever is older and unnamed is a leftover.
         let first_new = tree.ids().blob().await?;
         let store = Store::new(Parts {

@@ -43,7 +43,7 @@ use tokio::sync::{Notify, watch};
 
 pub use body::fuzz_batch;
 
-use super::{Batch, Carry, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
+use super::{Batch, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
 use crate::index::{Index, IndexView};
 use layer::Layer;
 use read::Layers;
@@ -118,8 +118,9 @@ struct State {
 }
 
 impl EmbeddedKv {
-    /// Opens the engine on a journal and an index: replays what the index lacks. Every carry in
-    /// the journal goes to `carried` with its sequence, in order. Call it on a runtime: the feeding
+    /// Opens the engine on a journal and an index: replays what the index lacks. Every batch in the
+    /// journal, also what the index holds already, is shown to `replayed` with its sequence, in
+    /// order; it may take the carry, which is dropped otherwise. Call it on a runtime: the feeding
     /// task is started on it.
     ///
     /// # Errors
@@ -130,7 +131,7 @@ impl EmbeddedKv {
         mut recovery: Recovery,
         index: Arc<dyn Index>,
         config: EmbeddedConfig,
-        mut carried: impl FnMut(Seq, Carry),
+        mut replayed: impl FnMut(Seq, &mut Batch),
     ) -> Result<Self, Error> {
         let applied = index.applied();
         if recovery.floor() > applied {
@@ -163,9 +164,8 @@ impl EmbeddedKv {
             }
             let mut batch = body::decode(&body)
                 .map_err(|error| error.context(format!("journal record {seq}")))?;
-            if let Some(carry) = batch.carry.take() {
-                carried(seq, carry);
-            }
+            replayed(seq, &mut batch);
+            batch.carry = None;
             if seq > fed {
                 keep_changes(&config, seq, &mut batch);
                 layer.apply(seq, batch, seq);

@@ -50,8 +50,8 @@ async fn open(
             dewar_types::Error::new(dewar_types::ErrorKind::Unavailable, error.to_string())
         })?;
     let mut carries = Vec::new();
-    let kv = EmbeddedKv::open(journal, recovery, index, small(), |seq, carry| {
-        carries.push((seq, carry));
+    let kv = EmbeddedKv::open(journal, recovery, index, small(), |seq, batch| {
+        carries.extend(batch.carry.take().map(|carry| (seq, carry)));
     })
     .await?;
     Ok((kv, carries))
