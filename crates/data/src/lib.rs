@@ -2,5 +2,6 @@
 
 pub mod blob;
 pub mod format;
+pub mod pace;
 pub mod pool;
 pub mod segment;

@@ -1,7 +1,9 @@
 //! Immutable blobs on the disks of a pool: written once, named by id, removed when nothing names
 //! them.
 
+mod check;
 mod reader;
+mod rebuild;
 mod record;
 mod shards;
 mod sweep;
@@ -18,7 +20,9 @@ use dewar_erasure::Codec;
 use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 
+pub use check::{Checked, Damage};
 pub use reader::{BlobReader, BlobStream};
+pub use rebuild::{Rebuilt, Target};
 pub use record::BlobRecord;
 pub use sweep::{Known, Swept};
 pub use writer::BlobWriter;
@@ -106,6 +110,19 @@ impl BlobStore {
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when they
     /// are full.
     pub fn create(&self, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
+        self.encode_as(id, kind, 1)
+    }
+
+    /// Begins the next encoding of a blob, in the layout and on the disks of today: its content is
+    /// written to it and its record put in place of the old one.
+    ///
+    /// # Errors
+    /// As [`BlobStore::create`].
+    pub fn encode_anew(&self, record: &BlobRecord, kind: ShardKind) -> Result<BlobWriter> {
+        self.encode_as(record.id, kind, record.generation.saturating_add(1))
+    }
+
+    fn encode_as(&self, id: BlobId, kind: ShardKind, generation: u32) -> Result<BlobWriter> {
         let (layout, disks) = self.placement.choose(&self.pool, id)?;
         let disks = disks
             .into_iter()
@@ -114,7 +131,7 @@ impl BlobStore {
         Ok(BlobWriter::new(WriterPlan {
             id,
             kind,
-            generation: 1,
+            generation,
             pool: self.pool.number(),
             dewar: self.pool.dewar().0,
             layout,

@@ -7,6 +7,7 @@
 //! k others at once; if it answers first after all, its own bytes are used. No byte leaves here
 //! that did not verify (promise 3).
 
+use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,12 +247,10 @@ impl BlobReader {
         }
     }
 
-    /// Rows of one shard from the same rows of k others.
+    /// Rows of one shard from the same rows of k others, of which `needs` and `got` may have some.
     async fn around(&self, wanted: Need, needs: &[Need], got: &[Option<Bytes>]) -> Result<Bytes> {
-        let layout = self.record.layout;
-        let k = usize::from(layout.k);
         // The others may be shorter in the last stripe; what they lack counts as zeros.
-        let mut have: Vec<(usize, Bytes)> = needs
+        let have: Vec<(usize, Bytes)> = needs
             .iter()
             .zip(got)
             .filter_map(|(need, bytes)| {
@@ -263,15 +262,41 @@ impl BlobReader {
                     (need.shard, bytes.slice(start..(end - need.from) as usize))
                 })
             })
-            .take(k)
+            .take(usize::from(self.record.layout.k))
             .collect();
+        let rows = wanted.from..wanted.to;
+        let mut rebuilt = self.reconstruct(&[wanted.shard], rows, have).await?;
+        let bytes = rebuilt.pop().unwrap_or_default();
+        self.store.count_decoded(bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// Whole pages of shards, made from those of k others.
+    ///
+    /// # Errors
+    /// As [`BlobStream::next`].
+    pub(crate) async fn rebuilt(&self, shards: &[usize], pages: &Range<u64>) -> Result<Vec<Bytes>> {
+        let rows = pages.start * PAGE_BYTES as u64..pages.end * PAGE_BYTES as u64;
+        self.reconstruct(shards, rows, Vec::new()).await
+    }
+
+    /// Rows of `wanted` shards (cut at the end of each) from the same rows of k others, of which
+    /// some are at hand.
+    async fn reconstruct(
+        &self,
+        wanted: &[usize],
+        rows: Range<u64>,
+        mut have: Vec<(usize, Bytes)>,
+    ) -> Result<Vec<Bytes>> {
+        let layout = self.record.layout;
+        let k = usize::from(layout.k);
         let mut others = (0..layout.shards())
-            .filter(|shard| *shard != wanted.shard && !needs_covered(&have, *shard))
+            .filter(|shard| !wanted.contains(shard) && !needs_covered(&have, *shard))
             .collect::<VecDeque<_>>();
         // A unit that the last stripe does not have is known to be zeros and costs no read.
         others
             .make_contiguous()
-            .sort_by_key(|shard| self.geometry.shard_len(*shard) > wanted.from);
+            .sort_by_key(|shard| self.geometry.shard_len(*shard) > rows.start);
         let mut reads: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> =
             FuturesUnordered::new();
         let mut last_error = None;
@@ -280,7 +305,7 @@ impl BlobReader {
             while have.len() + reads.len() < k
                 && let Some(shard) = others.pop_front()
             {
-                reads.push(self.read_other(shard, wanted));
+                reads.push(self.read_other(shard, &rows));
             }
             match tokio::time::timeout_at(slow_at, reads.next()).await {
                 Ok(Some((shard, Ok(bytes)))) => have.push((shard, bytes)),
@@ -291,34 +316,40 @@ impl BlobReader {
                 Err(_) => {
                     // One of them dawdles: ask one more, and go on waiting for all.
                     if let Some(shard) = others.pop_front() {
-                        reads.push(self.read_other(shard, wanted));
+                        reads.push(self.read_other(shard, &rows));
                     }
                     slow_at = Instant::now() + SLOW_AFTER;
                 }
             }
         }
         have.truncate(k);
-        let len = (wanted.to - wanted.from) as usize;
-        let mut out = BytesMut::zeroed(len);
+        let mut out: Vec<BytesMut> = wanted
+            .iter()
+            .map(|&shard| {
+                let end = rows.end.min(self.geometry.shard_len(shard));
+                BytesMut::zeroed(end.saturating_sub(rows.start) as usize)
+            })
+            .collect();
+        let mut outputs: Vec<&mut [u8]> = out.iter_mut().map(|bytes| &mut bytes[..]).collect();
         let present: Vec<(usize, &[u8])> = have.iter().map(|(s, bytes)| (*s, &bytes[..])).collect();
         self.store
             .codec(layout)?
-            .reconstruct(&present, &[wanted.shard], &mut [&mut out[..]])
+            .reconstruct(&present, wanted, &mut outputs)
             .map_err(|error| {
                 let what = format!("decoding blob {}", self.record.id);
                 Error::with_source(ErrorKind::Internal, what, error)
             })?;
-        self.store.count_decoded(len as u64);
-        Ok(out.freeze())
+        Ok(out.into_iter().map(BytesMut::freeze).collect())
     }
 
     fn read_other(
         &self,
         shard: usize,
-        wanted: Need,
+        rows: &Range<u64>,
     ) -> BoxFuture<'_, (usize, Result<Bytes, ShardError>)> {
         let reader = self.shard(shard);
-        Box::pin(async move { (shard, reader.rows(wanted.from, wanted.to).await) })
+        let (from, to) = (rows.start, rows.end);
+        Box::pin(async move { (shard, reader.rows(from, to).await) })
     }
 
     fn unreadable(&self, have: usize, cause: Option<ShardError>) -> Error {

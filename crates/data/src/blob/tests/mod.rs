@@ -1,5 +1,7 @@
 //! Blobs on simulated disks: ranges, lost and lying disks, crashes at every write boundary.
 
+mod repair;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,261 @@
+//! Rebuilding shards from the others, in place or onto another disk.
+//!
+//! A blob never changes, so a shard that is rebuilt is byte for byte the one that was lost: it keeps
+//! its generation, only its disk may be another. What is read is what is needed: the rows of k good
+//! shards for the stretches that are bad, once for all targets.
+//!
+//! Order: pages and their slots, the header, the file's sync, its folder's sync; then the caller
+//! changes the record. A crash before that leaves a file that no record names (another disk), or
+//! one whose remaining pages still do not verify (in place), and the next check goes on there.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::{Access, CreateOptions, DiskErrorKind, DiskFile};
+use dewar_types::{DiskId, Error, ErrorKind, PAGE_BYTES, Result};
+
+use super::check::Damage;
+use super::record::{BlobRecord, shard_dir};
+use super::{BlobReader, BlobStore};
+use crate::format::runs::{page_count, run_spans, slot_at};
+use crate::format::{HEADER_BYTES, PageKey, SLOT_BYTES, ShardHeader};
+use crate::pace::Pace;
+
+/// Pages of each shard that are rebuilt at once: 1 MiB. Divides a run.
+const STEP_PAGES: u64 = 256;
+
+/// A shard to be rebuilt.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Which.
+    pub shard: usize,
+    /// Where it is to be; a disk other than the record's gets all of it.
+    pub disk: DiskId,
+    /// What is wrong with it.
+    pub damage: Damage,
+}
+
+/// What a rebuild moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Bytes of pages written.
+    pub written: u64,
+}
+
+struct Open {
+    shard: usize,
+    damage: Damage,
+    file: Arc<dyn DiskFile>,
+    key: PageKey,
+    len: u64,
+}
+
+impl BlobStore {
+    /// Rebuilds shards; see the module. The record that is true afterwards comes back, to be put
+    /// into the catalog in place of `record`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Corrupt`] when too few shards can be read;
+    /// what the targets' disks say. What was written until then does no harm.
+    pub async fn rebuild(
+        self: &Arc<Self>,
+        record: &Arc<BlobRecord>,
+        targets: &[Target],
+        pace: &Pace,
+    ) -> Result<(BlobRecord, Rebuilt)> {
+        let reader = self.open(Arc::clone(record))?;
+        let mut open = Vec::new();
+        for target in targets {
+            open.push(self.open_target(&reader, target).await?);
+        }
+        let mut rebuilt = Rebuilt::default();
+        let last = open.iter().map(|open| page_count(open.len)).max();
+        let mut page = 0;
+        while page < last.unwrap_or(0) {
+            let step = page..page + STEP_PAGES;
+            rebuilt.written += self.rebuild_step(&reader, &open, &step, pace).await?;
+            page = step.end;
+        }
+        let now = self.relocated(record, targets);
+        for (target, open) in targets.iter().zip(&open) {
+            let mut pieces = Vec::new();
+            if target.damage.header || target.disk != record.disks[target.shard] {
+                let header = self.header_for(record, target, &open.file).await?;
+                pieces.push((0, vec![header]));
+            }
+            open.file.complete(pieces).await?;
+            if let Some(member) = self.pool().member(target.disk) {
+                member.disk.sync_dir(&shard_dir(record.id)).await?;
+            }
+        }
+        self.open_shards().forget(record.id);
+        Ok((now, rebuilt))
+    }
+
+    fn relocated(&self, record: &BlobRecord, targets: &[Target]) -> BlobRecord {
+        let mut now = record.clone();
+        for target in targets {
+            now.disks[target.shard] = target.disk;
+            now.missing
+                .retain(|&shard| usize::from(shard) != target.shard);
+        }
+        now
+    }
+
+    async fn open_target(&self, reader: &BlobReader, target: &Target) -> Result<Open> {
+        let record = &reader.record;
+        let absent = || {
+            let message = format!("disk {} is not there", target.disk);
+            Error::new(ErrorKind::Unavailable, message)
+        };
+        let member = self.pool().member(target.disk).ok_or_else(absent)?;
+        let path = record.shard_path(target.shard);
+        let len = reader.geometry.shard_len(target.shard);
+        let moved = target.disk != record.disks[target.shard];
+        let opened = match member.disk.open(&path, Access::Write).await {
+            // Of an earlier try, which nobody finished: what it wrote is not worth a look.
+            Ok(_) if moved => {
+                member.disk.remove(&path).await?;
+                Err(DiskErrorKind::NotFound)
+            }
+            Ok(file) => Ok(file),
+            Err(error) if error.kind() == DiskErrorKind::NotFound => Err(error.kind()),
+            Err(error) => return Err(error.into()),
+        };
+        let (file, damage) = match opened {
+            Ok(file) => (file, target.damage.clone()),
+            Err(_) => (
+                member.disk.create(&path, CreateOptions::default()).await?,
+                Damage::whole(page_count(len)),
+            ),
+        };
+        Ok(Open {
+            shard: target.shard,
+            damage,
+            file,
+            key: PageKey::new(record.id, record.generation, target.shard as u8),
+            len,
+        })
+    }
+
+    /// Rebuilds what is bad of some pages of all targets; the bytes written.
+    async fn rebuild_step(
+        self: &Arc<Self>,
+        reader: &BlobReader,
+        open: &[Open],
+        step: &Range<u64>,
+        pace: &Pace,
+    ) -> Result<u64> {
+        let bad: Vec<(&Open, Vec<Range<u64>>)> = open
+            .iter()
+            .map(|open| (open, within(&open.damage.pages, step)))
+            .filter(|(_, pages)| !pages.is_empty())
+            .collect();
+        let Some(from) = bad
+            .iter()
+            .flat_map(|(_, pages)| pages)
+            .map(|p| p.start)
+            .min()
+        else {
+            return Ok(0);
+        };
+        let to = bad.iter().flat_map(|(_, pages)| pages).map(|p| p.end).max();
+        let rows = from..to.unwrap_or(from);
+        let k = u64::from(reader.record.layout.k);
+        pace.take((k + bad.len() as u64) * (rows.end - rows.start) * PAGE_BYTES as u64)
+            .await;
+        let shards: Vec<usize> = bad.iter().map(|(open, _)| open.shard).collect();
+        let bytes = match reader.rebuilt(&shards, &rows).await {
+            Ok(bytes) => bytes,
+            // Perhaps no single page is beyond repair, only the stretch as a whole.
+            Err(_) if rows.end - rows.start > 1 => {
+                let mut written = 0;
+                for page in rows {
+                    let one = page..page + 1;
+                    let step = self.rebuild_step(reader, open, &one, pace);
+                    written += Box::pin(step).await?;
+                }
+                return Ok(written);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut written = 0;
+        for ((open, pages), bytes) in bad.iter().zip(bytes) {
+            for stretch in pages {
+                let at = ((stretch.start - rows.start) as usize) * PAGE_BYTES;
+                let end = ((stretch.end - rows.start) as usize * PAGE_BYTES).min(bytes.len());
+                written += open.write(stretch.start, bytes.slice(at..end)).await?;
+            }
+        }
+        Ok(written)
+    }
+
+    /// The header of a shard, made from that of any other: only shard and disk differ.
+    async fn header_for(
+        &self,
+        record: &BlobRecord,
+        target: &Target,
+        own: &Arc<dyn DiskFile>,
+    ) -> Result<Bytes> {
+        let ours = |header: &ShardHeader| {
+            header.blob == record.id && header.generation == record.generation && header.sealed
+        };
+        let mut found = None;
+        if let Ok(bytes) = own.read_at(0, HEADER_BYTES).await {
+            found = ShardHeader::decode(&bytes).ok().filter(ours);
+        }
+        for (shard, disk) in record.disks.iter().enumerate() {
+            if found.is_some() {
+                break;
+            }
+            let Some(member) = self.pool().member(*disk) else {
+                continue;
+            };
+            let path = record.shard_path(shard);
+            if let Ok(file) = member.disk.open(&path, Access::Read).await
+                && let Ok(bytes) = file.read_at(0, HEADER_BYTES).await
+            {
+                found = ShardHeader::decode(&bytes).ok().filter(ours);
+            }
+        }
+        let what = || format!("the header of blob {}", record.id);
+        let mut header = found.ok_or_else(|| {
+            let message = format!("{}: no shard that can be read has it", what());
+            Error::new(ErrorKind::Unavailable, message)
+        })?;
+        header.shard = target.shard as u8;
+        header.disk = target.disk;
+        match header.encode() {
+            Ok(page) => Ok(Bytes::copy_from_slice(&page)),
+            Err(error) => Err(Error::with_source(ErrorKind::Internal, what(), error)),
+        }
+    }
+}
+
+impl Open {
+    /// Writes pages with their slots.
+    async fn write(&self, first: u64, mut bytes: Bytes) -> Result<u64> {
+        let written = bytes.len() as u64;
+        let from = first * PAGE_BYTES as u64;
+        let mut pieces = Vec::new();
+        for span in run_spans(from..from + written, self.len) {
+            let part = bytes.split_to(span.data_len.min(bytes.len()));
+            let mut slots = vec![0; part.len().div_ceil(PAGE_BYTES) * SLOT_BYTES];
+            self.key.fill_slots(span.first_page, &part, &mut slots);
+            pieces.push((span.data_at, vec![part]));
+            pieces.push((slot_at(span.first_page), vec![slots.into()]));
+        }
+        self.file.write_pieces(pieces).await?;
+        Ok(written)
+    }
+}
+
+/// The parts of `stretches` that lie in `step`.
+fn within(stretches: &[Range<u64>], step: &Range<u64>) -> Vec<Range<u64>> {
+    stretches
+        .iter()
+        .map(|pages| pages.start.max(step.start)..pages.end.min(step.end))
+        .filter(|pages| pages.start < pages.end)
+        .collect()
+}
