@@ -37,6 +37,7 @@ impl Inner {
         bucket: &BucketRef,
         key: Option<&str>,
     ) -> Result<Bucket> {
+        self.upkeep.note_demand();
         let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
         let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
             // Who may make buckets here may learn that this one does not exist.

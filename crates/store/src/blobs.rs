@@ -23,6 +23,9 @@ pub trait JournalHold: Send + Sync {
     /// Records up to and including this one are no longer needed for their slots.
     fn release(&self, seq: u64);
 
+    /// How many disks may be lost without losing a record that is still needed.
+    fn margin(&self) -> i32;
+
     /// Whether the journal is filling up, so that segments should be sealed early.
     fn pressed(&self) -> bool;
 }
@@ -30,7 +33,7 @@ pub trait JournalHold: Send + Sync {
 /// Records of blobs and segments.
 pub struct BlobTable {
     env: Env,
-    kv: Arc<dyn Kv>,
+    pub(crate) kv: Arc<dyn Kv>,
     tree: Arc<Tree>,
     hold: Arc<dyn JournalHold>,
     records: Mutex<BTreeMap<BlobId, Arc<BlobRecord>>>,
@@ -59,6 +62,11 @@ impl BlobTable {
     /// Whether segments should be sealed although they are not full.
     pub(crate) fn pressed(&self) -> bool {
         self.hold.pressed()
+    }
+
+    /// How many disks may be lost without losing what stands in the journal only.
+    pub(crate) fn journal_margin(&self) -> i32 {
+        self.hold.margin()
     }
 
     /// The record of a blob that some version names.

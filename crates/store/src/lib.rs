@@ -32,6 +32,7 @@ mod put;
 mod rename;
 #[cfg(test)]
 mod tests;
+pub mod upkeep;
 pub mod workers;
 
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub use get::Download;
 pub use multipart::PartUpload;
 pub use put::Upload;
 
+use upkeep::{Upkeep, UpkeepConfig};
+
 /// What a store is made of.
 pub struct Parts {
     /// Clock and randomness.
@@ -69,6 +72,8 @@ pub struct Parts {
     pub master: Arc<MasterKeys>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
+    /// How disks are scrubbed and blobs repaired.
+    pub upkeep: UpkeepConfig,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -80,6 +85,7 @@ pub(crate) struct Inner {
     table: Arc<BlobTable>,
     accounts: Accounts,
     lanes: Md5Lanes,
+    upkeep: Upkeep,
     small_bytes_max: u32,
 }
 
@@ -109,9 +115,18 @@ impl Store {
                 table: parts.table,
                 accounts,
                 lanes: Md5Lanes::new(),
+                upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
             }),
         }
+    }
+
+    /// Reads what was decided about disks before; call it before the workers start.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn load_decisions(&self) -> Result<()> {
+        self.inner.load_decisions().await
     }
 
     /// Users and keys.

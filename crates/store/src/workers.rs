@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::limits::FREE_GRACE;
+use crate::upkeep::{repair, scrub};
 use crate::{Shared, Store};
 
 /// Pause after a step that failed.
@@ -48,6 +49,8 @@ impl Workers {
             tokio::spawn(until(stopped.clone(), free(inner()))),
             tokio::spawn(until(stopped.clone(), reclaim_dirs(inner()))),
             tokio::spawn(until(stopped.clone(), space(inner()))),
+            tokio::spawn(until(stopped.clone(), repair(inner()))),
+            tokio::spawn(until(stopped.clone(), scrub(inner()))),
             tokio::spawn(until(stopped, sweep(inner(), first_new))),
         ];
         Self { stop, tasks }
@@ -125,12 +128,19 @@ async fn free_step(inner: &Shared) -> Result<usize> {
     let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
     let mut freed = Vec::new();
+    let mut marks = Vec::new();
     for unnamed in inner.tree.unnamed_blobs(before, STEP).await? {
         if inner.table.readers().holds(unnamed.blob) {
             continue;
         }
+        // Until the record is gone: a repair must not put another in its place meanwhile.
+        let Some(mark) = inner.upkeep.begin(unnamed.blob) else {
+            continue;
+        };
+        marks.push(mark);
         if let Some(record) = inner.table.named(unnamed.blob).await? {
-            inner.blobs.remove(&record).await;
+            let left = inner.blobs.remove(&record).await;
+            inner.leave_behind(record, left);
         }
         inner.table.forget(unnamed.blob);
         freed.push(unnamed);
@@ -188,7 +198,7 @@ async fn sweep(inner: Shared, first_new: BlobId) {
 /// What a sweep may do with a blob's files.
 async fn known(inner: &Shared, blob: BlobId) -> Result<Known> {
     // In this order: a segment leaves the memory only once its record is visible.
-    if inner.segments.is_unsealed(blob) {
+    if inner.segments.is_unsealed(blob) || inner.upkeep.is_working_on(blob) {
         return Ok(Known::Busy);
     }
     Ok(match inner.table.named(blob).await? {

@@ -47,10 +47,10 @@ impl Damage {
     pub fn whole(pages: u64) -> Self {
         Self {
             header: true,
-            pages: match pages {
-                0 => Vec::new(),
-                pages => Vec::from([0..pages]),
-            },
+            pages: Some(0..pages)
+                .filter(|all| !all.is_empty())
+                .into_iter()
+                .collect(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! them.
 
 mod check;
+mod findings;
 mod reader;
 mod rebuild;
 mod record;
@@ -21,6 +22,7 @@ use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 
 pub use check::{Checked, Damage};
+pub use findings::Findings;
 pub use reader::{BlobReader, BlobStream};
 pub use rebuild::{Rebuilt, Target};
 pub use record::BlobRecord;
@@ -136,7 +138,7 @@ impl BlobStore {
             dewar: self.pool.dewar().0,
             layout,
             disks,
-            created: self.pool.env().clock.now(),
+            clock: Arc::clone(&self.pool.env().clock),
             codec: self.codec(layout)?,
         }))
     }
@@ -153,30 +155,56 @@ impl BlobStore {
         })
     }
 
-    /// Removes a blob's shards. Call it when no name and no reader is left. Shards on disks that
-    /// are missing now stay for the sweep.
-    pub async fn remove(&self, record: &BlobRecord) {
+    /// Removes a blob's shards. Call it when no name and no reader is left. The shards that could
+    /// not be removed, because their disk is away, come back; if nobody remembers them they stay
+    /// for the sweep.
+    pub async fn remove(&self, record: &BlobRecord) -> Vec<usize> {
+        let shards: Vec<usize> = (0..record.disks.len()).collect();
+        self.remove_shards(record, &shards).await
+    }
+
+    /// Removes some shards of an encoding; see [`BlobStore::remove`].
+    pub async fn remove_shards(&self, record: &BlobRecord, shards: &[usize]) -> Vec<usize> {
         self.open.forget(record.id);
-        for (shard, disk) in record.disks.iter().enumerate() {
-            if let Some(member) = self.pool.member(*disk)
-                && member.disk.state().writable()
-                && let Err(error) = member.disk.remove(&record.shard_path(shard)).await
+        let mut left = Vec::new();
+        for &shard in shards {
+            let Some(member) = record.disks.get(shard).and_then(|id| self.pool.member(*id)) else {
+                continue;
+            };
+            if !member.disk.state().writable() {
+                left.push(shard);
+                continue;
+            }
+            if let Err(error) = member.disk.remove(&record.shard_path(shard)).await
                 && error.kind() != dewar_env::DiskErrorKind::NotFound
             {
                 tracing::warn!(blob = %record.id, shard, %error, "shard not removed");
+                left.push(shard);
             }
         }
+        left
     }
 
     /// Removes shards that an earlier, failed try to write this blob may have left.
     pub(crate) async fn discard_unnamed(&self, id: BlobId) {
+        self.discard(id, 0).await;
+    }
+
+    /// Removes shards of later encodings than the one that is named: of a try that failed.
+    pub async fn discard_newer(&self, record: &BlobRecord) {
+        self.discard(record.id, record.generation.saturating_add(1))
+            .await;
+    }
+
+    async fn discard(&self, id: BlobId, from: u32) {
         let dir = record::shard_dir(id);
         for member in self.pool.writable() {
             let Ok(files) = member.disk.list(&dir).await else {
                 continue;
             };
             for file in files {
-                if record::parse_shard_name(&file.name).is_some_and(|(blob, ..)| blob == id) {
+                let named = record::parse_shard_name(&file.name);
+                if named.is_some_and(|(blob, generation, _)| blob == id && generation >= from) {
                     // What cannot be removed makes the creation fail, which is noticed.
                     let _ = member.disk.remove(&format!("{dir}/{}", file.name)).await;
                 }

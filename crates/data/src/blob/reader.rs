@@ -280,6 +280,12 @@ impl BlobReader {
         self.reconstruct(shards, rows, Vec::new()).await
     }
 
+    /// Whole pages of a shard from its own disk, if they can be had there.
+    pub(crate) async fn own_pages(&self, shard: usize, pages: &Range<u64>) -> Option<Bytes> {
+        let rows = pages.start * PAGE_BYTES as u64..pages.end * PAGE_BYTES as u64;
+        self.shard(shard).rows(rows.start, rows.end).await.ok()
+    }
+
     /// Rows of `wanted` shards (cut at the end of each) from the same rows of k others, of which
     /// some are at hand.
     async fn reconstruct(

@@ -49,6 +49,8 @@ struct Open {
     file: Arc<dyn DiskFile>,
     key: PageKey,
     len: u64,
+    /// Whether it is on another disk until now.
+    moves: bool,
 }
 
 impl BlobStore {
@@ -81,7 +83,7 @@ impl BlobStore {
         for (target, open) in targets.iter().zip(&open) {
             let mut pieces = Vec::new();
             if target.damage.header || target.disk != record.disks[target.shard] {
-                let header = self.header_for(record, target, &open.file).await?;
+                let header = self.header_page(record, target).await?;
                 pieces.push((0, vec![header]));
             }
             open.file.complete(pieces).await?;
@@ -136,6 +138,7 @@ impl BlobStore {
             file,
             key: PageKey::new(record.id, record.generation, target.shard as u8),
             len,
+            moves: moved,
         })
     }
 
@@ -166,7 +169,15 @@ impl BlobStore {
         pace.take((k + bad.len() as u64) * (rows.end - rows.start) * PAGE_BYTES as u64)
             .await;
         let shards: Vec<usize> = bad.iter().map(|(open, _)| open.shard).collect();
-        let bytes = match reader.rebuilt(&shards, &rows).await {
+        let read = match &bad[..] {
+            // A shard that only moves is copied as long as it can be read.
+            [(open, _)] if open.moves => match reader.own_pages(open.shard, &rows).await {
+                Some(bytes) => Ok(vec![bytes]),
+                None => reader.rebuilt(&shards, &rows).await,
+            },
+            _ => reader.rebuilt(&shards, &rows).await,
+        };
+        let bytes = match read {
             Ok(bytes) => bytes,
             // Perhaps no single page is beyond repair, only the stretch as a whole.
             Err(_) if rows.end - rows.start > 1 => {
@@ -191,44 +202,42 @@ impl BlobStore {
         Ok(written)
     }
 
-    /// The header of a shard, made from that of any other: only shard and disk differ.
-    async fn header_for(
-        &self,
-        record: &BlobRecord,
-        target: &Target,
-        own: &Arc<dyn DiskFile>,
-    ) -> Result<Bytes> {
-        let ours = |header: &ShardHeader| {
-            header.blob == record.id && header.generation == record.generation && header.sealed
-        };
-        let mut found = None;
-        if let Ok(bytes) = own.read_at(0, HEADER_BYTES).await {
-            found = ShardHeader::decode(&bytes).ok().filter(ours);
-        }
+    /// The header of any shard of a blob that can be read; they differ in shard and disk only.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when none can.
+    pub async fn header(&self, record: &BlobRecord) -> Result<ShardHeader> {
         for (shard, disk) in record.disks.iter().enumerate() {
-            if found.is_some() {
-                break;
-            }
             let Some(member) = self.pool().member(*disk) else {
                 continue;
             };
             let path = record.shard_path(shard);
             if let Ok(file) = member.disk.open(&path, Access::Read).await
                 && let Ok(bytes) = file.read_at(0, HEADER_BYTES).await
+                && let Ok(header) = ShardHeader::decode(&bytes)
+                && (header.blob, header.generation) == (record.id, record.generation)
+                && header.sealed
             {
-                found = ShardHeader::decode(&bytes).ok().filter(ours);
+                return Ok(header);
             }
         }
-        let what = || format!("the header of blob {}", record.id);
-        let mut header = found.ok_or_else(|| {
-            let message = format!("{}: no shard that can be read has it", what());
-            Error::new(ErrorKind::Unavailable, message)
-        })?;
+        let message = format!(
+            "the header of blob {}: no shard that can be read has it",
+            record.id
+        );
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn header_page(&self, record: &BlobRecord, target: &Target) -> Result<Bytes> {
+        let mut header = self.header(record).await?;
         header.shard = target.shard as u8;
         header.disk = target.disk;
         match header.encode() {
             Ok(page) => Ok(Bytes::copy_from_slice(&page)),
-            Err(error) => Err(Error::with_source(ErrorKind::Internal, what(), error)),
+            Err(error) => {
+                let message = format!("the header of blob {}", record.id);
+                Err(Error::with_source(ErrorKind::Internal, message, error))
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The catalog's record of a blob: where its shards are.
 
-use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
+use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result, Timestamp};
 use minicbor::{Decode, Encode};
 
 use crate::format::Geometry;
@@ -30,6 +30,9 @@ pub struct BlobRecord {
     /// Shards that were not written, because their disk went away meanwhile; to be repaired.
     #[n(6)]
     pub missing: Vec<u8>,
+    /// When its shards had all been written and synced; records of before this was kept lack it.
+    #[n(7)]
+    pub written: Option<Timestamp>,
 }
 
 impl BlobRecord {
@@ -119,6 +122,7 @@ mod tests {
             len: 12_345,
             disks: vec![DiskId(1), DiskId(u128::MAX), DiskId(3)],
             missing: vec![2],
+            written: None,
         }
     }
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_env::{CreateOptions, Disk, DiskErrorKind, DiskFile};
+use dewar_env::{Clock, CreateOptions, Disk, DiskErrorKind, DiskFile};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,7 +39,7 @@ pub(crate) struct WriterPlan {
     pub(crate) dewar: u128,
     pub(crate) layout: Layout,
     pub(crate) disks: Vec<(DiskId, Arc<dyn Disk>)>,
-    pub(crate) created: Timestamp,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
 }
 
@@ -52,6 +52,7 @@ pub struct BlobWriter {
     window_bytes: u64,
     pages: u64,
     len: u64,
+    created: Timestamp,
     /// Shards may have been finished, and the record was not handed out.
     sealing: bool,
 }
@@ -90,6 +91,7 @@ impl BlobWriter {
             window_bytes: 0,
             pages: 0,
             len: 0,
+            created: plan.clock.now(),
             sealing: false,
             shards,
             plan,
@@ -266,6 +268,7 @@ impl BlobWriter {
             len: self.len,
             disks: self.plan.disks.iter().map(|(id, _)| *id).collect(),
             missing,
+            written: Some(self.plan.clock.now()),
         };
         match cause {
             Some(cause) if self.shards.len() - record.missing.len() < self.needed() => {
@@ -294,7 +297,7 @@ impl BlobWriter {
             shard: shard as u8,
             layout: self.plan.layout,
             blob_len: Some(self.len),
-            created: self.plan.created,
+            created: self.created,
             cluster: self.plan.dewar,
             pool: self.plan.pool.into(),
             disk: self.plan.disks[shard].0,

@@ -1,6 +1,6 @@
 //! Which disks a new blob goes to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_env::Space;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
@@ -23,6 +23,7 @@ pub fn reserve_bytes(total: u64) -> u64 {
 #[derive(Debug, Default)]
 pub struct Placement {
     space: Mutex<BTreeMap<DiskId, Space>>,
+    avoided: Mutex<BTreeSet<DiskId>>,
 }
 
 impl Placement {
@@ -34,6 +35,11 @@ impl Placement {
                 self.space.lock().insert(member.id, space);
             }
         }
+    }
+
+    /// These disks take no new blobs from now on, and no others are avoided.
+    pub fn avoid(&self, disks: BTreeSet<DiskId>) {
+        *self.avoided.lock() = disks;
     }
 
     /// The room last seen, by disk.
@@ -49,7 +55,12 @@ impl Placement {
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when
     /// enough live but too few have room.
     pub fn choose(&self, pool: &Pool, blob: BlobId) -> Result<(Layout, Vec<DiskId>)> {
-        let live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
+        let avoided = self.avoided.lock().clone();
+        let live: Vec<DiskId> = pool
+            .writable()
+            .map(|member| member.id)
+            .filter(|id| !avoided.contains(id))
+            .collect();
         let space = self.space.lock();
         let roomy = |id: &DiskId| {
             space

@@ -264,6 +264,21 @@ impl Segments {
     fn forget(&self, segment: BlobId) {
         self.places.lock().remove(segment);
     }
+
+    /// A blob has another record by now: what was kept of segments in it is looked up again.
+    pub fn moved(&self, blob: BlobId) {
+        let mut places = self.places.lock();
+        let stale = |(_, place): &(&BlobId, &Arc<Place>)| place.blob.id == blob;
+        let segments: Vec<BlobId> = places
+            .by_id
+            .iter()
+            .filter(stale)
+            .map(|(id, _)| *id)
+            .collect();
+        for segment in segments {
+            places.remove(segment);
+        }
+    }
 }
 
 impl Places {

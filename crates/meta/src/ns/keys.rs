@@ -15,6 +15,7 @@
 //! | `d` | segment (8), offset (4) | a dead slot: its length, 4 bytes |
 //! | `x` | time (8), blob (8) | a blob to be freed: its names are gone |
 //! | `q` | blob (8) | repair queue, the data layer's |
+//! | `D` | disk (16), what (1) | what was decided about a disk, and how far its scrub is; the store's |
 //! | `c` | kind (1), id (8) | counters, `i64` |
 //! | `i` | kind (1) | first number not yet reserved, 8 bytes |
 //! | `t` | tenant name | `TenantRecord` |
@@ -26,7 +27,7 @@
 //! directories depth-first in key order visits whole paths in byte order, as S3 lists them.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use dewar_types::{BlobId, EntryId, Error, ErrorKind, TenantId, UploadId, VersionId};
+use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId, VersionId};
 
 /// Entries of directories.
 pub const ENTRY: u8 = b'e';
@@ -52,6 +53,8 @@ pub const DEAD: u8 = b'd';
 pub const FREE: u8 = b'x';
 /// Repair queue.
 pub const REPAIR: u8 = b'q';
+/// Disks.
+pub const DISK: u8 = b'D';
 /// Counters.
 pub const COUNTER: u8 = b'c';
 /// Id reservations.
@@ -436,6 +439,60 @@ pub fn parse_free(key: &[u8]) -> Result<(u64, BlobId), Error> {
 #[must_use]
 pub fn repair(blob: BlobId) -> Bytes {
     build(&[&[REPAIR], &blob.0.to_be_bytes()])
+}
+
+/// All that waits for repair, from a blob on.
+#[must_use]
+pub fn repairs(from: BlobId) -> KeyRange {
+    KeyRange {
+        from: repair(from),
+        to: Bytes::from(after_prefix(&[REPAIR])),
+    }
+}
+
+/// The blob of a key of table `q`, `b` or `s`.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is none.
+pub fn parse_blob(key: &[u8]) -> Result<BlobId, Error> {
+    let id = key.get(1..).and_then(|id| <[u8; 8]>::try_from(id).ok());
+    id.map(|id| BlobId(u64::from_be_bytes(id)))
+        .ok_or_else(|| corrupt(key, "blob key"))
+}
+
+/// All records of table `b` or `s`, from a blob on.
+#[must_use]
+pub fn encodings(table: u8, from: BlobId) -> KeyRange {
+    KeyRange {
+        from: build(&[&[table], &from.0.to_be_bytes()]),
+        to: Bytes::from(after_prefix(&[table])),
+    }
+}
+
+/// What the store keeps about a disk; `what` tells the records of one disk apart.
+#[must_use]
+pub fn disk(disk: DiskId, what: u8) -> Bytes {
+    build(&[&[DISK], &disk.0.to_be_bytes(), &[what]])
+}
+
+/// All that is kept about disks.
+#[must_use]
+pub fn disks() -> KeyRange {
+    KeyRange::prefix(Bytes::from_static(&[DISK]))
+}
+
+/// The disk and the kind of record of a key of table `D`.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is none.
+pub fn parse_disk(key: &[u8]) -> Result<(DiskId, u8), Error> {
+    match key {
+        [DISK, id @ .., what] if id.len() == 16 => {
+            let id = <[u8; 16]>::try_from(id).map_err(|_| corrupt(key, "disk key"))?;
+            Ok((DiskId(u128::from_be_bytes(id)), *what))
+        }
+        _ => Err(corrupt(key, "disk key")),
+    }
 }
 
 /// A counter; see [`super::record::Counter`] for the kinds.

@@ -29,6 +29,10 @@ impl JournalHold for NoJournal {
 
     fn release(&self, _seq: u64) {}
 
+    fn margin(&self) -> i32 {
+        1
+    }
+
     fn pressed(&self) -> bool {
         false
     }
@@ -85,6 +89,7 @@ pub async fn house() -> House {
         table,
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
+        upkeep: dewar_store::upkeep::UpkeepConfig::default(),
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {
         let accounts = store.accounts();

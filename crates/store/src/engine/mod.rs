@@ -36,6 +36,7 @@ use tokio::sync::Mutex;
 
 use crate::carried::Carried;
 use crate::limits::SMALL_BYTES_DEFAULT;
+use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store};
 
@@ -64,6 +65,8 @@ pub struct EngineConfig {
     pub catalog: EmbeddedConfig,
     /// The bounds of segments.
     pub segments: SegmentLimits,
+    /// How disks are scrubbed and blobs repaired.
+    pub upkeep: UpkeepConfig,
 }
 
 impl EngineConfig {
@@ -79,6 +82,7 @@ impl EngineConfig {
             journal: JournalConfig::new(m),
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
+            upkeep: UpkeepConfig::default(),
             segments: SegmentLimits::default(),
         }
     }
@@ -123,6 +127,10 @@ impl JournalHold for SegmentHold {
 
     fn release(&self, seq: u64) {
         self.hold.advance(seq);
+    }
+
+    fn margin(&self) -> i32 {
+        self.journal.status().margin
     }
 
     fn pressed(&self) -> bool {
@@ -197,7 +205,9 @@ impl Engine {
             table,
             master,
             small_bytes_max: config.small_bytes_max,
+            upkeep: config.upkeep.clone(),
         });
+        store.load_decisions().await?;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
         Ok(Self {
             store,

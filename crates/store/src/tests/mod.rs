@@ -3,6 +3,7 @@
 mod access;
 mod faults;
 mod model;
+mod upkeep;
 mod verbs;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::api::{
     Attributes, BucketRef, DeleteRequest, Expect, GetRequest, ListRequest, ObjectInfo, ObjectRef,
     PutRequest, ReadCondition, WriteCondition,
 };
+use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store, Upload};
 
@@ -38,6 +40,10 @@ impl JournalHold for NoJournal {
     }
 
     fn release(&self, _: u64) {}
+
+    fn margin(&self) -> i32 {
+        1
+    }
 
     fn pressed(&self) -> bool {
         true
@@ -55,6 +61,10 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn new(seed: u64) -> Self {
+        Self::with_upkeep(seed, UpkeepConfig::default()).await
+    }
+
+    pub(crate) async fn with_upkeep(seed: u64, upkeep: UpkeepConfig) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -89,6 +99,7 @@ impl Rig {
             table,
             master,
             small_bytes_max: SMALL,
+            upkeep,
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;

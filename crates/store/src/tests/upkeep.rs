@@ -1,0 +1,242 @@
+//! Scrub, repair, the ledger, and what is decided about disks.
+
+use std::time::Duration;
+
+use dewar_types::{DiskId, ErrorKind};
+
+use super::{Rig, content, run};
+use crate::upkeep::{Decision, Ledger, LedgerDepth, UpkeepConfig};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn ledger(rig: &Rig) -> Ledger {
+    let depth = LedgerDepth {
+        objects: true,
+        read: false,
+    };
+    rig.store.ledger(depth).await.expect("counted")
+}
+
+/// Large objects, and small ones that are sealed.
+async fn filled(rig: &Rig) {
+    for n in 0..6 {
+        let bytes = content(200_000 + n * 50_001, n as u64);
+        rig.put(&format!("dir/large{n}"), &bytes)
+            .await
+            .expect("put");
+    }
+    for n in 0..40 {
+        let bytes = content(3000 + n, n as u64);
+        rig.put(&format!("small{n}"), &bytes).await.expect("put");
+    }
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(rig.store.segments().unsealed_bytes(), 0, "all is sealed");
+}
+
+async fn assert_all_read(rig: &Rig) {
+    for n in 0..6 {
+        let bytes = content(200_000 + n * 50_001, n as u64);
+        let read = rig.get(&format!("dir/large{n}")).await.expect("read");
+        assert!(read == bytes, "large{n}");
+    }
+    for n in 0..40 {
+        let bytes = content(3000 + n, n as u64);
+        let read = rig.get(&format!("small{n}")).await.expect("read");
+        assert!(read == bytes, "small{n}");
+    }
+}
+
+/// Everything has all its redundancy, and exactly the files that it needs.
+async fn assert_whole(rig: &Rig) {
+    let ledger = ledger(rig).await;
+    let margins: Vec<i32> = ledger.lines.keys().copied().collect();
+    assert_eq!(margins, [ledger.full], "{ledger:?}");
+    assert_eq!(ledger.lines[&ledger.full].objects, Some(46));
+    assert!(ledger.at_risk.is_empty() && !ledger.more);
+    let read = rig.store.ledger(LedgerDepth {
+        objects: false,
+        read: true,
+    });
+    assert_eq!(read.await.expect("counted").found_bad, 0);
+    let blobs = ledger.lines[&ledger.full].blobs as usize;
+    assert_eq!(rig.files().len(), blobs * 3, "{:?}", rig.files());
+    assert_all_read(rig).await;
+}
+
+#[test]
+fn a_scrub_finds_rot_and_lost_files_and_repair_mends_them() {
+    run(async {
+        let config = UpkeepConfig {
+            scrub_every: Duration::from_secs(3600),
+            ..UpkeepConfig::default()
+        };
+        let rig = Rig::with_upkeep(1, config).await;
+        filled(&rig).await;
+        let before = ledger(&rig).await;
+        let written = before.lines[&1].proven.expect("known when it was written");
+        tokio::time::sleep(3 * 3600 * SECOND).await;
+        let proven = ledger(&rig).await.lines[&1].proven.expect("scrubbed");
+        assert!(
+            proven.0 >= written.0 + 3600 * 1_000_000_000,
+            "not proven anew"
+        );
+        // One disk only: 2+1 survives one.
+        let disk = rig.world.disk(2);
+        let rotten = disk.rot("blobs", 5);
+        let lost = disk
+            .paths()
+            .into_iter()
+            .find(|path| path.starts_with("blobs"));
+        let lost = lost.expect("a shard");
+        assert!(disk.lose_file(&lost));
+        assert!(!rotten.is_empty());
+        tokio::time::sleep(2 * 3600 * SECOND).await;
+        assert!(disk.paths().contains(&lost), "the lost shard is back");
+        let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
+        assert!(bad >= 2, "{bad} found");
+        assert!(rig.store.repair_status().repaired >= 2);
+        assert_whole(&rig).await;
+        rig.settle().await;
+    });
+}
+
+#[test]
+fn a_disk_that_stays_away_is_rebuilt_elsewhere_and_is_not_trusted_when_it_returns() {
+    run(async {
+        let rig = Rig::new(2).await;
+        filled(&rig).await;
+        rig.world.disk(1).vanish();
+        tokio::time::sleep(60 * SECOND).await;
+        let degraded = ledger(&rig).await;
+        assert!(
+            degraded.lines.contains_key(&0),
+            "nothing is rebuilt so soon"
+        );
+        assert!(degraded.at_risk.iter().all(|danger| danger.margin == 0));
+        let named = degraded.lines[&0].objects.expect("asked for");
+        assert_eq!(degraded.at_risk.len() as u64, named);
+        assert!(!degraded.more);
+        let paths: Vec<&str> = degraded.at_risk.iter().map(|d| d.path.as_str()).collect();
+        assert!(
+            paths.iter().all(|path| path.starts_with("first/")),
+            "{paths:?}"
+        );
+        tokio::time::sleep(700 * SECOND).await;
+        let again = ledger(&rig).await;
+        assert_eq!(again.lines.keys().collect::<Vec<_>>(), [&1], "{again:?}");
+        // As safe as ever: another may go.
+        rig.world.disk(3).vanish();
+        assert_all_read(&rig).await;
+        rig.world.disk(3).come_back();
+        rig.world.disk(1).come_back();
+        tokio::time::sleep(60 * SECOND).await;
+        assert_whole(&rig).await;
+    });
+}
+
+#[test]
+fn what_was_written_in_a_narrow_layout_is_laid_out_again() {
+    run(async {
+        let rig = Rig::new(3).await;
+        rig.world.disk(0).vanish();
+        rig.world.disk(2).vanish();
+        filled(&rig).await;
+        let narrow = ledger(&rig).await;
+        assert_eq!(
+            narrow.lines.keys().collect::<Vec<_>>(),
+            [&1],
+            "1+1 survives one"
+        );
+        assert_eq!(rig.files().len() as u64, 2 * narrow.lines[&1].blobs);
+        rig.world.disk(0).come_back();
+        rig.world.disk(2).come_back();
+        tokio::time::sleep(60 * SECOND).await;
+        assert!(rig.store.repair_status().laid_out >= 7);
+        assert_whole(&rig).await;
+        rig.settle().await;
+    });
+}
+
+#[test]
+fn a_drained_disk_is_emptied_and_can_be_removed() {
+    run(async {
+        let rig = Rig::new(4).await;
+        filled(&rig).await;
+        let disk = DiskId(2);
+        rig.store
+            .decide(disk, Some(Decision::Drain))
+            .await
+            .expect("decided");
+        tokio::time::sleep(60 * SECOND).await;
+        let lines = rig.store.disk_lines().await.expect("listed");
+        let line = lines.iter().find(|line| line.disk == disk).expect("there");
+        assert_eq!((line.shards, line.decision), (0, Some(Decision::Drain)));
+        assert_eq!(rig.world.disk(1).paths().len(), 0, "its files are gone");
+        rig.put("more", &content(100_000, 1)).await.expect("put");
+        assert_eq!(rig.world.disk(1).paths().len(), 0, "it takes nothing new");
+        rig.store
+            .decide(disk, Some(Decision::Remove))
+            .await
+            .expect("nothing is lost");
+        assert_all_read(&rig).await;
+        // Back to three disks; one more cannot go without loss of redundancy, but without loss.
+        rig.world.disk(1).vanish();
+        assert_all_read(&rig).await;
+        let error = rig.store.decide(disk, None).await.expect_err("for good");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    });
+}
+
+#[test]
+fn removing_more_than_the_layout_survives_is_refused_with_what_would_be_lost() {
+    run(async {
+        let rig = Rig::new(5).await;
+        filled(&rig).await;
+        rig.world.disk(0).vanish();
+        let error = rig
+            .store
+            .decide(DiskId(3), Some(Decision::Remove))
+            .await
+            .expect_err("2+1 with two gone");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("could not be read"), "{error}");
+        rig.world.disk(0).come_back();
+        rig.store
+            .decide(DiskId(3), Some(Decision::Remove))
+            .await
+            .expect("one may go");
+        tokio::time::sleep(60 * SECOND).await;
+        let whole = ledger(&rig).await;
+        assert_eq!(whole.lines.keys().collect::<Vec<_>>(), [&1], "{whole:?}");
+        let unknown = rig.store.decide(DiskId(99), Some(Decision::Remove));
+        let error = unknown.await.expect_err("nobody knows it");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_all_read(&rig).await;
+    });
+}
+
+#[test]
+fn a_pool_without_a_spare_disk_narrows_when_one_is_removed() {
+    run(async {
+        let rig = Rig::new(6).await;
+        filled(&rig).await;
+        for disk in [DiskId(1), DiskId(4)] {
+            rig.store
+                .decide(disk, Some(Decision::Drain))
+                .await
+                .expect("decided");
+        }
+        tokio::time::sleep(60 * SECOND).await;
+        let lines = rig.store.disk_lines().await.expect("listed");
+        for line in lines.iter().filter(|line| line.decision.is_some()) {
+            assert_eq!(line.shards, 0, "{line:?}");
+        }
+        let narrow = ledger(&rig).await;
+        assert_eq!(narrow.lines.keys().collect::<Vec<_>>(), [&1], "1+1 on two");
+        assert_all_read(&rig).await;
+        rig.store.decide(DiskId(1), None).await.expect("taken back");
+        rig.store.decide(DiskId(4), None).await.expect("taken back");
+        tokio::time::sleep(60 * SECOND).await;
+        assert_whole(&rig).await;
+    });
+}

@@ -1,0 +1,266 @@
+//! Every encoding of a blob that the catalog names, in the order of ids, and changing one.
+
+use bytes::Bytes;
+use dewar_data::blob::{BlobRecord, Findings};
+use dewar_data::segment::SegmentRecord;
+use dewar_meta::kv::{Batch, CommitError, Require, Scan};
+use dewar_meta::ns::keys;
+use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
+
+use crate::BlobTable;
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In the table of blobs.
+    Blob,
+    /// In that of sealed segments.
+    Segment,
+}
+
+/// An encoding that the catalog names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    pub(crate) home: Home,
+    pub(crate) record: BlobRecord,
+}
+
+/// Some encodings, by id.
+#[derive(Debug, Default)]
+pub(crate) struct EncodingPage {
+    pub(crate) encodings: Vec<Encoding>,
+    /// Where to go on; `None` at the end.
+    pub(crate) next: Option<BlobId>,
+}
+
+impl Encoding {
+    fn key(&self) -> Bytes {
+        match self.home {
+            Home::Blob => keys::blob(self.record.id),
+            Home::Segment => keys::segment(self.record.id),
+        }
+    }
+
+    fn value(&self, record: &BlobRecord) -> Bytes {
+        match self.home {
+            Home::Blob => record.to_bytes().into(),
+            Home::Segment => {
+                let blob = record.clone();
+                SegmentRecord::Whole { blob }.to_bytes().into()
+            }
+        }
+    }
+
+    fn same(&self) -> Require {
+        Require::Same {
+            key: self.key(),
+            value: Some(self.value(&self.record)),
+            read_at: 0,
+        }
+    }
+}
+
+impl BlobTable {
+    /// The encodings from a blob on, about `limit` of them.
+    pub(crate) async fn encodings(&self, from: BlobId, limit: usize) -> Result<EncodingPage> {
+        let (mut encodings, blobs_to) = self.of_table(keys::BLOB, from, limit).await?;
+        let (segments, segments_to) = self.of_table(keys::SEGMENT, from, limit).await?;
+        // Beyond the nearer end one of the tables has not been looked at.
+        let next = match (blobs_to, segments_to) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        encodings.extend(segments);
+        encodings.retain(|encoding| next.is_none_or(|next| encoding.record.id < next));
+        encodings.sort_by_key(|encoding| encoding.record.id);
+        Ok(EncodingPage { encodings, next })
+    }
+
+    async fn of_table(
+        &self,
+        table: u8,
+        from: BlobId,
+        limit: usize,
+    ) -> Result<(Vec<Encoding>, Option<BlobId>)> {
+        let range = keys::encodings(table, from);
+        let scan = Scan {
+            from: &range.from,
+            to: &range.to,
+            limit,
+            reverse: false,
+        };
+        let page = self.kv.scan(scan).await?;
+        let mut found = Vec::with_capacity(page.pairs.len());
+        let mut last = from;
+        for (key, value) in &page.pairs {
+            last = keys::parse_blob(key)?;
+            found.extend(encoding(table, value)?);
+        }
+        let next = page.more.then_some(BlobId(last.0.saturating_add(1)));
+        Ok((found, next))
+    }
+
+    /// The encoding of one blob as it is now.
+    pub(crate) async fn encoding(&self, blob: BlobId) -> Result<Option<Encoding>> {
+        for (table, key) in [
+            (keys::BLOB, keys::blob(blob)),
+            (keys::SEGMENT, keys::segment(blob)),
+        ] {
+            if let Some(value) = self.kv.get(&key).await?.value
+                && let Some(found) = encoding(table, &value)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is known to be wrong with blobs from one on, by id, `limit` at most, and where to go on.
+    pub(crate) async fn findings(
+        &self,
+        from: BlobId,
+        limit: usize,
+    ) -> Result<(Vec<(BlobId, Findings)>, Option<BlobId>)> {
+        let range = keys::repairs(from);
+        let scan = Scan {
+            from: &range.from,
+            to: &range.to,
+            limit,
+            reverse: false,
+        };
+        let page = self.kv.scan(scan).await?;
+        let mut found = Vec::with_capacity(page.pairs.len());
+        for (key, value) in &page.pairs {
+            found.push((keys::parse_blob(key)?, Findings::from_bytes(value)?));
+        }
+        let last = found.last().map_or(from, |(blob, _)| *blob);
+        let next = page.more.then_some(BlobId(last.0.saturating_add(1)));
+        Ok((found, next))
+    }
+
+    pub(crate) async fn finding(&self, blob: BlobId) -> Result<Option<Findings>> {
+        match self.kv.get(&keys::repair(blob)).await?.value {
+            Some(value) => Findings::from_bytes(&value).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Notes that a shard of an encoding is bad. Nothing when the encoding is another by now.
+    pub(crate) async fn note(
+        &self,
+        encoding: &Encoding,
+        shard: usize,
+        now: Timestamp,
+    ) -> Result<()> {
+        let key = keys::repair(encoding.record.id);
+        loop {
+            let queued = self.kv.get(&key).await?;
+            let known = Findings::from_bytes(queued.value.as_deref().unwrap_or_default())?;
+            let batch = Batch {
+                require: vec![
+                    encoding.same(),
+                    Require::Same {
+                        key: key.clone(),
+                        value: queued.value.clone(),
+                        read_at: queued.seq,
+                    },
+                ],
+                puts: vec![(key.clone(), known.with(shard, now).to_bytes().into())],
+                ..Batch::default()
+            };
+            match self.kv.commit(batch).await {
+                Ok(_) => return Ok(()),
+                Err(CommitError::Conflict(_)) => {
+                    if self.encoding(encoding.record.id).await?.as_ref() != Some(encoding) {
+                        return Ok(());
+                    }
+                }
+                Err(CommitError::Failed(error)) => return Err(error.context("noting a bad shard")),
+            }
+        }
+    }
+
+    /// Puts an encoding's new record in place and strikes what was repaired off the queue.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when record or findings are others by now; nothing was changed.
+    pub(crate) async fn replaced(
+        &self,
+        was: &Encoding,
+        now: &BlobRecord,
+        findings: Option<&Findings>,
+    ) -> Result<()> {
+        let id = was.record.id;
+        let mut batch = Batch {
+            require: vec![was.same()],
+            ..Batch::default()
+        };
+        if *now != was.record {
+            batch.puts.push((was.key(), was.value(now)));
+        }
+        // Whoever queued the blob anew meanwhile has seen something that this repair has not.
+        let key = keys::repair(id);
+        let queued = self.kv.get(&key).await?;
+        match &queued.value {
+            Some(value) if findings == Some(&Findings::from_bytes(value)?) => {
+                batch.require.push(Require::Same {
+                    key: key.clone(),
+                    value: queued.value.clone(),
+                    read_at: queued.seq,
+                });
+                batch.deletes.push(key);
+            }
+            Some(_) => {
+                let message = format!("blob {id} was found bad again while it was repaired");
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            None => {}
+        }
+        if batch.puts.is_empty() && batch.deletes.is_empty() {
+            return Ok(());
+        }
+        match self.kv.commit(batch).await {
+            Ok(_) => {
+                self.forget(id);
+                Ok(())
+            }
+            Err(CommitError::Conflict(_)) => Err(Error::new(
+                ErrorKind::Conflict,
+                format!("repairing blob {id}: it changed meanwhile"),
+            )),
+            Err(CommitError::Failed(error)) => Err(error.context(format!("repairing blob {id}"))),
+        }
+    }
+
+    /// Takes an entry off the queue whose blob is gone.
+    pub(crate) async fn unqueue(&self, blob: BlobId) -> Result<()> {
+        let batch = Batch {
+            require: vec![
+                Require::absent(keys::blob(blob)),
+                Require::absent(keys::segment(blob)),
+            ],
+            deletes: vec![keys::repair(blob)],
+            ..Batch::default()
+        };
+        match self.kv.commit(batch).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(CommitError::Failed(error)) => Err(error.context("emptying the repair queue")),
+        }
+    }
+}
+
+fn encoding(table: u8, value: &[u8]) -> Result<Option<Encoding>> {
+    if table == keys::BLOB {
+        let record = BlobRecord::from_bytes(value)?;
+        let home = Home::Blob;
+        return Ok(Some(Encoding { home, record }));
+    }
+    Ok(match SegmentRecord::from_bytes(value)? {
+        SegmentRecord::Whole { blob } => Some(Encoding {
+            home: Home::Segment,
+            record: blob,
+        }),
+        // Its bytes stand in a blob with a record of its own.
+        SegmentRecord::Packed { .. } => None,
+    })
+}

@@ -1,0 +1,157 @@
+//! Upkeep: what keeps stored bytes as safe as they were promised to be.
+//!
+//! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
+//! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
+//!   is not that of the disks that live; what could stand the fewest further failures first.
+//! - **The ledger** counts what could stand how many failures, from the records and from what was
+//!   verified when; never from an empty queue.
+//!
+//! The truth is the catalog: the records say where shards should be, the repair queue which of
+//! those are known to be bad, and `D` keys what was decided about disks and how far each scrub is.
+//! Nothing here keeps a list in memory that grows with what is stored.
+//!
+//! # Crashes
+//! New shards are durable before a record names them, and old files go after it (invariant I1). A
+//! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
+
+mod disks;
+mod encodings;
+mod ledger;
+mod repair;
+mod scrub;
+mod standing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dewar_data::blob::BlobRecord;
+use dewar_data::pace::{Demand, Pace};
+use dewar_types::{BlobId, DiskId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use disks::{Decision, DiskLine};
+pub use ledger::{Danger, Ledger, LedgerDepth, LedgerLine};
+pub use repair::RepairStatus;
+pub use scrub::ScrubStatus;
+
+pub(crate) use repair::repair;
+pub(crate) use scrub::scrub;
+
+/// How upkeep is done.
+#[derive(Clone, Debug)]
+pub struct UpkeepConfig {
+    /// Bytes that repair may read and write per second while clients are served; 0 is no limit.
+    pub repair_busy: u64,
+    /// The same while none are.
+    pub repair_idle: u64,
+    /// Bytes that the scrub of one disk may read per second while clients are served.
+    pub scrub_busy: u64,
+    /// The same while none are.
+    pub scrub_idle: u64,
+    /// How often each disk is read as a whole.
+    pub scrub_every: Duration,
+    /// How long a disk may be away before its shards are rebuilt on others.
+    pub out_after: Duration,
+}
+
+impl Default for UpkeepConfig {
+    fn default() -> Self {
+        Self {
+            repair_busy: 64 << 20,
+            repair_idle: 512 << 20,
+            scrub_busy: 16 << 20,
+            scrub_idle: 64 << 20,
+            scrub_every: Duration::from_secs(14 * 24 * 3600),
+            out_after: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What upkeep knows that the catalog need not.
+pub(crate) struct Upkeep {
+    config: UpkeepConfig,
+    demand: Arc<Demand>,
+    repair_pace: Pace,
+    /// Something may have to be repaired.
+    cue: Notify,
+    /// All records have to be looked at, not only the queue.
+    survey_due: AtomicBool,
+    /// Blobs that are being repaired: the sweep lets their files be.
+    working: Mutex<BTreeSet<BlobId>>,
+    decisions: Mutex<disks::Decisions>,
+    away_since: Mutex<BTreeMap<DiskId, Instant>>,
+    repair: Mutex<RepairStatus>,
+    scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
+    /// Shards that no record names any more, and that readers may still use.
+    leftovers: Mutex<Vec<Leftover>>,
+}
+
+/// Files of an encoding that has been replaced.
+#[derive(Debug)]
+struct Leftover {
+    record: BlobRecord,
+    shards: Vec<usize>,
+    since: Instant,
+}
+
+/// Takes a blob's mark off when a repair ends, however it ends.
+pub(crate) struct Working<'a> {
+    upkeep: &'a Upkeep,
+    blob: BlobId,
+}
+
+impl Upkeep {
+    pub(crate) fn new(config: UpkeepConfig) -> Self {
+        let demand = Arc::new(Demand::default());
+        Self {
+            repair_pace: Pace::new(Arc::clone(&demand), config.repair_busy, config.repair_idle),
+            demand,
+            cue: Notify::new(),
+            survey_due: AtomicBool::new(true),
+            working: Mutex::default(),
+            decisions: Mutex::default(),
+            away_since: Mutex::default(),
+            repair: Mutex::default(),
+            scrubs: Mutex::default(),
+            leftovers: Mutex::default(),
+            config,
+        }
+    }
+
+    /// A client asked for something.
+    pub(crate) fn note_demand(&self) {
+        self.demand.note();
+    }
+
+    /// Whether a repair writes files of this blob now.
+    pub(crate) fn is_working_on(&self, blob: BlobId) -> bool {
+        self.working.lock().contains(&blob)
+    }
+
+    /// `None` when it is being worked on already.
+    pub(crate) fn begin(&self, blob: BlobId) -> Option<Working<'_>> {
+        let new = self.working.lock().insert(blob);
+        new.then_some(Working { upkeep: self, blob })
+    }
+
+    /// Disks or decisions changed: everything has to be looked at.
+    pub(crate) fn wake(&self) {
+        self.survey_due.store(true, Ordering::Relaxed);
+        self.cue.notify_one();
+    }
+
+    /// Something was queued.
+    pub(crate) fn queued(&self) {
+        self.cue.notify_one();
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.upkeep.working.lock().remove(&self.blob);
+    }
+}

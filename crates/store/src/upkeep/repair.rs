@@ -1,0 +1,409 @@
+//! Repair: what can stand the fewest further failures first.
+//!
+//! The queue is looked at whenever something was put into it, all records when disks or decisions
+//! changed. Each pass over the records takes only what is as badly off as the worst that was seen,
+//! so memory does not grow with what is to be done, and a restart goes on where the records say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
+use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Result, Timestamp};
+use tokio::time::Instant;
+
+use super::Leftover;
+use super::encodings::Encoding;
+use super::standing::Standing;
+use crate::limits::FREE_GRACE;
+use crate::{Inner, Shared};
+
+/// How often the queue is looked at without a cue.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// Pause after a pass in which nothing could be done.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// A blob whose repair failed is left alone this long.
+const FAILED_REST: Duration = Duration::from_secs(60);
+
+/// Blobs whose failures are remembered.
+const FAILED_MAX: usize = 4096;
+
+/// Queue entries looked at together, of which the worst are repaired first.
+const QUEUE_STEP: usize = 1024;
+
+/// Records looked at in one scan.
+const PAGE: usize = 512;
+
+/// Replaced encodings that wait for their readers.
+const LEFTOVERS_MAX: usize = 100_000;
+
+/// What repair does and did since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairStatus {
+    /// Encodings put right.
+    pub repaired: u64,
+    /// Encodings laid out anew.
+    pub laid_out: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Repairs that failed; they are tried again.
+    pub failed: u64,
+    /// Encodings that the last look at all records found in need of repair, and repairable.
+    pub waiting: u64,
+    /// When that look was.
+    pub looked: Option<Timestamp>,
+}
+
+/// What a look at all records found.
+#[derive(Debug, Default)]
+struct Survey {
+    /// Actionable encodings by margin.
+    waiting: BTreeMap<i32, u64>,
+}
+
+/// Repairs until it is dropped.
+pub(crate) async fn repair(inner: Shared) {
+    let mut failed = BTreeMap::new();
+    let mut looked_for = None;
+    loop {
+        inner.remove_leftovers().await;
+        let states = inner.disk_states();
+        if looked_for.as_ref() != Some(&states) {
+            looked_for = Some(states);
+            inner.upkeep.survey_due.store(true, Ordering::Relaxed);
+        }
+        let pause = match inner.repair_pass(&mut failed).await {
+            Ok(0) => LOOK_EVERY,
+            Ok(_) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "repair could not go on; trying again");
+                RETRY_AFTER
+            }
+        };
+        let mut slept = Duration::ZERO;
+        // Disks change without a cue.
+        while slept < pause && looked_for.as_ref() == Some(&inner.disk_states()) {
+            let nap = Duration::from_secs(1);
+            if tokio::time::timeout(nap, inner.upkeep.cue.notified())
+                .await
+                .is_ok()
+            {
+                break;
+            }
+            slept += nap;
+            inner.remove_leftovers().await;
+        }
+    }
+}
+
+impl Inner {
+    /// What decides whether all records have to be looked at again.
+    fn disk_states(&self) -> Vec<(DiskId, bool, bool)> {
+        let disks = self.disks();
+        self.blobs
+            .pool()
+            .members()
+            .map(|member| {
+                let online = member.disk.state().writable();
+                (member.id, online, disks.is_out(member.id))
+            })
+            .collect()
+    }
+
+    /// One pass; how many encodings it put right.
+    async fn repair_pass(&self, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+        let now = Instant::now();
+        failed.retain(|_, since| now - *since < FAILED_REST);
+        let queued = self.repair_queued(failed).await?;
+        if queued > 0 {
+            return Ok(queued);
+        }
+        if !self.upkeep.survey_due.swap(false, Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let survey = self.survey(failed).await;
+        if survey.is_err() {
+            self.upkeep.survey_due.store(true, Ordering::Relaxed);
+        }
+        let survey = survey?;
+        {
+            let mut status = self.upkeep.repair.lock();
+            status.waiting = survey.waiting.values().sum();
+            status.looked = Some(self.env.clock.now());
+        }
+        let Some((&worst, _)) = survey.waiting.first_key_value() else {
+            return Ok(0);
+        };
+        // There may be more, less urgent, when this is done.
+        self.upkeep.survey_due.store(true, Ordering::Relaxed);
+        self.repair_all(worst, failed).await
+    }
+
+    /// Repairs what was queued, the worst first.
+    async fn repair_queued(&self, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+        let mut done = 0;
+        let mut from = BlobId(0);
+        loop {
+            let (queued, next) = self.table.findings(from, QUEUE_STEP).await?;
+            let disks = self.disks();
+            let mut work: Vec<(i32, Encoding)> = Vec::new();
+            for (blob, findings) in &queued {
+                if failed.contains_key(blob) {
+                    continue;
+                }
+                match self.table.encoding(*blob).await? {
+                    Some(encoding) => {
+                        let standing = disks.standing(&encoding.record, findings);
+                        let nothing = standing.good.len() == encoding.record.layout.shards();
+                        if standing.is_actionable() || nothing {
+                            work.push((standing.margin, encoding));
+                        }
+                    }
+                    None => self.table.unqueue(*blob).await?,
+                }
+            }
+            work.sort_by_key(|(margin, encoding)| (*margin, encoding.record.id));
+            for (_, encoding) in work {
+                done += u64::from(self.try_repair(&encoding, failed).await);
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(done),
+            }
+        }
+    }
+
+    async fn survey(&self, failed: &BTreeMap<BlobId, Instant>) -> Result<Survey> {
+        let mut survey = Survey::default();
+        let disks = self.disks();
+        self.for_each_encoding(|encoding, findings| {
+            for disk in &encoding.record.disks {
+                self.note_unknown(*disk);
+            }
+            let standing = disks.standing(&encoding.record, findings);
+            if standing.is_actionable() && !failed.contains_key(&encoding.record.id) {
+                *survey.waiting.entry(standing.margin).or_default() += 1;
+            }
+        })
+        .await?;
+        Ok(survey)
+    }
+
+    /// Repairs all that is as badly off as `worst`, until something else comes up.
+    async fn repair_all(&self, worst: i32, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+        let mut done = 0;
+        let mut from = BlobId(0);
+        let states = self.disk_states();
+        loop {
+            let page = self.table.encodings(from, PAGE).await?;
+            let findings = self.findings_of(&page.encodings).await?;
+            for encoding in &page.encodings {
+                let none = Findings::default();
+                let known = findings.get(&encoding.record.id).unwrap_or(&none);
+                let standing = self.disks().standing(&encoding.record, known);
+                if standing.is_actionable()
+                    && standing.margin <= worst
+                    && !failed.contains_key(&encoding.record.id)
+                {
+                    done += u64::from(self.try_repair(encoding, failed).await);
+                    if states != self.disk_states() {
+                        return Ok(done);
+                    }
+                }
+            }
+            self.remove_leftovers().await;
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(done),
+            }
+        }
+    }
+
+    /// Whether the encoding was put right.
+    async fn try_repair(
+        &self,
+        encoding: &Encoding,
+        failed: &mut BTreeMap<BlobId, Instant>,
+    ) -> bool {
+        let blob = encoding.record.id;
+        match self.repair_one(blob).await {
+            Ok(done) => done,
+            // Somebody changed it meanwhile: the next look sees what it is now.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                tracing::debug!(%blob, %error, "repair was overtaken");
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%blob, %error, "could not be repaired; trying again later");
+                self.upkeep.repair.lock().failed += 1;
+                if failed.len() < FAILED_MAX {
+                    failed.insert(blob, Instant::now());
+                }
+                false
+            }
+        }
+    }
+
+    async fn repair_one(&self, blob: BlobId) -> Result<bool> {
+        let Some(_working) = self.upkeep.begin(blob) else {
+            return Ok(false);
+        };
+        let Some(encoding) = self.table.encoding(blob).await? else {
+            return Ok(false);
+        };
+        let findings = self.table.finding(blob).await?;
+        let known = findings.clone().unwrap_or_default();
+        let disks = self.disks();
+        let standing = disks.standing(&encoding.record, &known);
+        if standing.anew && standing.moves.is_empty() {
+            return self
+                .encode_anew(&encoding, findings.as_ref())
+                .await
+                .map(|()| true);
+        }
+        let targets = self.targets(&encoding, &standing).await?;
+        if targets.is_empty() {
+            // What was found bad is good by now, or nothing was: off the queue with it.
+            let struck = findings.is_some() && standing.bad.is_empty() == known.bad().is_empty();
+            if struck {
+                self.table
+                    .replaced(&encoding, &encoding.record, findings.as_ref())
+                    .await?;
+            }
+            return Ok(struck);
+        }
+        let record = Arc::new(encoding.record.clone());
+        let (now, rebuilt) = self
+            .blobs
+            .rebuild(&record, &targets, &self.upkeep.repair_pace)
+            .await?;
+        self.table
+            .replaced(&encoding, &now, findings.as_ref())
+            .await?;
+        self.segments.moved(blob);
+        let moved: Vec<usize> = targets
+            .iter()
+            .filter(|target| target.disk != record.disks[target.shard])
+            .map(|target| target.shard)
+            .collect();
+        self.leave_behind(encoding.record, moved);
+        let mut status = self.upkeep.repair.lock();
+        status.repaired += 1;
+        status.bytes += rebuilt.written;
+        drop(status);
+        tracing::info!(%blob, shards = targets.len(), bytes = rebuilt.written, "repaired");
+        Ok(true)
+    }
+
+    /// What has to be written: shards found bad as far as they still are, and those that move.
+    async fn targets(&self, encoding: &Encoding, standing: &Standing) -> Result<Vec<Target>> {
+        let record = &encoding.record;
+        let mut targets = Vec::new();
+        for shard in standing.bad.iter() {
+            let checked = self
+                .blobs
+                .check(record, shard, &self.upkeep.repair_pace)
+                .await?;
+            if let Checked::Damaged(damage) = checked {
+                targets.push(Target {
+                    shard,
+                    disk: record.disks[shard],
+                    damage,
+                });
+            }
+        }
+        for (shard, disk) in &standing.moves {
+            targets.push(Target {
+                shard: *shard,
+                disk: *disk,
+                damage: Damage::default(),
+            });
+        }
+        Ok(targets)
+    }
+
+    /// Encodes a blob in the layout and on the disks of today.
+    async fn encode_anew(&self, encoding: &Encoding, findings: Option<&Findings>) -> Result<()> {
+        let record = &encoding.record;
+        let header = self.blobs.header(record).await?;
+        self.blobs.discard_newer(record).await;
+        let mut writer = self.blobs.encode_anew(record, header.kind)?;
+        let mut stream = self
+            .blobs
+            .open(Arc::new(record.clone()))?
+            .stream(ByteRange::whole(record.len));
+        while let Some(part) = stream.next().await {
+            let part = part?;
+            self.upkeep.repair_pace.take(2 * part.len() as u64).await;
+            writer.write(part).await?;
+        }
+        let now = writer.seal(&header.owner).await?;
+        if let Err(error) = self.table.replaced(encoding, &now, findings).await {
+            // An engine's failure leaves it open which of the two is named.
+            if error.kind() == ErrorKind::Conflict {
+                self.blobs.remove(&now).await;
+            }
+            return Err(error);
+        }
+        self.segments.moved(record.id);
+        self.leave_behind(record.clone(), (0..record.disks.len()).collect());
+        let mut status = self.upkeep.repair.lock();
+        status.laid_out += 1;
+        status.bytes += now.len;
+        drop(status);
+        tracing::info!(blob = %now.id, from = %record.layout, to = %now.layout, "laid out anew");
+        Ok(())
+    }
+
+    /// Shards that nothing names any more go when nobody can be reading them and their disk is
+    /// there.
+    pub(crate) fn leave_behind(&self, record: BlobRecord, shards: Vec<usize>) {
+        if shards.is_empty() {
+            return;
+        }
+        let mut leftovers = self.upkeep.leftovers.lock();
+        // Beyond, the sweep of the next start finds them.
+        if leftovers.len() < LEFTOVERS_MAX {
+            leftovers.push(Leftover {
+                record,
+                shards,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    async fn remove_leftovers(&self) {
+        let now = Instant::now();
+        let due: Vec<Leftover> = {
+            let mut leftovers = self.upkeep.leftovers.lock();
+            let pool = self.blobs.pool();
+            let ripe = |left: &Leftover| {
+                let here = |shard: &usize| {
+                    let member = pool.member(left.record.disks[*shard]);
+                    member.is_none_or(|member| member.disk.state().writable())
+                };
+                now - left.since >= FREE_GRACE
+                    && left.shards.iter().any(here)
+                    && !self.table.readers().holds(left.record.id)
+            };
+            let (due, rest) = leftovers.drain(..).partition(ripe);
+            *leftovers = rest;
+            due
+        };
+        for left in due {
+            let still = self.blobs.remove_shards(&left.record, &left.shards).await;
+            self.leave_behind(left.record, still);
+        }
+    }
+}
+
+impl crate::Store {
+    /// What repair does.
+    #[must_use]
+    pub fn repair_status(&self) -> RepairStatus {
+        *self.inner.upkeep.repair.lock()
+    }
+}

@@ -1,0 +1,144 @@
+//! What an encoding can still lose, and what can be done for it now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dewar_data::blob::{BlobRecord, Findings};
+use dewar_data::format::ShardSet;
+use dewar_data::pool::{Pool, reserve_bytes};
+use dewar_env::{DiskState, Space};
+use dewar_types::{DiskId, Layout};
+
+/// What is known and was decided about the disks, at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disks {
+    pub(crate) layout: Option<Layout>,
+    /// Disks whose pages can be read now.
+    readable: BTreeSet<DiskId>,
+    /// Those that can be written to.
+    writable: BTreeSet<DiskId>,
+    /// Those that take shards of other disks: with room, and not to be emptied.
+    takers: BTreeSet<DiskId>,
+    /// To be emptied: their shards move while they can still be read.
+    leaving: BTreeSet<DiskId>,
+    /// Away for so long that their shards are rebuilt elsewhere where there is room for it.
+    out: BTreeSet<DiskId>,
+    /// Declared lost: they never come back.
+    gone: BTreeSet<DiskId>,
+}
+
+/// How an encoding stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Shards that are there as far as is known.
+    pub(crate) good: ShardSet,
+    /// Shards to be written again where they are.
+    pub(crate) bad: ShardSet,
+    /// Shards that need another disk, and the disks for as many of them as there are.
+    pub(crate) moves: Vec<(usize, DiskId)>,
+    /// Whether it should be encoded anew: in a wider layout because disks are back, or in a
+    /// narrower one because a disk goes and none can take its place.
+    pub(crate) anew: bool,
+    /// Failures that it survives: good shards beyond the k that are needed. Negative: it cannot be
+    /// read now.
+    pub(crate) margin: i32,
+}
+
+impl Disks {
+    pub(crate) fn new(
+        pool: &Pool,
+        space: &BTreeMap<DiskId, Space>,
+        leaving: &BTreeSet<DiskId>,
+        gone: &BTreeSet<DiskId>,
+        out: BTreeSet<DiskId>,
+    ) -> Self {
+        let mut disks = Self {
+            layout: Some(pool.layout()),
+            leaving: leaving.clone(),
+            out,
+            gone: gone.clone(),
+            ..Self::default()
+        };
+        for member in pool.members() {
+            let state = member.disk.state();
+            if gone.contains(&member.id) {
+                continue;
+            }
+            if state.readable() {
+                disks.readable.insert(member.id);
+            }
+            if let DiskState::Online { .. } = state {
+                disks.writable.insert(member.id);
+                let roomy = space
+                    .get(&member.id)
+                    .is_none_or(|space| space.available > reserve_bytes(space.total));
+                if roomy && !leaving.contains(&member.id) {
+                    disks.takers.insert(member.id);
+                }
+            }
+        }
+        disks
+    }
+
+    /// How an encoding stands, and what can be done for it.
+    pub(crate) fn standing(&self, record: &BlobRecord, findings: &Findings) -> Standing {
+        let known_bad = findings.bad();
+        let mut good = ShardSet::EMPTY;
+        let mut bad = ShardSet::EMPTY;
+        let mut homeless = Vec::new();
+        let mut doomed = false;
+        for (shard, disk) in record.disks.iter().enumerate() {
+            let sound = !known_bad.contains(shard) && !record.missing.contains(&(shard as u8));
+            if sound && self.readable.contains(disk) {
+                good = good.with(shard);
+            }
+            if self.gone.contains(disk) || self.leaving.contains(disk) {
+                doomed = true;
+                homeless.push(shard);
+            } else if self.out.contains(disk) && !self.readable.contains(disk) {
+                homeless.push(shard);
+            } else if !sound && self.writable.contains(disk) {
+                bad = bad.with(shard);
+            }
+        }
+        let mut spare = self
+            .takers
+            .iter()
+            .copied()
+            .filter(|disk| !record.disks.contains(disk))
+            // Spread by blob, or the lowest id would take everything.
+            .collect::<Vec<_>>();
+        if !spare.is_empty() {
+            let first = record.id.0 as usize % spare.len();
+            spare.rotate_left(first);
+        }
+        let stuck = homeless.len() > spare.len();
+        let moves: Vec<(usize, DiskId)> = homeless.into_iter().zip(spare).collect();
+        let could = self
+            .layout
+            .and_then(|layout| layout.narrowed_to(self.takers.len()));
+        let wider = could.is_some_and(|could| could.k > record.layout.k);
+        let narrower = doomed && stuck && could.is_some_and(|could| could.k < record.layout.k);
+        let margin = good.len() as i32 - i32::from(record.layout.k);
+        Standing {
+            good,
+            bad,
+            moves,
+            // Only what can be read can be encoded anew.
+            anew: (wider || narrower) && margin >= 0,
+            margin,
+        }
+    }
+
+    /// Whether a disk has been away for too long.
+    pub(crate) fn is_out(&self, disk: DiskId) -> bool {
+        self.out.contains(&disk)
+    }
+}
+
+impl Standing {
+    /// Whether there is something to do, and it can be done.
+    pub(crate) fn is_actionable(&self) -> bool {
+        // A bad shard may have but a few bad pages, so it is worth a try with any margin.
+        self.anew || !self.bad.is_empty() || (self.margin >= 0 && !self.moves.is_empty())
+    }
+}
