@@ -11,7 +11,7 @@ use crate::format::{BLOCK_BYTES, framed_bytes};
 pub struct JournalConfig {
     /// How many disks may be lost: the largest m of any local pool.
     pub m: usize,
-    /// Bytes of one file; a multiple of 4096, at least 64 KiB.
+    /// Bytes of one file; a multiple of 4096, at least 64 KiB. The largest record must fit.
     pub file_bytes: u64,
     /// Files in use at most, per holder; at least 6. Two of them are kept for
     /// [`crate::Room::Reserve`].
@@ -43,8 +43,8 @@ impl JournalConfig {
     pub fn new(m: usize) -> Self {
         Self {
             m,
-            file_bytes: 64 << 20,
-            files_max: 16,
+            file_bytes: 32 << 20,
+            files_max: 32,
             unacked_bytes_max: 32 << 20,
             groups_in_flight_max: 4,
             group_spacing: Duration::from_millis(1),

@@ -22,15 +22,17 @@ use tokio::task::JoinSet;
 
 use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
 use crate::fill::fill;
-use crate::lane::{Found, Lane};
+use crate::lane::{Found, Lane, Stock};
 use crate::log::{Phase, Shared, State};
 
 /// How often the keeper looks without having been called.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a disk that failed an operation is not asked to hold the journal again.
 const REST: Duration = Duration::from_secs(30);
-/// Spare files per holder.
+/// Spare files made ahead, per holder.
 const SPARES: usize = 1;
+/// Spare files kept, per holder: the log shrinks and grows by a few files as its holds move.
+pub(crate) const SPARES_KEPT: usize = 4;
 
 /// The background tasks of a journal; they end with it.
 #[derive(Debug, Default)]
@@ -86,11 +88,16 @@ impl Tasks {
 
 async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
     loop {
-        let may_grow = {
+        let stock = {
             let state = shared.state.lock();
-            state.phase == Phase::Opening || state.files.len() < shared.config.files_max
+            let opening = state.phase == Phase::Opening;
+            let may_grow = !opening && state.files.len() < shared.config.files_max;
+            Stock {
+                least: if may_grow { SPARES } else { 0 },
+                most: if opening { usize::MAX } else { SPARES_KEPT },
+            }
         };
-        if !lane.tend(SPARES, may_grow).await {
+        if !lane.tend(stock).await {
             shared.holder_failed();
             return;
         }

@@ -5,6 +5,13 @@
 //! counts what is under way. A failed operation ends the lane for good; its disk may come back as
 //! a new one.
 //!
+//! Filling a file with zeros costs as much as writing it, so it is done when nothing else is left:
+//! while the journal is opened only for a slot that somebody waits for, since the files of the
+//! epoch before become free right afterwards; later ahead, in the background.
+//!
+//! A file's header is durable before anything behind it is written, so that a file without the header
+//! that it should have holds nothing that was acknowledged: recovery neither reads nor keeps it.
+//!
 //! A slot is used again only when nothing is being written to it any more, because a write that
 //! was given up may still happen. For the same reason a disk that was dropped starts with new
 //! files, and what it still has of the log stays until the copies are complete.
@@ -56,7 +63,9 @@ pub(crate) struct Lane {
 #[derive(Debug, Default)]
 struct Inner {
     /// The slot of each file number.
-    files: BTreeMap<u64, Arc<Slot>>,
+    files: BTreeMap<u64, Placed>,
+    /// Files below this number are not needed any more.
+    freed: u64,
     spares: Vec<Arc<Slot>>,
     /// Slots that are free once nothing is under way in them.
     retired: Vec<Arc<Slot>>,
@@ -68,9 +77,27 @@ struct Inner {
     outstanding_bytes: usize,
     /// Old files that are still being copied here.
     missing: Vec<u64>,
+    /// Somebody waits for a spare slot.
+    called: bool,
     /// The disk had no room for a further file.
     full: bool,
     failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    slot: Arc<Slot>,
+    /// Its header is durable.
+    begun: bool,
+}
+
+/// Where a write goes.
+enum Target {
+    Slot(Arc<Slot>),
+    /// There is no slot to take yet, or its header is not durable yet.
+    Wait,
+    /// Nobody needs the file any more.
+    Freed,
 }
 
 #[derive(Debug)]
@@ -186,12 +213,21 @@ impl Lane {
         bytes: Bytes,
     ) -> Result<(), DiskError> {
         let written = async {
+            let Some(slot) = self.slot(file, offset).await? else {
+                return Ok(());
+            };
             let _turn = self.permits.acquire().await;
-            let slot = self.slot(file).await?;
             slot.file.write_durable(offset, vec![bytes]).await
         };
         let written = written.await;
         let mut inner = self.inner.lock();
+        if offset == 0
+            && written.is_ok()
+            && let Some(placed) = inner.files.get_mut(&file)
+        {
+            placed.begun = true;
+            self.ready.notify_waiters();
+        }
         if let Some(ended) = inner.outstanding.remove(&flight) {
             inner.outstanding_bytes -= ended.bytes;
         }
@@ -220,37 +256,65 @@ impl Lane {
         lag
     }
 
-    /// The slot of a file number; takes a spare one for a number that is new, and waits for one.
-    pub(crate) async fn slot(&self, file: u64) -> Result<Arc<Slot>, DiskError> {
+    /// The slot of a file number for a write at an offset: takes a spare one for a number that is
+    /// new, and waits for it and for the file's header. `None` if the file is not needed any more.
+    async fn slot(&self, file: u64, offset: u64) -> Result<Option<Arc<Slot>>, DiskError> {
         loop {
             let ready = self.ready.notified();
             tokio::pin!(ready);
             ready.as_mut().enable();
-            if let Some(slot) = self.take_slot(file)? {
-                return Ok(slot);
+            match self.target(file, offset)? {
+                Target::Slot(slot) => return Ok(Some(slot)),
+                Target::Freed => return Ok(None),
+                Target::Wait => ready.await,
             }
-            self.attention.notify_one();
-            ready.await;
         }
     }
 
-    fn take_slot(&self, file: u64) -> Result<Option<Arc<Slot>>, DiskError> {
+    /// Asks for a spare slot that is not kept ready at present.
+    pub(crate) fn call(&self) {
         let mut inner = self.inner.lock();
-        if let Some(slot) = inner.files.get(&file) {
-            return Ok(Some(Arc::clone(slot)));
+        if inner.spares.is_empty() && !inner.called {
+            inner.called = true;
+            drop(inner);
+            self.attention.notify_one();
         }
+    }
+
+    fn target(&self, file: u64, offset: u64) -> Result<Target, DiskError> {
+        let mut inner = self.inner.lock();
         if inner.failed.is_some() {
             return Err(self.error("write"));
         }
+        if let Some(placed) = inner.files.get(&file) {
+            return Ok(if placed.begun || offset == 0 {
+                Target::Slot(Arc::clone(&placed.slot))
+            } else {
+                Target::Wait
+            });
+        }
+        if file < inner.freed {
+            return Ok(Target::Freed);
+        }
         let Some(slot) = inner.spares.pop() else {
-            return Ok(None);
+            drop(inner);
+            self.call();
+            return Ok(Target::Wait);
         };
-        inner.files.insert(file, Arc::clone(&slot));
+        let placed = Placed {
+            slot: Arc::clone(&slot),
+            begun: false,
+        };
+        inner.files.insert(file, placed);
         inner.next = inner.next.max(file + 1);
         self.set_horizon(&inner);
         drop(inner);
         self.attention.notify_one();
-        Ok(Some(slot))
+        Ok(if offset == 0 {
+            Target::Slot(slot)
+        } else {
+            Target::Wait
+        })
     }
 
     /// The slot of a file number, if it has one.
@@ -259,15 +323,28 @@ impl Lane {
         if inner.failed.is_some() || inner.missing.contains(&file) {
             return None;
         }
-        inner.files.get(&file).map(Arc::clone)
+        inner
+            .files
+            .get(&file)
+            .map(|placed| Arc::clone(&placed.slot))
+    }
+
+    /// This file and all before it are no longer needed.
+    pub(crate) fn free(&self, file: u64) {
+        {
+            let mut inner = self.inner.lock();
+            inner.freed = inner.freed.max(file + 1);
+        }
+        self.release(file);
+        self.ready.notify_waiters();
     }
 
     /// The file is no longer needed.
     pub(crate) fn release(&self, file: u64) {
         let mut inner = self.inner.lock();
         inner.missing.retain(|missing| *missing != file);
-        if let Some(slot) = inner.files.remove(&file) {
-            inner.retired.push(slot);
+        if let Some(placed) = inner.files.remove(&file) {
+            inner.retired.push(placed.slot);
             drop(inner);
             self.attention.notify_one();
         }
@@ -277,7 +354,8 @@ impl Lane {
     pub(crate) fn adopt(&self, slot: Arc<Slot>) {
         let mut inner = self.inner.lock();
         let known = |other: &Arc<Slot>| other.path == slot.path;
-        if !inner.files.values().any(known) && !inner.spares.iter().any(known) {
+        let placed = inner.files.values().map(|placed| &placed.slot);
+        if !placed.chain(&inner.spares).any(known) {
             inner.retired.push(slot);
             drop(inner);
             self.attention.notify_one();
@@ -306,7 +384,7 @@ impl Lane {
         inner.missing.retain(|missing| *missing != file);
         match slot {
             Some(slot) if wanted => {
-                inner.files.insert(file, slot);
+                inner.files.insert(file, Placed { slot, begun: true });
             }
             Some(slot) => inner.retired.push(slot),
             None => {}
@@ -323,9 +401,8 @@ impl Lane {
         create(&*self.disk, name, self.file_bytes).await
     }
 
-    /// Keeps `wanted` spare slots ready while the lane lives and `allowed` says so; gives `false`
-    /// when the lane has failed.
-    pub(crate) async fn tend(&self, wanted: usize, may_grow: bool) -> bool {
+    /// Looks after the spare slots while the lane lives; gives `false` when it has failed.
+    pub(crate) async fn tend(&self, stock: Stock) -> bool {
         loop {
             let surplus = {
                 let mut inner = self.inner.lock();
@@ -337,8 +414,9 @@ impl Lane {
                     .partition(|slot| Arc::strong_count(slot) == 1);
                 inner.retired = busy;
                 inner.spares.extend(free);
+                inner.called &= inner.spares.is_empty();
                 self.set_horizon(&inner);
-                let keep = inner.spares.len().min(wanted + 1);
+                let keep = inner.spares.len().min(stock.most);
                 inner.spares.split_off(keep)
             };
             self.ready.notify_waiters();
@@ -347,8 +425,11 @@ impl Lane {
                     self.fail(&error.to_string());
                 }
             }
-            if self.inner.lock().spares.len() >= wanted || !may_grow {
-                return true;
+            {
+                let inner = self.inner.lock();
+                if inner.spares.len() >= stock.least.max(usize::from(inner.called)) {
+                    return true;
+                }
             }
             match self.create_slot().await {
                 Ok(slot) => {
@@ -388,6 +469,15 @@ impl Lane {
             JOURNAL_DIR,
         )
     }
+}
+
+/// How many spare slots a lane keeps; one that is called for is made in any case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stock {
+    /// Made ahead up to so many.
+    pub(crate) least: usize,
+    /// Removed beyond so many.
+    pub(crate) most: usize,
 }
 
 /// What a lane starts with.

@@ -224,17 +224,21 @@ impl Opening {
         let end = self.rewrite(&shared).await?;
         let epoch = self.confirm(&shared, epoch, end, &members).await?;
         let span = epoch.spans[0].clone();
-        {
-            let mut state = shared.state.lock();
-            state.epoch = epoch;
-            state.phase = Phase::Running;
-        }
-        tasks.keep(&shared);
         let floor = self.floor;
         let leftovers = self.leftovers(&shared.state.lock().lanes);
         // A slot is used again only when nobody else has it.
         drop(self);
+        // Before files are made ahead, so that none is made while these are free.
         leftovers.clean(&shared, &tasks);
+        {
+            let mut state = shared.state.lock();
+            state.epoch = epoch;
+            state.phase = Phase::Running;
+            for lane in &state.lanes {
+                lane.attention.notify_one();
+            }
+        }
+        tasks.keep(&shared);
         let recovery = Recovery::of_running(&shared, span, floor, end);
         Ok((Journal::new(shared, tasks), recovery))
     }

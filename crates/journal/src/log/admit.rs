@@ -141,6 +141,11 @@ impl Shared {
         };
         // A file's tail may be lost to a record that does not fit it.
         let ahead = horizon.saturating_sub(state.file + 1);
-        wanted <= ahead * (self.config.file_bytes - BLOCK_BYTES)
+        let enough = wanted <= ahead * (self.config.file_bytes - BLOCK_BYTES);
+        if !enough {
+            // While the journal is opened no spare file is made ahead.
+            state.lanes.iter().for_each(|lane| lane.call());
+        }
+        enough
     }
 }

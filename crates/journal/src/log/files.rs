@@ -106,7 +106,7 @@ impl Shared {
         {
             let number = file.header.file;
             for lane in &state.lanes {
-                lane.release(number);
+                lane.free(number);
             }
             state.files.pop_front();
             freed = true;

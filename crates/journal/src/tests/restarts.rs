@@ -1,0 +1,96 @@
+//! What a start costs: files are used again, and zeros are written when nobody waits for them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::JournalState;
+
+fn names(world: &SimWorld, disk: usize) -> BTreeSet<String> {
+    let paths = world.disk(disk).paths().into_iter();
+    paths.filter(|path| path.ends_with(".log")).collect()
+}
+
+fn logs(world: &SimWorld, disk: usize) -> usize {
+    names(world, disk).len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_filled_after_the_start_and_not_before_it() {
+    let world = formatted(1, 4, 2).await;
+    let (journal, _) = open(&world, 2).await.expect("opens");
+    assert_eq!(logs(&world, 0), 0, "somebody waited for zeros");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for disk in 0..4 {
+        assert_eq!(logs(&world, disk), 1, "none is ready");
+    }
+    write(&journal, body(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(logs(&world, 0), 2, "the next one is made ahead");
+}
+
+/// After a few lives no file is made any more: what is there is enough. A name is never given twice.
+#[tokio::test(start_paused = true)]
+async fn restarts_use_the_files_that_there_are() {
+    for clean in [false, true] {
+        let mut world = formatted(1, 5, 2).await;
+        let mut expected = BTreeMap::new();
+        let mut known = vec![BTreeSet::new(); 5];
+        for life in 0..14 {
+            let (journal, recovery) = open(&world, 2).await.expect("opens");
+            let hold = journal.hold("index", recovery.floor());
+            let floor = recovery.floor();
+            let kept = expected.split_off(&(floor + 1));
+            assert_eq!(all(recovery).await, kept, "life {life}");
+            expected = kept;
+            let last = journal.last_seq();
+            // Files become free at the beginning, which need not be known on disk.
+            hold.advance(last.saturating_sub(10));
+            for n in 0..30 {
+                let mut body = body(life * 1000 + n);
+                body.truncate(1000);
+                let seq = append(&journal, body.clone()).await;
+                expected.insert(seq, body);
+            }
+            journal.durable(journal.last_seq()).await.expect("durable");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let status = journal.status();
+            assert_eq!(status.state, JournalState::Running);
+            assert_eq!((status.holders.len(), status.counters.changes), (4, 0));
+            if clean {
+                journal.close(Duration::from_secs(1)).await.expect("closes");
+            }
+            drop(journal);
+            world = if life % 2 == 0 {
+                world.kill(life)
+            } else {
+                world.crash(life)
+            };
+            for (disk, known) in known.iter_mut().enumerate() {
+                let now = names(&world, disk);
+                assert!(life < 4 || now.is_subset(known), "{now:?} {known:?}");
+                *known = now;
+            }
+        }
+    }
+}
+
+/// The log is longer than the files that are free: the rest is made while it is opened.
+#[tokio::test(start_paused = true)]
+async fn a_long_log_gets_the_files_that_it_needs() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, recovery) = open(&world, 1).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    let mut expected = BTreeMap::new();
+    for n in 0..600 {
+        let body = body(n);
+        let seq = append(&journal, body.clone()).await;
+        expected.insert(seq, body);
+    }
+    journal.durable(600).await.expect("durable");
+    assert!(journal.status().files > 12, "{:?}", journal.status());
+    let (journal, recovery) = open(&world.crash(1), 1).await.expect("opens");
+    assert_eq!(all(recovery).await, expected);
+    assert_eq!(journal.status().holders.len(), 3);
+}
