@@ -209,6 +209,51 @@ mod tests {
         }
     }
 
+    /// The sample with everything in it.
+    fn full() -> Batch {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        Batch {
+            puts: vec![
+                (bytes("e\0\0\0\0\0\0\0\x01name"), bytes("value")),
+                (bytes("empty"), Bytes::new()),
+                (bytes("long"), vec![7; 300].into()),
+            ],
+            deletes: vec![bytes("gone"), bytes("gone too")],
+            adds: vec![(bytes("cT"), 1), (bytes("ct"), -4096)],
+            log: vec![bytes("a change"), Bytes::new()],
+            carry: Some(Carry {
+                segment: BlobId::new(1, 0x0203_0405),
+                offset: 0x0607_0809,
+                bytes: vec![vec![9; 500].into()],
+            }),
+            ..Batch::default()
+        }
+    }
+
+    fn small() -> Batch {
+        let put = (Bytes::from_static(b"k"), Bytes::from_static(b"v"));
+        Batch {
+            puts: vec![put],
+            ..Batch::default()
+        }
+    }
+
+    /// Bodies of version 1 are read for ever (docs/formats/catalog-batch.md).
+    #[test]
+    fn version_1_is_read_and_still_written() {
+        let samples: [(&[u8], Batch); 2] = [
+            (include_bytes!("../../../testdata/batch-v1/full.bin"), full()),
+            (
+                include_bytes!("../../../testdata/batch-v1/small.bin"),
+                small(),
+            ),
+        ];
+        for (stored, batch) in samples {
+            assert_eq!(decode(&Bytes::from_static(stored)).expect("reads"), batch);
+            assert_eq!(encode(&batch).concat(), stored);
+        }
+    }
+
     proptest! {
         #[test]
         fn reads_what_it_writes(batch in batch()) {
