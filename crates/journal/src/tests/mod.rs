@@ -3,7 +3,9 @@
 mod basics;
 mod crash;
 mod holders;
+mod restarts;
 mod sabotage;
+mod sample;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
