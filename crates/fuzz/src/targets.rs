@@ -39,11 +39,22 @@ pub(crate) const TARGETS: &[Target] = &[
         &[AUTHORIZATION],
     ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
-    target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]),
-    target("block", dewar_meta::index::runs::fuzz_block, &[]),
+    target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
+        "meta/testdata/batch-v1/full.bin",
+        "meta/testdata/batch-v1/small.bin",
+    ]),
+    target("blob_record", dewar_data::blob::fuzz_blob_record, &[]),
+    target("block", dewar_meta::index::runs::fuzz_block, &[])
+        .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("epoch", dewar_journal::fuzz_epoch, &[])
+        .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_meta::index::runs::fuzz_footer, &[])
         .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
-    target("identity", dewar_data::pool::fuzz_identity, &[]),
+    target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
+    target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
+        "journal/testdata/journal-v1/disk0/journal/00000000.log",
+        "journal/testdata/journal-v1/disk0/journal/00000001.log",
+    ]),
     target("manifest", dewar_meta::index::runs::fuzz_manifest, &[])
         .files(&["meta/testdata/runs-v1/index/manifest"]),
     target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
@@ -59,9 +70,14 @@ pub(crate) const TARGETS: &[Target] = &[
         dewar_s3::fuzz_range,
         &[b"bytes=0-499", b"bytes=-500", b"bytes=9500-"],
     ),
+    target(
+        "segment_record",
+        dewar_data::segment::fuzz_segment_record,
+        &[SEGMENT_WHOLE, SEGMENT_PACKED],
+    ),
     target("shard_header", dewar_data::format::fuzz_shard_header, &[])
         .files(&["data/testdata/format-v1/object-2+1.shard1"]),
-    target("slot", dewar_data::segment::fuzz_slot, &[]),
+    target("slot", dewar_data::segment::fuzz_slot, &[SLOT]),
 ];
 
 const AUTHORIZATION: &[u8] = b"AWS4-HMAC-SHA256 \
@@ -74,6 +90,18 @@ const CHUNKED: &[&[u8]] = &[
     b"\x055;chunk-signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41\r\n\
       hello\r\n0;chunk-signature=00\r\n\r\n",
 ];
+
+const IDENTITY: &[u8] = b"Dewar disk, format 1\ndewar = 00000000000000000000123456789abc\n\
+    disk = fffffffffffffffffffffffffffffffe\npool = 3\ncreated = 1760000000123456789\n\
+    ";
+
+const SEGMENT_WHOLE: &[u8] =
+    b"\x82\0\x81\x87\x05\x01\x07\x83\x01\x01\x1a\0\x01\0\0\x19\x30\x39\x82\
+    \x50aaaaaaaaaaaaaaaa\x50bbbbbbbbbbbbbbbb\x80";
+
+const SEGMENT_PACKED: &[u8] = b"\x82\x01\x83\x05\x81\x83\x01\x19\x01\x2c\x02\x81\x09";
+
+const SLOT: &[u8] = b"DSlt\x01\x03\0\0\x05\0\0\0\0\0\0\0abchello";
 
 const FORM: &[u8] =
     b"\x07--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b\r\n--B\r\n\

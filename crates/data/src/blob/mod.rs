@@ -25,7 +25,7 @@ pub use check::{Checked, Damage};
 pub use findings::Findings;
 pub use reader::{BlobReader, BlobStream};
 pub use rebuild::{Rebuilt, Target};
-pub use record::BlobRecord;
+pub use record::{BlobRecord, fuzz_blob_record};
 pub use sweep::{Known, Swept};
 pub use writer::BlobWriter;
 

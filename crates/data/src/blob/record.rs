@@ -83,6 +83,14 @@ impl BlobRecord {
     }
 }
 
+/// Fuzz target: nothing panics, and what decodes encodes to the same record.
+pub fn fuzz_blob_record(bytes: &[u8]) {
+    if let Ok(record) = BlobRecord::from_bytes(bytes) {
+        let again = BlobRecord::from_bytes(&record.to_bytes());
+        assert_eq!(again.ok(), Some(record));
+    }
+}
+
 /// The folder of a blob's shards.
 pub(crate) fn shard_dir(id: BlobId) -> String {
     format!("blobs/{:04x}-{:09x}", id.zone(), id.counter() >> 12)

@@ -38,7 +38,7 @@ use tokio::sync::Notify;
 
 pub use compact::{Compaction, DeadBytes, DeadPage};
 pub use open::Slot;
-pub use record::{Run, SegmentRecord};
+pub use record::{Run, SegmentRecord, fuzz_segment_record};
 pub use slot::{DESCRIPTION_BYTES_MAX, SlotHeader, decode_slot, encode_slot, fuzz_slot};
 
 use crate::blob::{BlobRecord, BlobStore};
