@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_data::blob::Known;
+use dewar_meta::ns::Unnamed;
 use dewar_types::{BlobId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -110,10 +111,11 @@ async fn compact(inner: Shared) {
 }
 
 async fn free(inner: Shared) {
+    let mut after = None;
     loop {
-        match free_step(&inner).await {
-            Ok(freed) if freed == STEP => {}
-            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+        match free_step(&inner, after.take()).await {
+            Ok(Some(last)) => after = Some(last),
+            Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
             Err(error) => {
                 tracing::warn!(%error, "blobs could not be freed; trying again");
                 tokio::time::sleep(RETRY_AFTER).await;
@@ -123,13 +125,23 @@ async fn free(inner: Shared) {
 }
 
 /// Frees blobs whose names are gone since the grace time and that nobody reads. Bytes go before
-/// the record does: a crash in between only repeats the removal.
-async fn free_step(inner: &Shared) -> Result<usize> {
+/// the record does: a crash in between only repeats the removal. Looks at so many behind `after`
+/// and gives the last one; `None` when there are no more. What is being read is passed over, so that
+/// it does not keep the rest.
+async fn free_step(inner: &Shared, after: Option<Unnamed>) -> Result<Option<Unnamed>> {
     let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
+    let looked_at = inner
+        .tree
+        .unnamed_blobs(before, after.as_ref(), STEP)
+        .await?;
+    let last = looked_at
+        .last()
+        .filter(|_| looked_at.len() == STEP)
+        .copied();
     let mut freed = Vec::new();
     let mut marks = Vec::new();
-    for unnamed in inner.tree.unnamed_blobs(before, STEP).await? {
+    for unnamed in looked_at {
         if inner.table.readers().holds(unnamed.blob) {
             continue;
         }
@@ -148,7 +160,7 @@ async fn free_step(inner: &Shared) -> Result<usize> {
     if !freed.is_empty() {
         inner.tree.forget_blobs(&freed).await?;
     }
-    Ok(freed.len())
+    Ok(last)
 }
 
 async fn reclaim_dirs(inner: Shared) {

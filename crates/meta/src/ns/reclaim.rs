@@ -112,16 +112,24 @@ impl Tree {
         Ok(matches!(stage.commit().await?, Committed::Done))
     }
 
-    /// Blobs whose last name went before `before`, oldest first, at most `limit`.
+    /// Blobs whose last name went before `before`, oldest first, at most `limit`, from behind
+    /// `after` on.
     ///
     /// # Errors
     /// What the engine says.
     pub async fn unnamed_blobs(
         &self,
         before: Timestamp,
+        after: Option<&Unnamed>,
         limit: usize,
     ) -> Result<Vec<Unnamed>, Error> {
-        let range = keys::free_before(before.0);
+        let mut range = keys::free_before(before.0);
+        if let Some(after) = after {
+            range.from = keys::just_after(&keys::free(after.since.0, after.blob));
+        }
+        if range.from >= range.to {
+            return Ok(Vec::new());
+        }
         let page = self
             .kv
             .scan(Scan {

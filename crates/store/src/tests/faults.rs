@@ -98,6 +98,33 @@ fn full_disks_say_so_and_leave_nothing() {
     });
 }
 
+/// More blobs are being read than are looked at in a step; what was deleted after them goes.
+#[test]
+fn many_readers_do_not_keep_what_others_deleted() {
+    run(async {
+        let rig = Rig::new(5).await;
+        let bytes = content(10_001, 1);
+        let mut downloads = Vec::new();
+        for n in 0..300 {
+            let key = format!("read/{n}");
+            rig.put(&key, &bytes).await.expect("put");
+            downloads.push(rig.store.get(&rig.ann, get(&key)).await.expect("opened"));
+            rig.delete(&key).await.expect("deleted");
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        rig.put("last", &bytes).await.expect("put");
+        rig.delete("last").await.expect("deleted");
+        assert_eq!(rig.files().len(), 301 * 3);
+        rig.settle().await;
+        assert_eq!(rig.files().len(), 300 * 3);
+        for download in &mut downloads {
+            assert!(download.next().await.expect("more").expect("read") == bytes);
+        }
+        drop(downloads);
+        rig.assert_empty().await;
+    });
+}
+
 #[test]
 fn a_reader_keeps_what_is_deleted_meanwhile() {
     run(async {

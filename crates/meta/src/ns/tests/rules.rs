@@ -330,10 +330,14 @@ async fn ten_thousand_parts_become_one_file() {
 
     // The data layer frees them.
     let later = dewar_types::Timestamp(u64::MAX);
-    let unnamed = tree.unnamed_blobs(later, 20_000).await.unwrap();
+    let unnamed = tree.unnamed_blobs(later, None, 20_000).await.unwrap();
     assert_eq!(unnamed.len(), 10_000);
+    let behind = tree.unnamed_blobs(later, Some(&unnamed[6]), 3).await;
+    assert_eq!(behind.unwrap(), unnamed[7..10]);
+    let behind = tree.unnamed_blobs(later, unnamed.last(), 3).await;
+    assert!(behind.unwrap().is_empty());
     tree.forget_blobs(&unnamed).await.unwrap();
-    assert!(tree.unnamed_blobs(later, 1).await.unwrap().is_empty());
+    assert!(tree.unnamed_blobs(later, None, 1).await.unwrap().is_empty());
 }
 
 #[tokio::test]
