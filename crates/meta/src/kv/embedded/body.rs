@@ -242,7 +242,10 @@ mod tests {
     #[test]
     fn version_1_is_read_and_still_written() {
         let samples: [(&[u8], Batch); 2] = [
-            (include_bytes!("../../../testdata/batch-v1/full.bin"), full()),
+            (
+                include_bytes!("../../../testdata/batch-v1/full.bin"),
+                full(),
+            ),
             (
                 include_bytes!("../../../testdata/batch-v1/small.bin"),
                 small(),

@@ -44,13 +44,22 @@ async fn open(
     index: Arc<dyn Index>,
     m: usize,
 ) -> Result<(EmbeddedKv, Vec<(Seq, Carry)>), dewar_types::Error> {
+    open_as(world, index, m, small()).await
+}
+
+async fn open_as(
+    world: &SimWorld,
+    index: Arc<dyn Index>,
+    m: usize,
+    config: EmbeddedConfig,
+) -> Result<(EmbeddedKv, Vec<(Seq, Carry)>), dewar_types::Error> {
     let (journal, recovery) = Journal::open(world.env(), disks(world), journal_config(m))
         .await
         .map_err(|error| {
             dewar_types::Error::new(dewar_types::ErrorKind::Unavailable, error.to_string())
         })?;
     let mut carries = Vec::new();
-    let kv = EmbeddedKv::open(journal, recovery, index, small(), |seq, batch| {
+    let kv = EmbeddedKv::open(journal, recovery, index, config, |seq, batch| {
         carries.extend(batch.carry.take().map(|carry| (seq, carry)));
     })
     .await?;
@@ -386,5 +395,68 @@ fn an_emptied_range_is_empty_even_if_the_index_still_has_it() {
             ..Batch::default()
         };
         kv.commit(batch).await.expect("empty now");
+    });
+}
+
+/// A small object of 64 KiB under one of three keys.
+fn small_object(n: u64) -> Batch {
+    Batch {
+        puts: vec![(key(n % 3), n.to_string().into())],
+        carry: Some(Carry {
+            segment: BlobId(1),
+            offset: 0,
+            bytes: vec![vec![7; 64 << 10].into()],
+        }),
+        ..Batch::default()
+    }
+}
+
+/// Small objects fill the journal long before their keys fill a layer: their bytes count, too.
+#[test]
+fn the_index_is_fed_before_small_objects_fill_the_journal() {
+    run(async {
+        let world = SimWorld::with_disks(6, 3);
+        Journal::create(&world.env(), &disks(&world), &journal_config(1))
+            .await
+            .expect("created");
+        let index: Arc<dyn Index> = Arc::new(MemoryIndex::new());
+        // The journal has room for 12 MiB of ordinary records.
+        let few = |layer_log_bytes| EmbeddedConfig {
+            layer_log_bytes,
+            ..EmbeddedConfig::default()
+        };
+        let opened = open_as(&world, Arc::clone(&index), 1, few(2 << 20)).await;
+        let (kv, _) = opened.expect("opened");
+        let mut last = 0;
+        for n in 0..600 {
+            let committed = kv.commit(small_object(n));
+            let committed = tokio::time::timeout(Duration::from_secs(60), committed).await;
+            last = committed.expect("the journal is full").expect("committed");
+        }
+        let status = kv.journal().status();
+        assert!(
+            last - status.floor <= 2 * (2 << 20) / (64 << 10) + 2,
+            "{status:?}"
+        );
+
+        // What a long life without feeding leaves is fed when it is replayed.
+        let world = world.crash(1);
+        let never = few(usize::MAX);
+        let opened = open_as(&world, Arc::clone(&index), 1, never).await;
+        let (kv, _) = opened.expect("opened");
+        for n in 0..100 {
+            last = kv.commit(small_object(n)).await.expect("committed");
+        }
+        assert!(last - index.applied() >= 100);
+        let world = world.crash(2);
+        let opened = open_as(&world, Arc::clone(&index), 1, few(2 << 20)).await;
+        let (kv, _) = opened.expect("opened");
+        let (applied, floor) = (index.applied(), kv.journal().status().floor);
+        assert!(last - applied <= (2 << 20) / (64 << 10) + 1, "{applied}");
+        assert_eq!(floor, applied, "the journal may let them go");
+        for (n, value) in [(0, "99"), (1, "97"), (2, "98")] {
+            let read = kv.get(&key(n)).await.expect("read");
+            assert_eq!(read.value.as_deref(), Some(value.as_bytes()));
+        }
     });
 }
