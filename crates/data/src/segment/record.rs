@@ -127,7 +127,7 @@ pub(crate) fn alive(spans: &[(u32, u32)], dead: &[(u32, u32)]) -> Vec<(u32, u32)
 
 #[cfg(test)]
 mod tests {
-    use dewar_types::{DiskId, Layout};
+    use dewar_types::{DiskId, Layout, Timestamp};
 
     use super::*;
 
@@ -198,6 +198,7 @@ mod tests {
             len: 12_345,
             disks: vec![DiskId(1), DiskId(u128::MAX), DiskId(3)],
             missing: vec![2],
+            written: None,
         };
         let id = b"\x1b\0\x02\0\x12\x34\x56\x78\x9a";
         let mut stored = [
@@ -213,6 +214,14 @@ mod tests {
         stored.extend_from_slice(b"\x81\x02");
         assert_eq!(blob.to_bytes(), stored);
         assert_eq!(BlobRecord::from_bytes(&stored).expect("valid"), blob);
+        let later = BlobRecord {
+            written: Some(Timestamp(9)),
+            ..blob.clone()
+        };
+        let mut longer = stored.clone();
+        longer[0] = 0x88;
+        longer.push(9);
+        assert_eq!(later.to_bytes(), longer);
         let packed = SegmentRecord::Packed {
             blob: blob.id,
             runs: vec![Run {
