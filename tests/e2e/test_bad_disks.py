@@ -106,6 +106,39 @@ def test_a_disk_that_returns_errors(tmp_path, mounts):
         server.kill()
 
 
+@root_only
+def test_two_disks_turn_read_only(tmp_path, mounts):
+    """As file systems do that are damaged. Such disks are there, and count as lost for writes."""
+    server = Server(tmp_path / "ro")
+    disks = [server.disk(2), server.disk(5)]
+    for disk in disks:
+        disk.mkdir(parents=True)
+        sh("mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", str(disk))
+        mounts(["umount", "-l", str(disk)])
+    server.allow(r"disk\d|shard|journal|holder|missing")
+    server.start()
+    try:
+        s3 = server.boto()
+        for number in range(5):
+            s3.put_object(Bucket="demo", Key=f"k{number}", Body=content(number, 2_000_000))
+        server.kill()
+        for disk in disks:
+            sh("mount", "-o", "remount,ro", str(disk))
+        server.start()
+        s3 = server.boto()
+        for number in range(5):
+            s3.put_object(Bucket="demo", Key=f"n{number}", Body=content(-number, 2_000_000))
+            s3.put_object(Bucket="demo", Key=f"s{number}", Body=content(-number, 2_000))
+        states = [disk["state"] for disk in server.admin("status")["pool"]["disks"]]
+        assert states == ["online", "failed", "online", "online", "failed", "online"]
+        for number in range(5):
+            assert s3.get_object(Bucket="demo", Key=f"k{number}")["Body"].read() == content(number, 2_000_000)
+            assert s3.get_object(Bucket="demo", Key=f"n{number}")["Body"].read() == content(-number, 2_000_000)
+            assert s3.get_object(Bucket="demo", Key=f"s{number}")["Body"].read() == content(-number, 2_000)
+    finally:
+        server.kill()
+
+
 def test_rot_is_repaired_on_read(own_server):
     """A flipped byte in a shard file is noticed, decoded around, and put right."""
     server = own_server

@@ -68,8 +68,8 @@ impl BlobStore {
     #[must_use]
     pub fn new(pool: Arc<Pool>) -> Self {
         Self {
+            placement: Placement::new(pool.env().clone()),
             pool,
-            placement: Placement::default(),
             open: OpenShards::default(),
             codecs: Mutex::default(),
             counts: Counts::default(),
@@ -139,6 +139,7 @@ impl BlobStore {
             layout,
             disks,
             clock: Arc::clone(&self.pool.env().clock),
+            resting: Arc::clone(self.placement.resting()),
             codec: self.codec(layout)?,
         }))
     }

@@ -22,6 +22,7 @@ use crate::format::runs::{self, checksum_page_at, run_spans};
 use crate::format::{
     BLOB_BYTES_MAX, ChecksumKind, OWNER_BYTES_MAX, PageKey, SLOT_BYTES, ShardHeader, ShardKind,
 };
+use crate::pool::Resting;
 
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -40,6 +41,7 @@ pub(crate) struct WriterPlan {
     pub(crate) layout: Layout,
     pub(crate) disks: Vec<(DiskId, Arc<dyn Disk>)>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) resting: Arc<Resting>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
 }
 
@@ -278,7 +280,13 @@ impl BlobWriter {
                     let _ = disk.remove(&record.shard_path(shard)).await;
                 }
                 self.sealing = false;
-                Err(cause.context(format!("blob {}: too few shards are durable", record.id)))
+                // What is wrong with one disk is no defect of ours: another try finds others.
+                let kind = match cause.kind() {
+                    kind @ (ErrorKind::NoSpace | ErrorKind::Busy(_) | ErrorKind::Timeout) => kind,
+                    _ => ErrorKind::Unavailable,
+                };
+                let message = format!("blob {}: too few shards are durable", record.id);
+                Err(Error::with_source(kind, message, cause))
             }
             _ => {
                 self.sealing = false;
@@ -356,6 +364,8 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
     let (queue, work) = mpsc::channel(QUEUED_WINDOWS);
     let (tell, outcome) = oneshot::channel();
     let task = ShardTask {
+        id: plan.disks[shard].0,
+        resting: Arc::clone(&plan.resting),
         disk: Arc::clone(&plan.disks[shard].1),
         dir: shard_dir(plan.id),
         path: shard_path(plan.id, plan.generation, shard),
@@ -377,6 +387,8 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
 
 /// Owns one shard's file from creation to sync.
 struct ShardTask {
+    id: DiskId,
+    resting: Arc<Resting>,
     disk: Arc<dyn Disk>,
     dir: String,
     path: String,
@@ -392,7 +404,10 @@ impl ShardTask {
     async fn run(mut self, mut work: mpsc::Receiver<Work>) -> Result<()> {
         let result = self.work(&mut work).await;
         match result {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                self.resting.worked(self.id);
+                Ok(())
+            }
             Ok(false) => {
                 self.discard().await;
                 Err(Error::new(
@@ -402,6 +417,10 @@ impl ShardTask {
             }
             Err(error) => {
                 drop(work);
+                // A full queue is no defect.
+                if !matches!(error.kind(), ErrorKind::Busy(_)) {
+                    self.resting.failed(self.id);
+                }
                 self.discard().await;
                 Err(error)
             }

@@ -14,6 +14,7 @@ use dewar_env::{Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 
 pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
+pub(crate) use placement::Resting;
 pub use placement::{Placement, reserve_bytes};
 
 /// A disk of a pool that was found and is ours.

@@ -1,8 +1,10 @@
 //! Which disks a new blob goes to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
-use dewar_env::Space;
+use dewar_env::{Env, Space};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 
@@ -10,6 +12,13 @@ use super::Pool;
 
 /// The most that is kept free on a disk, in bytes.
 const RESERVE_BYTES_MAX: u64 = 256 << 20;
+
+/// How long a disk that could not take a shard is given no new blobs, the first time. Its state may
+/// be as good as ever: a file system without free inodes, shut down, or without rights.
+const REST: Duration = Duration::from_secs(30);
+
+/// The same at most: the time doubles until a shard succeeds.
+const REST_MAX: Duration = Duration::from_secs(600);
 
 /// A disk of `total` bytes with less room than this takes no new blobs: deletes, compaction, repair
 /// and the catalog need it.
@@ -20,13 +29,84 @@ pub fn reserve_bytes(total: u64) -> u64 {
 
 /// Chooses disks by room and health; declustered, so that every set of k+m disks of a larger pool
 /// is used and rebuilding one disk reads from all (RECORDS.md section 6).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Placement {
     space: Mutex<BTreeMap<DiskId, Space>>,
+    /// By command or condition.
     avoided: Mutex<BTreeSet<DiskId>>,
+    /// By experience.
+    resting: Arc<Resting>,
+}
+
+/// Disks that could not take a shard.
+pub(crate) struct Resting {
+    env: Env,
+    disks: Mutex<BTreeMap<DiskId, Rest>>,
+}
+
+struct Rest {
+    until: Duration,
+    length: Duration,
+}
+
+impl Resting {
+    /// A shard failed on a disk.
+    pub(crate) fn failed(&self, disk: DiskId) {
+        let now = self.env.clock.elapsed();
+        let mut disks = self.disks.lock();
+        let rest = disks.entry(disk).or_insert(Rest {
+            until: Duration::ZERO,
+            length: REST / 2,
+        });
+        // Shards that were under way together fail together.
+        if rest.until <= now {
+            rest.length = (rest.length * 2).min(REST_MAX);
+            rest.until = now + rest.length;
+        }
+    }
+
+    /// A shard is durable on a disk.
+    pub(crate) fn worked(&self, disk: DiskId) {
+        let mut disks = self.disks.lock();
+        let now = self.env.clock.elapsed();
+        if disks.get(&disk).is_some_and(|rest| rest.until <= now) {
+            disks.remove(&disk);
+        }
+    }
+
+    fn rests(&self, disk: DiskId) -> bool {
+        let disks = self.disks.lock();
+        disks
+            .get(&disk)
+            .is_some_and(|rest| rest.until > self.env.clock.elapsed())
+    }
+}
+
+impl std::fmt::Debug for Resting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resting").finish_non_exhaustive()
+    }
 }
 
 impl Placement {
+    /// Nothing is known of any disk yet.
+    #[must_use]
+    pub fn new(env: Env) -> Self {
+        Self {
+            space: Mutex::default(),
+            avoided: Mutex::default(),
+            resting: Arc::new(Resting {
+                env,
+                disks: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Where writers tell what became of their shards.
+    pub(crate) fn resting(&self) -> &Arc<Resting> {
+        &self.resting
+    }
+
     /// Asks every disk for its room. Call it every few seconds; until the first call all disks
     /// count as roomy.
     pub async fn refresh(&self, pool: &Pool) {
@@ -49,7 +129,8 @@ impl Placement {
     }
 
     /// The layout and the disks, in shard order, for a new blob: the pool's layout while enough
-    /// disks live, else the same m with a smaller k.
+    /// disks live, else the same m with a smaller k. A disk that failed a shard lately counts as
+    /// not living while there are m+1 others.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when
@@ -75,6 +156,11 @@ impl Placement {
                 (rank(blob, *id, weight), *id)
             })
             .collect();
+        let rests = |(_, id): &(f64, DiskId)| self.resting.rests(*id);
+        let rested = ranked.iter().filter(|ranked| !rests(ranked)).count();
+        if pool.layout().narrowed_to(rested).is_some() {
+            ranked.retain(|ranked| !rests(ranked));
+        }
         let layout = pool.layout().narrowed_to(ranked.len()).ok_or_else(|| {
             let need = usize::from(pool.layout().m) + 1;
             if live.len() < need {

@@ -479,3 +479,57 @@ proptest! {
         });
     }
 }
+
+/// Disks that look well but take no files must not be chosen again and again: with two of six, no
+/// write would ever find enough others.
+#[test]
+fn disks_that_fail_shards_are_given_a_rest() {
+    run(async {
+        let world = SimWorld::with_disks(1, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(200_000, 1);
+        for disk in [1, 4] {
+            let disk = world.disk(disk);
+            disk.fail_always(SimOp::Create, DiskErrorKind::Io);
+        }
+        let first = write(&store, 1, &bytes, 50_000).await;
+        assert_eq!(
+            first.expect_err("four of six").kind(),
+            ErrorKind::Unavailable
+        );
+        for id in 2..20 {
+            let record = write(&store, id, &bytes, 50_000)
+                .await
+                .expect("around them");
+            assert_eq!((record.layout.k, record.layout.m), (2, 2));
+            assert_eq!(record.missing, []);
+            for away in [DiskId(2), DiskId(5)] {
+                assert!(!record.disks.contains(&away));
+            }
+        }
+        // Tried again after a while, and after a longer one when that fails.
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        write(&store, 20, &bytes, 50_000)
+            .await
+            .expect_err("tried again");
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        write(&store, 21, &bytes, 50_000)
+            .await
+            .expect("around them");
+        for disk in [1, 4] {
+            world.disk(disk).heal();
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let record = write(&store, 22, &bytes, 50_000)
+            .await
+            .expect("all are back");
+        assert_eq!(record.disks.len(), 6);
+        // With too few others they are tried in any case.
+        for disk in 0..6 {
+            let disk = world.disk(disk);
+            disk.fail_next(SimOp::Create, DiskErrorKind::Io);
+        }
+        write(&store, 23, &bytes, 50_000).await.expect_err("all");
+        write(&store, 24, &bytes, 50_000).await.expect("at once");
+    });
+}

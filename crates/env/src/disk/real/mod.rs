@@ -13,7 +13,7 @@
 //! may then fail with `Io` if the device was gone in between, so open them again after a return.
 //!
 //! A failed sync poisons the disk: Linux reports the loss once and then shows pages as clean that
-//! never reached the medium.
+//! never reached the medium. A file system that has become read-only does so, too.
 //!
 //! Cancellation: a dropped future leaves its operation queued or running; it may still happen.
 //! Needs a tokio runtime with timers, whose clock is not paused.
@@ -224,6 +224,12 @@ impl Inner {
         let result = operation(self);
         match (&result, duty) {
             (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
+            // File systems turn read-only when they are damaged: what was not synced is lost.
+            (Err(error), Duty::Write | Duty::Durable)
+                if error.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                self.health.poison();
+            }
             (Ok(_), Duty::Durable | Duty::Complete) if !self.folder.is_in_place() => {
                 self.health.set_missing(true);
                 return Err(Failure::Kind(DiskErrorKind::Missing));
