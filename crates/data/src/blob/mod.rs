@@ -31,6 +31,7 @@ pub use writer::BlobWriter;
 
 use crate::format::ShardKind;
 use crate::pool::{Placement, Pool};
+use reader::Room;
 use shards::{OpenShards, ShardReader};
 use writer::WriterPlan;
 
@@ -41,6 +42,7 @@ pub struct BlobStore {
     placement: Placement,
     open: OpenShards,
     codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
+    room: Room,
     counts: Counts,
 }
 
@@ -72,6 +74,7 @@ impl BlobStore {
             pool,
             open: OpenShards::default(),
             codecs: Mutex::default(),
+            room: Room::default(),
             counts: Counts::default(),
         }
     }
@@ -86,6 +89,10 @@ impl BlobStore {
     #[must_use]
     pub fn placement(&self) -> &Placement {
         &self.placement
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     pub(crate) fn open_shards(&self) -> &OpenShards {

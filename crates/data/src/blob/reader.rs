@@ -17,6 +17,7 @@ use dewar_env::BoxFuture;
 use dewar_types::{ByteRange, Error, ErrorKind, PAGE_BYTES, Result};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -30,6 +31,14 @@ const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Windows read ahead of the one being sent, when pages are not in memory.
 const AHEAD: usize = 2;
+
+/// Bytes of windows that all streams hold together, read ahead or waiting to be sent. Beyond it a
+/// stream reads nothing ahead and one stripe at a time, so that a crowd of clients that take their
+/// bytes slowly or not at all costs a stripe each.
+const ROOM_BYTES: u64 = 256 << 20;
+
+/// What the room is counted in, in bytes.
+const ROOM_UNIT: u64 = 64 << 10;
 
 /// A shard that took longer is decoded around while it is still awaited.
 const SLOW_AFTER: Duration = Duration::from_millis(200);
@@ -48,7 +57,26 @@ pub struct BlobStream {
     /// Windows not begun yet.
     rest: ByteRange,
     ready: VecDeque<Bytes>,
-    ahead: VecDeque<JoinHandle<Result<Vec<Bytes>>>>,
+    /// For the window that is ready, unless it is a single stripe.
+    room: Option<OwnedSemaphorePermit>,
+    ahead: VecDeque<(JoinHandle<Result<Vec<Bytes>>>, OwnedSemaphorePermit)>,
+}
+
+/// The room that all streams of a store share.
+#[derive(Debug)]
+pub(crate) struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new((ROOM_BYTES / ROOM_UNIT) as usize)))
+    }
+}
+
+impl Room {
+    fn take(&self, window: ByteRange) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(window.len().div_ceil(ROOM_UNIT)).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(units).ok()
+    }
 }
 
 /// Rows of a shard, as far as a window needs them.
@@ -87,6 +115,7 @@ impl BlobReader {
             reader: self.clone(),
             rest: range,
             ready: VecDeque::new(),
+            room: None,
             ahead: VecDeque::new(),
         }
     }
@@ -398,7 +427,9 @@ impl BlobStream {
             if let Some(bytes) = self.ready.pop_front() {
                 return Some(Ok(bytes));
             }
-            let read = if let Some(task) = self.ahead.pop_front() {
+            self.room = None;
+            let read = if let Some((task, room)) = self.ahead.pop_front() {
+                self.room = Some(room);
                 self.read_ahead();
                 task.await.unwrap_or_else(|error| {
                     Err(Error::with_source(
@@ -428,38 +459,64 @@ impl BlobStream {
         }
     }
 
-    /// Cuts the next window off what is left, ending at a whole stripe so that later windows are
-    /// aligned.
+    /// Bytes that it keeps in memory, or is about to.
+    #[cfg(test)]
+    pub(super) fn holds(&self) -> u64 {
+        let ahead = self.ahead.iter().map(|(_, room)| room.num_permits());
+        let room = self.room.iter().map(OwnedSemaphorePermit::num_permits);
+        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        match ahead.chain(room).sum::<usize>() as u64 * ROOM_UNIT {
+            0 => ready as u64,
+            room => room,
+        }
+    }
+
+    /// Cuts the next window off what is left, as large as there is room for.
     fn take_window(&mut self) -> Option<ByteRange> {
+        let window = self.window_of(WINDOW_BYTES)?;
+        self.room = self.reader.store.room().take(window);
+        let window = match self.room {
+            Some(_) => window,
+            None => self.window_of(0)?,
+        };
+        self.rest.start = window.end;
+        Some(window)
+    }
+
+    /// The next window of about this many bytes, but at least a stripe, ending at a whole stripe so
+    /// that later windows are aligned.
+    fn window_of(&self, bytes: u64) -> Option<ByteRange> {
         if self.rest.is_empty() {
             return None;
         }
         let stripe = self.reader.record.layout.stripe_bytes();
-        let step = (WINDOW_BYTES / stripe).max(1) * stripe;
+        let step = (bytes / stripe).max(1) * stripe;
         let end = ((self.rest.start / stripe) * stripe + step).min(self.rest.end);
-        let window = ByteRange {
+        Some(ByteRange {
             start: self.rest.start,
             end,
-        };
-        self.rest.start = end;
-        Some(window)
+        })
     }
 
     fn read_ahead(&mut self) {
         while self.ahead.len() < AHEAD {
-            let Some(window) = self.take_window() else {
+            let Some(window) = self.window_of(WINDOW_BYTES) else {
                 return;
             };
+            let Some(room) = self.reader.store.room().take(window) else {
+                return;
+            };
+            self.rest.start = window.end;
             let reader = self.reader.clone();
-            self.ahead
-                .push_back(tokio::spawn(async move { reader.window(window).await }));
+            let task = tokio::spawn(async move { reader.window(window).await });
+            self.ahead.push_back((task, room));
         }
     }
 }
 
 impl Drop for BlobStream {
     fn drop(&mut self) {
-        for task in &self.ahead {
+        for (task, _) in &self.ahead {
             task.abort();
         }
     }

@@ -533,3 +533,40 @@ fn disks_that_fail_shards_are_given_a_rest() {
         write(&store, 24, &bytes, 50_000).await.expect("at once");
     });
 }
+
+/// Downloads that nobody takes from must not hold a window and what is read ahead each.
+#[test]
+fn a_crowd_of_idle_streams_shares_its_room() {
+    run(async {
+        let world = SimWorld::with_disks(1, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(4 << 20, 1);
+        let record = Arc::new(write(&store, 1, &bytes, 1 << 20).await.expect("written"));
+        let whole = ByteRange::whole(bytes.len() as u64);
+        let mut streams = Vec::new();
+        for _ in 0..400 {
+            let reader = store.open(Arc::clone(&record)).expect("opened");
+            let mut stream = reader.stream(whole);
+            let first = stream.next().await.expect("more").expect("read");
+            streams.push((stream, first));
+        }
+        let windows = |(stream, _): &&(super::BlobStream, Bytes)| stream.holds() > 1 << 20;
+        assert!(streams.iter().filter(windows).count() <= 128);
+        let stripes = streams
+            .iter()
+            .filter(|(stream, _)| stream.holds() <= 32 << 10);
+        assert!(stripes.count() >= 100);
+        // All the same, everything comes, also to who came last.
+        let (mut stream, first) = streams.pop().expect("streams");
+        let mut all = first.to_vec();
+        while let Some(part) = stream.next().await {
+            all.extend_from_slice(&part.expect("read"));
+        }
+        assert!(all == bytes);
+        // And who comes when the others are gone has it all.
+        streams.clear();
+        let mut stream = store.open(record).expect("opened").stream(whole);
+        stream.next().await.expect("more").expect("read");
+        assert!(stream.holds() >= 1 << 20);
+    });
+}
