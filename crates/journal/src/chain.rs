@@ -163,27 +163,26 @@ impl<S: Source> Chain<S> {
         }
     }
 
+    /// Looks for the next record in all its places and, since a read may go wrong once, in all of
+    /// them again with fresh bytes. Not before: at every group's end the record is not in the first
+    /// place, and is not to be read for twice.
     async fn find(&mut self, span: &Span) -> Option<Link> {
         self.stumbled.clear();
-        if let Some(link) = self.at(span).await {
-            return Some(link);
-        }
         let (file, offset) = (self.file, self.offset);
-        if !offset.is_multiple_of(BLOCK_BYTES) {
-            self.offset = offset.next_multiple_of(BLOCK_BYTES);
-            if let Some(link) = self.at(span).await {
+        for again in [false, true] {
+            if let Some(link) = self.at(span, again).await {
                 return Some(link);
             }
-        }
-        if offset > BLOCK_BYTES {
-            self.enter(file + 1);
-            if let Some(link) = self.at(span).await {
-                return Some(link);
+            if offset > BLOCK_BYTES {
+                self.enter(file + 1);
+                if let Some(link) = self.at(span, again).await {
+                    return Some(link);
+                }
+                self.enter(file);
+                self.offset = offset;
             }
-            self.enter(file);
-            self.offset = offset;
-            self.load(span).await;
         }
+        self.load(span).await;
         None
     }
 
@@ -201,26 +200,31 @@ impl<S: Source> Chain<S> {
         }
     }
 
-    async fn at(&mut self, span: &Span) -> Option<Link> {
-        if self.offset >= self.file_bytes {
-            return None;
-        }
+    /// The next record if it is in this file: here or at the next boundary.
+    async fn at(&mut self, span: &Span, again: bool) -> Option<Link> {
         self.load(span).await;
-        let place = Place {
+        let here = Place {
             epoch: span.epoch,
             file: self.file,
             offset: self.offset,
         };
+        let boundary = Place {
+            offset: self.offset.next_multiple_of(BLOCK_BYTES),
+            ..here
+        };
+        let mut places = vec![here, boundary];
+        places.dedup();
+        places.retain(|place| place.offset < self.file_bytes);
         let (next, prev, number) = (self.next, self.prev, span.number);
         let copies = self.copies.as_mut()?;
         let record = copies
-            .record(&place, |header| {
+            .record(&places, again, |header| {
                 let follows = header.seq == next || (header.jump && header.seq > next);
                 follows && header.prev == prev && header.epoch == number
             })
             .await;
         self.stumbled.extend(copies.stumbled());
-        let record = record?;
+        let (place, record) = record?;
         Some(Link { place, record })
     }
 }

@@ -113,28 +113,30 @@ impl Copies {
         stumbled.map(|copy| copy.disk)
     }
 
-    /// The record at a place if a copy has it intact and its header is what is looked for.
+    /// The record that is looked for, from a copy that has it intact at one of these places. One
+    /// copy after the other is tried at all of them, so that the others are read only where the
+    /// one that served last does not do. `again`: with fresh bytes.
     pub(crate) async fn record(
         &mut self,
-        place: &Place,
+        places: &[Place],
+        again: bool,
         wanted: impl Fn(&RecordHeader) -> bool + Send + Sync,
-    ) -> Option<Verified> {
+    ) -> Option<(Place, Verified)> {
         let count = self.copies.len();
         for copy in &mut self.copies {
             copy.stumbled = false;
-        }
-        // A read may go wrong once, so each copy gets a second chance with fresh bytes.
-        for attempt in 0..2 * count {
-            let index = (self.best + attempt) % count;
-            if attempt >= count {
-                self.copies[index].window = Bytes::new();
+            if again {
+                copy.window = Bytes::new();
             }
-            if let Some(found) = self.try_copy(index, place, &wanted).await {
-                if attempt > 0 {
-                    self.mended += 1;
+        }
+        for attempt in 0..count {
+            let index = (self.best + attempt) % count;
+            for place in places {
+                if let Some(found) = self.try_copy(index, place, &wanted).await {
+                    self.mended += u64::from(again || attempt > 0);
+                    self.best = index;
+                    return Some((*place, found));
                 }
-                self.best = index;
-                return Some(found);
             }
         }
         None

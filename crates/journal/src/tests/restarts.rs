@@ -94,3 +94,37 @@ async fn a_long_log_gets_the_files_that_it_needs() {
     assert_eq!(all(recovery).await, expected);
     assert_eq!(journal.status().holders.len(), 3);
 }
+
+/// Groups that end within a block, as they do, are not read again and again for that.
+#[tokio::test(start_paused = true)]
+async fn opening_reads_the_log_once_or_twice() {
+    let mut world = formatted(1, 4, 2).await;
+    let config = JournalConfig {
+        file_bytes: 4 << 20,
+        ..config(2)
+    };
+    let open = async |world: &SimWorld| {
+        Journal::open(world.env(), disks(world), config.clone())
+            .await
+            .expect("opens")
+    };
+    let (journal, recovery) = open(&world).await;
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    let mut expected = BTreeMap::new();
+    for n in 0..2000 {
+        let body = body(n);
+        expected.insert(write(&journal, body.clone()).await, body);
+    }
+    let log = journal.status().files as u64 * (4 << 20);
+    assert!(log >= 8 << 20, "{:?}", journal.status());
+    for n in 0..2 {
+        world = world.crash(n);
+        let (journal, recovery) = open(&world).await;
+        let _hold = journal.hold("index", 0);
+        assert_eq!(all(recovery).await, expected);
+        let read: u64 = (0..4).map(|n| world.disk(n).counters().bytes_read).sum();
+        assert!(read > log / 4, "nothing was counted");
+        assert!(read <= 3 * log * 4, "{read} bytes for a log of {log}");
+    }
+}
