@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use super::secret_text;
+use super::upkeep::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,10 @@ pub struct Status {
     pub zone: u16,
     /// Its pool.
     pub pool: PoolStatus,
+    /// How much stands how many failures.
+    pub ledger: LedgerInfo,
+    /// What repair does.
+    pub repair: RepairInfo,
     /// Its doors.
     pub doors: Vec<DoorStatus>,
 }
@@ -136,6 +141,27 @@ pub struct DoorStatus {
 pub enum Request {
     /// How does the server fare?
     Status {},
+    /// List the disks.
+    DiskList {},
+    /// Decide about a disk.
+    DiskDecide {
+        /// Its folder, its id, or the first digits of it.
+        disk: String,
+        /// What is decided.
+        action: DiskAction,
+    },
+    /// Scrub now.
+    Scrub {
+        /// Only this disk.
+        disk: Option<String>,
+    },
+    /// Begin to check everything, unless that is under way.
+    FsckStart {
+        /// Read every shard from its medium first.
+        deep: bool,
+    },
+    /// How does the check fare?
+    Fsck {},
     /// Add a user.
     UserAdd {
         /// Its name.
@@ -189,6 +215,10 @@ pub enum Reply {
     Done,
     /// How the server fares.
     Status(Status),
+    /// The disks.
+    Disks(Vec<DiskInfo>),
+    /// How a check fares.
+    Fsck(FsckInfo),
     /// A user, as it is now.
     User(UserInfo),
     /// A page of users.
@@ -268,6 +298,16 @@ pub(super) type Result<T> = std::result::Result<T, AdminError>;
 pub trait AdminApi: Send + Sync {
     /// How the server fares.
     async fn status(&self) -> Result<Status>;
+    /// All disks.
+    async fn disk_list(&self) -> Result<Vec<DiskInfo>>;
+    /// Decides about a disk, named by folder, id or the first digits of it.
+    async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()>;
+    /// Makes a scrub due now, of one disk or all.
+    async fn scrub(&self, disk: Option<&str>) -> Result<()>;
+    /// Begins a check of everything, unless one is under way.
+    async fn fsck_start(&self, deep: bool) -> Result<()>;
+    /// How the check fares.
+    async fn fsck(&self) -> Result<FsckInfo>;
     /// Adds a user.
     async fn user_add(&self, name: &str) -> Result<UserInfo>;
     /// Users after a name.
@@ -293,6 +333,20 @@ pub trait AdminApi: Send + Sync {
 pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
     Ok(match request {
         Request::Status {} => Reply::Status(api.status().await?),
+        Request::DiskList {} => Reply::Disks(api.disk_list().await?),
+        Request::DiskDecide { disk, action } => {
+            api.disk_decide(&disk, action).await?;
+            Reply::Done
+        }
+        Request::Scrub { disk } => {
+            api.scrub(disk.as_deref()).await?;
+            Reply::Done
+        }
+        Request::FsckStart { deep } => {
+            api.fsck_start(deep).await?;
+            Reply::Done
+        }
+        Request::Fsck {} => Reply::Fsck(api.fsck().await?),
         Request::UserAdd { name } => Reply::User(api.user_add(&name).await?),
         Request::UserList { after } => Reply::Users(api.user_list(after.as_deref()).await?),
         Request::UserRemove { name } => {

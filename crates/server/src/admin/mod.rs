@@ -12,6 +12,7 @@ mod client;
 pub(crate) mod secret_text;
 mod server;
 mod socket;
+mod upkeep;
 
 pub use api::{
     AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
@@ -20,6 +21,9 @@ pub use api::{
 pub use client::{Client, ClientError};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
+pub use upkeep::{
+    DangerInfo, DiskAction, DiskInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -45,8 +45,31 @@ impl AdminApi for Memory {
                 disks: Vec::new(),
                 notes: Vec::new(),
             },
+            ledger: LedgerInfo::default(),
+            repair: RepairInfo::default(),
             doors: Vec::new(),
         })
+    }
+
+    async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
+        Ok(Vec::new())
+    }
+
+    async fn disk_decide(&self, disk: &str, _: DiskAction) -> Result<()> {
+        let message = format!("there is no disk {disk}");
+        Err(AdminError::new(Failure::NotFound, message))
+    }
+
+    async fn scrub(&self, _: Option<&str>) -> Result<()> {
+        Ok(())
+    }
+
+    async fn fsck_start(&self, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    async fn fsck(&self) -> Result<FsckInfo> {
+        Ok(FsckInfo::default())
     }
 
     async fn user_add(&self, name: &str) -> Result<UserInfo> {

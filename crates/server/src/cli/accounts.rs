@@ -1,4 +1,4 @@
-//! `dewar user`, `dewar key` and `dewar status`.
+//! `dewar user` and `dewar key`.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,8 +11,9 @@ use zeroize::Zeroizing;
 use super::columns::{print, print_json, table};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
-use super::target::{Reached, Target, reach, running};
-use crate::admin::{KeyAdd, KeyInfo, Page, Reply, Request, State, Status, UserInfo};
+use super::target::{Reached, Target, reach};
+use super::{disks, status};
+use crate::admin::{KeyAdd, KeyInfo, Page, Reply, Request, State, UserInfo};
 use crate::credentials;
 use crate::engine::OpenEngine;
 
@@ -102,12 +103,12 @@ pub struct KeyArgs {
 
 /// What every admin command knows.
 #[derive(Debug, Args)]
-struct Shared {
+pub(super) struct Shared {
     #[command(flatten)]
-    target: Target,
+    pub(super) target: Target,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandResult {
@@ -147,14 +148,6 @@ pub(super) fn key<O: OpenEngine>(command: KeyCommand, opener: &O) -> CommandResu
     one(&shared, opener, Request::KeySet { access_key, state })
 }
 
-pub(super) fn status<O: OpenEngine>(target: Target, json: bool, _: &O) -> CommandResult {
-    let reply = block_on(async {
-        let mut client = running(&target).await?;
-        Ok(client.ask(&Request::Status {}).await?)
-    })?;
-    show(&reply, json)
-}
-
 fn key_to_add(args: &KeyAddArgs) -> Result<KeyAdd, CommandError> {
     let refuse = |reason: String| CommandError::new(USAGE, reason);
     let secret_key = match &args.secret_key_file {
@@ -192,7 +185,7 @@ fn read_secret(file: &Path) -> Result<Secret, CommandError> {
     Ok(Secret::new(text.trim_end().to_owned()))
 }
 
-fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandResult {
+pub(super) fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandResult {
     let reply = block_on(reach(
         &shared.target,
         opener,
@@ -201,7 +194,7 @@ fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandR
     show(&reply, shared.json)
 }
 
-fn strange() -> CommandError {
+pub(super) fn strange() -> CommandError {
     CommandError::new(FAILED, "the server gave a reply to another question")
 }
 
@@ -285,11 +278,13 @@ fn key_row(key: &KeyInfo) -> Vec<String> {
 }
 
 /// Shows one reply: in JSON what it holds, without the wrapping that tells replies apart.
-fn show(reply: &Reply, json: bool) -> CommandResult {
+pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
     if json {
         match reply {
             Reply::Done => print_json(&serde_json::json!({})),
             Reply::Status(status) => print_json(status),
+            Reply::Disks(disks) => print_json(disks),
+            Reply::Fsck(fsck) => print_json(fsck),
             Reply::User(user) => print_json(user),
             Reply::Users(page) => print_json(page),
             Reply::NewKey(key) => print_json(key),
@@ -300,7 +295,9 @@ fn show(reply: &Reply, json: bool) -> CommandResult {
     }
     let text = match reply {
         Reply::Done => "done\n".to_owned(),
-        Reply::Status(status) => status_text(status),
+        Reply::Status(status) => status::text(status),
+        Reply::Disks(disks) => disks::text(disks),
+        Reply::Fsck(fsck) => disks::fsck_text(fsck),
         Reply::User(user) => table(USER_HEAD, &[user_row(user)]),
         Reply::Users(page) => table(
             USER_HEAD,
@@ -319,37 +316,4 @@ fn show(reply: &Reply, json: bool) -> CommandResult {
         ),
     };
     print(&text).map(|()| 0)
-}
-
-fn status_text(status: &Status) -> String {
-    let pool = &status.pool;
-    let writes = if pool.writable { "yes" } else { "no" };
-    let mut text = format!(
-        "dewar {}, process {}, up {} s, zone {}\n\npool {} {}: writes {writes}, \
-         {} more disks may be lost\n",
-        status.version,
-        status.pid,
-        status.uptime_seconds,
-        status.zone,
-        pool.name,
-        pool.layout,
-        pool.margin
-    );
-    let disks: Vec<_> = pool
-        .disks
-        .iter()
-        .map(|disk| vec![disk.path.clone(), disk.state.clone()])
-        .collect();
-    text.push_str(&table(&["DISK", "STATE"], &disks));
-    for note in &pool.notes {
-        text.push_str(&format!("note: {note}\n"));
-    }
-    let doors: Vec<_> = status
-        .doors
-        .iter()
-        .map(|door| vec![door.name.clone(), door.endpoint.clone()])
-        .collect();
-    text.push('\n');
-    text.push_str(&table(&["DOOR", "ENDPOINT"], &doors));
-    text
 }

@@ -6,8 +6,10 @@
 mod accounts;
 mod columns;
 mod configuration;
+mod disks;
 pub mod exit;
 mod run;
+mod status;
 mod target;
 
 use std::path::PathBuf;
@@ -19,6 +21,7 @@ use crate::engine::OpenEngine;
 
 pub use accounts::{KeyCommand, UserCommand};
 pub use configuration::ConfigCommand;
+pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
 pub use target::Target;
 
 /// What the server's side can be told to do.
@@ -37,8 +40,15 @@ pub enum Command {
     /// Add, list, remove, disable or enable access keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Say how a running server and its disks fare
+    /// Say how a running server fares: what is wrong, how bad it is, and what to do
     Status(StatusArgs),
+    /// List disks, or decide what becomes of one
+    #[command(subcommand)]
+    Disk(DiskCommand),
+    /// Read disks as a whole, to find what has decayed
+    Scrub(ScrubArgs),
+    /// Count what could stand how many failures, and name every object at risk
+    Fsck(FsckArgs),
 }
 
 /// Options of `serve`.
@@ -85,7 +95,10 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Config(command) => configuration::run(command),
         Command::User(command) => accounts::user(command, opener),
         Command::Key(command) => accounts::key(command, opener),
-        Command::Status(args) => accounts::status(args.target, args.json, opener),
+        Command::Status(args) => status::run(&args.target, args.json),
+        Command::Disk(command) => disks::disk(command, opener),
+        Command::Scrub(args) => disks::scrub(args),
+        Command::Fsck(args) => disks::fsck(&args, opener),
     };
     exit::code_of(result)
 }

@@ -86,6 +86,24 @@ sections! {
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
     }
 
+    /// What keeps stored bytes safe: scrub, which reads everything from the disks once in a while,
+    /// and repair, which writes what was lost again. Rates are bytes per second; 0 is no limit.
+    [upkeep] Upkeep {
+        /// How fast repair may read and write while clients are served.
+        repair_rate: ByteSize = "64MiB";
+        /// How fast while no client asked for anything within a second.
+        repair_rate_idle: ByteSize = "512MiB";
+        /// How fast each disk is scrubbed while clients are served.
+        scrub_rate: ByteSize = "16MiB";
+        /// How fast while no client asked for anything within a second.
+        scrub_rate_idle: ByteSize = "64MiB";
+        /// How often each disk is scrubbed as a whole.
+        scrub_interval: Duration = "14d" { range: Range::Between("1s", "365d") };
+        /// How long a disk may be away before its shards are rebuilt on other disks, where there
+        /// are any without a shard of the same object.
+        rebuild_after: Duration = "10m" { range: Range::Between("0s", "30d") };
+    }
+
     /// Where secrets are kept safe.
     [security] Security {
         /// The key that wraps every stored secret: a file of mode 0600, outside every disk of

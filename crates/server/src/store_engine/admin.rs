@@ -14,9 +14,10 @@ use dewar_types::{Error, ErrorKind, Timestamp, UserId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
-    PoolStatus, State, Status, UserInfo,
+    AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo, KeyAdd,
+    KeyInfo, NewKey, Page, PoolStatus, State, Status, UserInfo,
 };
 use crate::config::Config;
 
@@ -36,6 +37,7 @@ pub(super) struct StoreAdmin {
     pool: Arc<Pool>,
     folders: Arc<Folders>,
     journal: Journal,
+    upkeep: UpkeepAdmin,
 }
 
 impl StoreAdmin {
@@ -66,6 +68,11 @@ impl StoreAdmin {
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
             endpoints,
+            upkeep: UpkeepAdmin::new(
+                engine.store().clone(),
+                Arc::clone(engine.pool()),
+                Arc::clone(&folders),
+            ),
             store: engine.store().clone(),
             pool: Arc::clone(engine.pool()),
             folders,
@@ -134,6 +141,8 @@ impl AdminApi for StoreAdmin {
                     .collect(),
                 notes: self.notes(),
             },
+            ledger: self.upkeep.ledger().await?,
+            repair: self.upkeep.repair(),
             doors: self
                 .endpoints
                 .iter()
@@ -143,6 +152,27 @@ impl AdminApi for StoreAdmin {
                 })
                 .collect(),
         })
+    }
+
+    async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
+        self.upkeep.disk_list().await
+    }
+
+    async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()> {
+        self.upkeep.disk_decide(disk, action).await
+    }
+
+    async fn scrub(&self, disk: Option<&str>) -> Result<()> {
+        self.upkeep.scrub(disk).await
+    }
+
+    async fn fsck_start(&self, deep: bool) -> Result<()> {
+        self.upkeep.fsck_start(deep);
+        Ok(())
+    }
+
+    async fn fsck(&self) -> Result<FsckInfo> {
+        Ok(self.upkeep.fsck())
     }
 
     async fn user_add(&self, name: &str) -> Result<UserInfo> {
@@ -247,7 +277,7 @@ fn state(disabled: bool) -> State {
     }
 }
 
-fn rfc3339(time: Timestamp) -> String {
+pub(super) fn rfc3339(time: Timestamp) -> String {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.0))
         .ok()
         .and_then(|time| time.replace_nanosecond(0).ok())

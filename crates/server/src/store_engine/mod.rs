@@ -10,6 +10,7 @@ mod birth;
 mod disks;
 mod door;
 mod metrics;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use dewar_journal::JournalState;
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, Work};
+use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use crate::admin::{AdminApi, AdminError};
@@ -76,6 +78,14 @@ impl OpenStore {
         let engine = EngineConfig {
             zone: config.server.zone,
             small_bytes_max: u32::try_from(small).unwrap_or(u32::MAX),
+            upkeep: UpkeepConfig {
+                repair_busy: config.upkeep.repair_rate.0,
+                repair_idle: config.upkeep.repair_rate_idle.0,
+                scrub_busy: config.upkeep.scrub_rate.0,
+                scrub_idle: config.upkeep.scrub_rate_idle.0,
+                scrub_every: config.upkeep.scrub_interval,
+                out_after: config.upkeep.rebuild_after,
+            },
             ..EngineConfig::new(config.layout())
         };
         let birth = birth::find(config, &folders, purpose)?;

@@ -1,5 +1,6 @@
 //! Scrub, repair, the ledger, and what is decided about disks.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use dewar_types::{DiskId, ErrorKind};
@@ -14,7 +15,10 @@ async fn ledger(rig: &Rig) -> Ledger {
         objects: true,
         read: false,
     };
-    rig.store.ledger(depth).await.expect("counted")
+    rig.store
+        .ledger(depth, &AtomicU64::new(0))
+        .await
+        .expect("counted")
 }
 
 /// Large objects, and small ones that are sealed.
@@ -53,11 +57,15 @@ async fn assert_whole(rig: &Rig) {
     assert_eq!(margins, [ledger.full], "{ledger:?}");
     assert_eq!(ledger.lines[&ledger.full].objects, Some(46));
     assert!(ledger.at_risk.is_empty() && !ledger.more);
-    let read = rig.store.ledger(LedgerDepth {
+    let depth = LedgerDepth {
         objects: false,
         read: true,
-    });
-    assert_eq!(read.await.expect("counted").found_bad, 0);
+    };
+    let (read, now) = (AtomicU64::new(0), rig.world.env().clock.now());
+    let deep = rig.store.ledger(depth, &read).await.expect("counted");
+    assert_eq!(deep.found_bad, 0);
+    assert!(deep.lines[&deep.full].proven >= Some(now), "{deep:?}");
+    assert_eq!(read.into_inner(), deep.lines[&deep.full].blobs);
     let blobs = ledger.lines[&ledger.full].blobs as usize;
     assert_eq!(rig.files().len(), blobs * 3, "{:?}", rig.files());
     assert_all_read(rig).await;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dewar_data::blob::Checked;
 use dewar_data::pace::Pace;
@@ -83,11 +84,11 @@ pub struct LedgerDepth {
 }
 
 impl Store {
-    /// Counts the ledger anew.
+    /// Counts the ledger anew. `progress` counts the blobs that were read.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn ledger(&self, depth: LedgerDepth) -> Result<Ledger> {
+    pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
         let inner = &self.inner;
         let mut ledger = Ledger {
             counted: inner.env.clock.now(),
@@ -96,10 +97,12 @@ impl Store {
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
         };
+        let mut read = None;
         if depth.read {
-            ledger.found_bad = inner.read_everything().await?;
+            read = Some(ledger.counted);
+            ledger.found_bad = inner.read_everything(progress).await?;
         }
-        let degraded = inner.count_encodings(&mut ledger).await?;
+        let degraded = inner.count_encodings(&mut ledger, read).await?;
         if depth.objects {
             inner.count_objects(&mut ledger, &degraded).await?;
         }
@@ -111,7 +114,12 @@ impl Store {
 type Degraded = BTreeMap<BlobId, i32>;
 
 impl Inner {
-    async fn count_encodings(&self, ledger: &mut Ledger) -> Result<Degraded> {
+    /// `read` is when everything was begun to be read, if it was.
+    async fn count_encodings(
+        &self,
+        ledger: &mut Ledger,
+        read: Option<Timestamp>,
+    ) -> Result<Degraded> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
@@ -125,10 +133,10 @@ impl Inner {
                 .good
                 .iter()
                 .map(|shard| {
-                    let read = progress
+                    let scrubbed = progress
                         .get(&record.disks[shard])
                         .and_then(|progress| progress.proof(record.id));
-                    read.max(record.written)
+                    read.max(scrubbed).max(record.written)
                 })
                 .min()
                 .flatten();
@@ -150,7 +158,7 @@ impl Inner {
 
     /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
     /// is bad.
-    async fn read_everything(&self) -> Result<u64> {
+    async fn read_everything(&self, progress: &AtomicU64) -> Result<u64> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
         let mut bad = 0;
         let mut from = BlobId(0);
@@ -158,6 +166,7 @@ impl Inner {
             let page = self.table.encodings(from, PAGE).await?;
             for encoding in &page.encodings {
                 bad += self.read_encoding(encoding, &pace).await?;
+                progress.fetch_add(1, Ordering::Relaxed);
             }
             match page.next {
                 Some(next) => from = next,
@@ -169,11 +178,11 @@ impl Inner {
     async fn read_encoding(&self, encoding: &Encoding, pace: &Pace) -> Result<u64> {
         let record = &encoding.record;
         let mut bad = 0;
-        for shard in 0..record.disks.len() {
-            if record.missing.contains(&(shard as u8)) {
-                continue;
-            }
-            if let Checked::Damaged(_) = self.blobs.check(record, shard, pace).await?
+        let shards = (0..record.disks.len())
+            .filter(|shard| !record.missing.contains(&(*shard as u8)))
+            .map(async |shard| (shard, self.blobs.check(record, shard, pace).await));
+        for (shard, checked) in futures_util::future::join_all(shards).await {
+            if let Checked::Damaged(_) = checked?
                 && self.table.encoding(record.id).await?.as_ref() == Some(encoding)
             {
                 bad += 1;

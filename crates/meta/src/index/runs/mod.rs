@@ -7,11 +7,11 @@
 //! `docs/formats/catalog-runs.md`.
 //!
 //! # Order and crashes
-//! See [`books`] for how a state follows another, [`open`] for what opening trusts. A power
+//! See `books` for how a state follows another, `open` for what opening trusts. A power
 //! failure at any moment leaves a state that was once current, or the one that was about to be.
 //!
 //! # Disks that fail
-//! Reads fall over to another copy, and what was wrong is mended ([`run`], [`keeper`]). A disk
+//! Reads fall over to another copy, and what was wrong is mended (`run`, `keeper`). A disk
 //! that fails a write is replaced by another one as holder before the batch counts as applied;
 //! without one the batch fails with `Unavailable` (or `NoSpace`), and what is there stays readable.
 //!

@@ -1,0 +1,115 @@
+//! What administrators ask about disks and redundancy, and what they hear.
+
+use serde::{Deserialize, Serialize};
+
+/// What can be decided about a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskAction {
+    /// Move its shards to others while it can be read.
+    Drain,
+    /// Take a decision to drain it back.
+    Keep,
+    /// It is lost or taken away, for good.
+    Remove,
+}
+
+/// A disk, what is on it, and how far its scrub is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskInfo {
+    /// Its id in 32 hexadecimal digits; `None` for a folder that holds no disk of this pool.
+    pub id: Option<String>,
+    /// Its folder; `None` for one that is named by records only.
+    pub path: Option<String>,
+    /// `online`, `missing`, `hung`, `failed`, `blank`, `draining`, `removed`.
+    pub state: String,
+    /// Shards of objects that are placed on it.
+    pub shards: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of the shards, those known to be bad.
+    pub bad_shards: u64,
+    /// Size of its file system in bytes.
+    pub total_bytes: Option<u64>,
+    /// What may still be written there.
+    pub available_bytes: Option<u64>,
+    /// When the last complete scrub ended, RFC 3339 in UTC.
+    pub scrubbed: Option<String>,
+    /// When the scrub under way began.
+    pub scrub_began: Option<String>,
+    /// Bytes that it has read so far.
+    pub scrub_bytes: u64,
+}
+
+/// How much stands how many failures of disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerInfo {
+    /// When it was counted, RFC 3339 in UTC.
+    pub counted: String,
+    /// Failures that the layout is to survive.
+    pub full: i32,
+    /// From the most endangered on.
+    pub lines: Vec<LedgerLineInfo>,
+    /// Failures that the catalog's journal survives now.
+    pub catalog: i32,
+    /// Bytes of small objects that stand in the journal only, as safe as it is.
+    pub journal_only_bytes: u64,
+    /// Objects below full redundancy, the worst first; only from `fsck`.
+    pub at_risk: Vec<DangerInfo>,
+    /// Whether there are more of them than are named.
+    pub more: bool,
+    /// Shards read and found bad; only from `fsck --deep`.
+    pub found_bad: u64,
+}
+
+/// A line of the ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerLineInfo {
+    /// Failures left; negative: it cannot be read now.
+    pub failures_left: i32,
+    /// Large objects or parts of them, and segments of small ones.
+    pub blobs: u64,
+    /// Their content in bytes.
+    pub bytes: u64,
+    /// Objects; only from `fsck`.
+    pub objects: Option<u64>,
+    /// All of it was written, or read and found good, at this time or later.
+    pub proven: Option<String>,
+}
+
+/// An object that is less safe than it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DangerInfo {
+    /// Failures left; negative: it cannot be read now.
+    pub failures_left: i32,
+    /// Its path.
+    pub path: String,
+}
+
+/// What repair does and did since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairInfo {
+    /// Blobs put right.
+    pub repaired: u64,
+    /// Blobs laid out anew.
+    pub laid_out: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Repairs that failed; they are tried again.
+    pub failed: u64,
+    /// Blobs that waited for repair when all records were looked at last.
+    pub waiting: u64,
+}
+
+/// How a check of everything fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FsckInfo {
+    /// Whether it is still under way.
+    pub running: bool,
+    /// Blobs read so far; only with `--deep`.
+    pub blobs_read: u64,
+    /// What it found.
+    pub ledger: Option<LedgerInfo>,
+    /// Why it could not be finished.
+    pub error: Option<String>,
+}

@@ -1,0 +1,232 @@
+//! `dewar disk`, `dewar scrub` and `dewar fsck`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::accounts::{Shared, one, show, strange};
+use super::columns::{amount, table};
+use super::exit::{CommandError, CommandResult, FAILED};
+use super::run::block_on;
+use super::target::{Reached, reach, running};
+use crate::admin::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, Reply, Request};
+use crate::engine::OpenEngine;
+
+/// How often a check that is under way is asked how it fares.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// How often a person is told.
+const TELL_EVERY: u32 = 20;
+
+/// What can be asked and decided about disks.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// List the disks with what is on them
+    List(ListArgs),
+    /// Move everything off a disk while it can be read; it takes nothing new
+    Drain(DiskArgs),
+    /// Take a decision to drain a disk back
+    Keep(DiskArgs),
+    /// A disk is lost, or is taken away: rebuild what it held; refused if something would be lost
+    Remove(DiskArgs),
+}
+
+/// No more than how to show it.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// One disk.
+#[derive(Debug, Args)]
+pub struct DiskArgs {
+    /// The disk's folder, its id, or the first digits of it
+    disk: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Which disks to scrub.
+#[derive(Debug, Args)]
+pub struct ScrubArgs {
+    /// Only this disk: its folder, its id, or the first digits of it
+    disk: Option<String>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// How deep to look.
+#[derive(Debug, Args)]
+pub struct FsckArgs {
+    /// Read every shard of every object from the disks first
+    #[arg(long)]
+    deep: bool,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandResult {
+    let (args, action) = match command {
+        DiskCommand::List(ListArgs { shared }) => {
+            return one(&shared, opener, Request::DiskList {});
+        }
+        DiskCommand::Drain(args) => (args, DiskAction::Drain),
+        DiskCommand::Keep(args) => (args, DiskAction::Keep),
+        DiskCommand::Remove(args) => (args, DiskAction::Remove),
+    };
+    let disk = named(args.disk);
+    one(&args.shared, opener, Request::DiskDecide { disk, action })
+}
+
+pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
+    let disk = args.disk.map(named);
+    // Only a server that runs has the time.
+    let reply = block_on(async {
+        let mut client = running(&args.shared.target).await?;
+        Ok(client.ask(&Request::Scrub { disk }).await?)
+    })?;
+    show(&reply, args.shared.json)
+}
+
+/// A folder as the server knows it, if it is one as seen from here.
+fn named(disk: String) -> String {
+    match std::path::absolute(&disk) {
+        Ok(path) if path.is_dir() => path.to_string_lossy().into_owned(),
+        _ => disk,
+    }
+}
+
+/// Exit code 1 when something is not as safe as it should be.
+pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult {
+    let found = block_on(reach(
+        &args.shared.target,
+        opener,
+        async |reached: &mut Reached| {
+            let start = Request::FsckStart { deep: args.deep };
+            let Reply::Done = reached.ask(start).await? else {
+                return Err(strange());
+            };
+            let mut asked = 0_u32;
+            loop {
+                let Reply::Fsck(fsck) = reached.ask(Request::Fsck {}).await? else {
+                    return Err(strange());
+                };
+                if !fsck.running {
+                    return Ok(fsck);
+                }
+                asked += 1;
+                if args.deep && asked.is_multiple_of(TELL_EVERY) {
+                    eprintln!("{} blobs read", fsck.blobs_read);
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        },
+    ))?;
+    if let Some(error) = &found.error {
+        return Err(CommandError::new(FAILED, error));
+    }
+    let sound = found.ledger.as_ref().is_some_and(|ledger| {
+        let whole = |line: &crate::admin::LedgerLineInfo| line.failures_left >= ledger.full;
+        ledger.lines.iter().all(whole) && ledger.found_bad == 0
+    });
+    show(&Reply::Fsck(found), args.shared.json)?;
+    Ok(if sound { 0 } else { FAILED })
+}
+
+pub(super) fn text(disks: &[DiskInfo]) -> String {
+    let or_dash = |text: Option<&String>| text.map_or("-", String::as_str).to_owned();
+    let rows: Vec<_> = disks
+        .iter()
+        .map(|disk| {
+            let scrub = match &disk.scrub_began {
+                Some(began) => format!("since {began}, {}", amount(disk.scrub_bytes)),
+                None => or_dash(disk.scrubbed.as_ref()),
+            };
+            let id = disk.id.as_deref().unwrap_or("-");
+            vec![
+                or_dash(disk.path.as_ref()),
+                id.get(..8).unwrap_or(id).to_owned(),
+                disk.state.clone(),
+                disk.shards.to_string(),
+                amount(disk.bytes),
+                disk.bad_shards.to_string(),
+                disk.available_bytes.map_or("-".to_owned(), amount),
+                scrub,
+            ]
+        })
+        .collect();
+    let head = &[
+        "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "ROOM", "SCRUBBED",
+    ];
+    table(head, &rows)
+}
+
+pub(super) fn fsck_text(fsck: &FsckInfo) -> String {
+    let Some(ledger) = &fsck.ledger else {
+        return "no check was made\n".to_owned();
+    };
+    let mut text = ledger_text(ledger);
+    if fsck.blobs_read > 0 {
+        text.push_str(&format!(
+            "{} blobs read, {} bad shards found\n",
+            fsck.blobs_read, ledger.found_bad
+        ));
+    }
+    if !ledger.at_risk.is_empty() {
+        text.push_str("\nat risk, the worst first:\n");
+        let rows: Vec<_> = ledger
+            .at_risk
+            .iter()
+            .map(|danger| vec![left(danger.failures_left), danger.path.clone()])
+            .collect();
+        text.push_str(&table(&["FAILURES LEFT", "OBJECT"], &rows));
+        if ledger.more {
+            text.push_str("... and more\n");
+        }
+    }
+    text
+}
+
+pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
+    let counted = ledger.lines.iter().any(|line| line.objects.is_some());
+    let rows: Vec<_> = ledger
+        .lines
+        .iter()
+        .map(|line| {
+            let mut row = vec![
+                left(line.failures_left),
+                line.blobs.to_string(),
+                amount(line.bytes),
+            ];
+            if counted {
+                row.push(line.objects.unwrap_or(0).to_string());
+            }
+            row.push(match &line.proven {
+                Some(proven) => proven.clone(),
+                None if line.blobs == 0 => "-".to_owned(),
+                None => "never".to_owned(),
+            });
+            row
+        })
+        .collect();
+    let mut head = vec!["FAILURES LEFT", "BLOBS", "DATA"];
+    if counted {
+        head.push("OBJECTS");
+    }
+    head.push("PROVEN SINCE");
+    let mut text = table(&head, &rows);
+    text.push_str(&format!(
+        "catalog: {} failures left, with {} of small objects that only its journal holds yet\n",
+        ledger.catalog,
+        amount(ledger.journal_only_bytes)
+    ));
+    text
+}
+
+fn left(failures: i32) -> String {
+    match failures {
+        failures if failures < 0 => "unreadable".to_owned(),
+        failures => failures.to_string(),
+    }
+}
