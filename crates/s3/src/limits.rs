@@ -40,6 +40,13 @@ pub const SINGLE_WRITE_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Largest XML body: a completion that lists 10,000 parts with checksums is about 3 MiB.
 pub const XML_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The same of a request that nobody signed, which is refused in the end unless a policy says
+/// otherwise.
+pub const UNSIGNED_XML_BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// XML bodies in memory at once, all together; a request beyond it is told to slow down.
+pub const XML_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// Largest single field of a browser upload form, the file aside; the policy is the largest.
 pub const FORM_FIELD_BYTES_MAX: usize = 20 * 1024;
 

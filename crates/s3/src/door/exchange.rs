@@ -1,13 +1,17 @@
 //! A request as the verbs see it: verified, addressed, its body decoded.
 
+use std::sync::Arc;
+
 use dewar_auth::Caller;
 use dewar_store::api::{BucketRef, ObjectRef};
-use http::HeaderMap;
+use http::header::RETRY_AFTER;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Address;
 use crate::error::{Code, Refusal, Result};
-use crate::limits::XML_BODY_BYTES_MAX;
+use crate::limits::{UNSIGNED_XML_BODY_BYTES_MAX, XML_BODY_BYTES_MAX};
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
 use crate::sigv4::Query;
 use crate::wire::{Declared, verify_small};
@@ -22,6 +26,9 @@ pub(crate) struct Exchange {
     mode: PayloadMode,
     pub(crate) body: Option<RequestBody>,
     pub(crate) request_id: String,
+    documents: Arc<Semaphore>,
+    /// For a document that was read, until the request ends.
+    room: Option<OwnedSemaphorePermit>,
 }
 
 impl Exchange {
@@ -38,6 +45,7 @@ impl Exchange {
         mode: PayloadMode,
         body: Option<RequestBody>,
         request_id: &str,
+        documents: &Arc<Semaphore>,
     ) -> Self {
         Self {
             caller,
@@ -48,6 +56,8 @@ impl Exchange {
             mode,
             body,
             request_id: request_id.to_owned(),
+            documents: Arc::clone(documents),
+            room: None,
         }
     }
 
@@ -94,10 +104,12 @@ impl Exchange {
         Err(Refusal::new(Code::MissingContentLength, message))
     }
 
-    /// The whole body of a request that carries XML, verified against every digest it declares.
+    /// The whole body of a request that carries XML, verified against every digest it declares. It
+    /// is in memory before anybody knows whether the caller may do what it asks for, so callers
+    /// without a name get little room, and all callers together a bounded one.
     ///
     /// # Errors
-    /// `MaxMessageLengthExceeded`, `BadDigest`, and those of [`RequestBody::next`];
+    /// `MaxMessageLengthExceeded`, `AccessDenied` and `SlowDown` for want of room, `BadDigest`, and those of [`RequestBody::next`];
     /// `InvalidRequest` when `must_declare` and nothing vouches for the body.
     pub(crate) async fn document(&mut self, must_declare: bool) -> Result<bytes::Bytes> {
         let declared = Declared::read(self.headers())?;
@@ -107,10 +119,35 @@ impl Exchange {
                 "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
             ));
         }
+        let anonymous = self.caller.user().is_none();
+        let limit = if anonymous {
+            UNSIGNED_XML_BODY_BYTES_MAX
+        } else {
+            XML_BODY_BYTES_MAX
+        };
         let mut body = self.take_body()?;
-        let bytes = body.collect(XML_BODY_BYTES_MAX).await?;
+        let announced = body
+            .length()
+            .map_or(limit, |length| usize::try_from(length).unwrap_or(limit));
+        self.room = Some(self.document_room(announced.min(limit))?);
+        let bytes = body.collect(limit).await.map_err(|refusal| {
+            if anonymous && refusal.code() == Code::MaxMessageLengthExceeded {
+                Refusal::new(Code::AccessDenied, "Access Denied")
+            } else {
+                refusal
+            }
+        })?;
         verify_small(&declared, &bytes, body.trailers())?;
         Ok(bytes)
+    }
+
+    fn document_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.documents).try_acquire_many_owned(bytes);
+        room.map_err(|_| {
+            Refusal::new(Code::SlowDown, "Please reduce your request rate.")
+                .header(RETRY_AFTER, HeaderValue::from_static("1"))
+        })
     }
 
     /// A number in the query string.

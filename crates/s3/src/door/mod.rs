@@ -26,6 +26,7 @@ use dewar_store::Store;
 use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use tokio::sync::Semaphore;
 
 use address::{Address, bucket_in_host};
 pub use answer::AnswerBody;
@@ -38,7 +39,7 @@ pub use request_id::{HOST_ID, REQUEST_ID};
 pub(crate) use verb::{Configuration, Verb};
 
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
+use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE, XML_BODIES_BYTES_MAX};
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
 use crate::sigv4::{CONTENT_SHA256, Claim, Query, Verifier};
@@ -69,6 +70,8 @@ pub struct Door {
     pub(crate) verifier: Verifier,
     config: DoorConfig,
     ids: RequestIds,
+    /// Room for XML bodies, in bytes.
+    documents: Arc<Semaphore>,
 }
 
 impl Door {
@@ -82,6 +85,7 @@ impl Door {
             store,
             env,
             config,
+            documents: Arc::new(Semaphore::new(XML_BODIES_BYTES_MAX)),
         }
     }
 
@@ -188,6 +192,7 @@ impl Door {
                 mode,
                 Some(body),
                 id,
+                &self.documents,
             );
             let outcome = ops::call(self, verb, &mut exchange).await;
             if outcome.is_err()
@@ -199,7 +204,17 @@ impl Door {
             }
             return outcome;
         }
-        let mut exchange = Exchange::new(caller, address, query, head, body_head, mode, None, id);
+        let mut exchange = Exchange::new(
+            caller,
+            address,
+            query,
+            head,
+            body_head,
+            mode,
+            None,
+            id,
+            &self.documents,
+        );
         ops::call(self, verb, &mut exchange).await
     }
 }

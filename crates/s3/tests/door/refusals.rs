@@ -316,3 +316,18 @@ fn hostile_addresses_get_an_answer() {
         assert_eq!(hex(b"\xff"), "ff");
     });
 }
+
+/// A document is in memory before the store is asked whether the caller may do anything.
+#[test]
+fn nobody_has_large_documents_read() {
+    talk(async {
+        let house = house().await;
+        let garbage = "x".repeat(20 * 1024);
+        for target in ["/bucket?delete", "/bucket/key?uploadId=a"] {
+            let call = house.nobody.post(target).body(&*garbage);
+            let md5 = "mZFLkyvTelC5g8XnyQrpOw==";
+            let reply = call.header("content-md5", md5).send().await;
+            reply.refused_with(403, "AccessDenied");
+        }
+    });
+}
