@@ -98,6 +98,32 @@ def test_start_without_two_disks(own_server):
     check(server.boto(), ["later"], 2)
 
 
+def test_disks_that_come_after_the_start_join(own_server):
+    server = own_server
+    server.allow(r"disk\d|shard|decoded around|journal|holder|missing|index|catalog")
+    write(server.boto(), ["kept"], 1)
+    server.kill()
+    pull(server, 1, 4)
+    server.start()
+    s3 = server.boto(retries={"max_attempts": 4})
+    wait_for_disks(server, 4)
+    write(s3, ["later"], 2)
+    put_back(server, 1, 4)
+    wait_for_disks(server, 6)
+    write(s3, ["joined"], 3)
+    assert any(server.disk(1).glob("blobs/*/*")) and any(server.disk(4).glob("blobs/*/*"))
+    # Two others go; those that joined stand in for them, in the journal too.
+    pull(server, 2, 3)
+    wait_for_disks(server, 4)
+    write(s3, ["after"], 4)
+    for generation, name in enumerate(["kept", "later", "joined", "after"], 1):
+        check(s3, [name], generation)
+    server.kill()
+    server.start()
+    for generation, name in enumerate(["kept", "later", "joined", "after"], 1):
+        check(server.boto(), [name], generation)
+
+
 def test_three_disks_gone_is_refused_not_lost(own_server):
     server = own_server
     server.allow(r".")

@@ -111,6 +111,9 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
     }
 }
 
+/// The members and their states when their epoch files were last looked after.
+type Seen = BTreeMap<DiskId, (Arc<Member>, dewar_env::DiskState)>;
+
 type Candidate = Arc<Mutex<Option<(DiskId, Result<Found, String>)>>>;
 
 struct Keeper {
@@ -135,7 +138,7 @@ pub(crate) struct Replacement {
 impl Keeper {
     async fn run(mut self) {
         // When each member last came back, to bring its epoch file up to date.
-        let mut seen: BTreeMap<DiskId, dewar_env::DiskState> = BTreeMap::new();
+        let mut seen = self.member_states();
         loop {
             tokio::select! {
                 biased;
@@ -149,6 +152,17 @@ impl Keeper {
             self.write_floor().await;
             self.refresh(&mut seen).await;
         }
+    }
+
+    fn member_states(&self) -> Seen {
+        let state = self.shared.state.lock();
+        let members = state.members.iter();
+        members
+            .map(|member| {
+                let known = (Arc::clone(member), member.disk.state());
+                (member.id, known)
+            })
+            .collect()
     }
 
     async fn look(&mut self) {
@@ -414,8 +428,8 @@ impl Keeper {
         }
     }
 
-    /// Brings the epoch file of members that came back up to date.
-    async fn refresh(&self, seen: &mut BTreeMap<DiskId, dewar_env::DiskState>) {
+    /// Brings the epoch file of members that came back, or were attached, up to date.
+    async fn refresh(&self, seen: &mut Seen) {
         let (members, epoch) = {
             let state = self.shared.state.lock();
             if state.phase != Phase::Running {
@@ -426,8 +440,11 @@ impl Keeper {
         let mut back = Vec::new();
         for member in members {
             let now = member.disk.state();
-            let before = seen.insert(member.id, now);
-            if now.writable() && before.is_some_and(|before| before != now) {
+            let before = seen.insert(member.id, (Arc::clone(&member), now));
+            let same = before.is_some_and(|(known, state)| {
+                Arc::ptr_eq(&known, &member) && state == now
+            });
+            if now.writable() && !same {
                 back.push(member);
             }
         }

@@ -4,12 +4,14 @@
 //! tries again later, so an error here costs time and never data. [`Workers::stop`] ends them
 //! between steps.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_data::blob::Known;
+use dewar_env::{Disk, DiskState};
 use dewar_meta::ns::Unnamed;
-use dewar_types::{BlobId, Result, Timestamp};
+use dewar_types::{BlobId, DiskId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -179,24 +181,26 @@ async fn space(inner: Shared) {
     }
 }
 
-/// Sweeps each disk once after the start, and again whenever it comes back from an absence.
+/// Sweeps each disk once after it was found, and again whenever it comes back from an absence.
 async fn sweep(inner: Shared, first_new: BlobId) {
-    let mut swept: Vec<Option<dewar_env::DiskState>> =
-        vec![None; inner.blobs.pool().members().count()];
+    let mut swept: BTreeMap<DiskId, (Arc<dyn Disk>, DiskState)> = BTreeMap::new();
     loop {
-        for (member, swept) in inner.blobs.pool().members().zip(&mut swept) {
+        for member in inner.blobs.pool().members() {
             let state = member.disk.state();
-            if !state.writable() || *swept == Some(state) {
+            let done = swept
+                .get(&member.id)
+                .is_some_and(|(disk, swept)| Arc::ptr_eq(disk, &member.disk) && *swept == state);
+            if !state.writable() || done {
                 continue;
             }
             let look_up = async |blob| known(&inner, blob).await;
-            match inner.blobs.sweep(member, first_new, look_up).await {
+            match inner.blobs.sweep(&member, first_new, look_up).await {
                 Ok(found) => {
                     if found.removed > 0 {
                         let disk = member.disk.label();
                         tracing::info!(disk, removed = found.removed, "leftovers removed");
                     }
-                    *swept = Some(state);
+                    swept.insert(member.id, (member.disk, state));
                 }
                 Err(error) => {
                     tracing::debug!(disk = member.disk.label(), %error, "sweep cut short");

@@ -135,7 +135,7 @@ impl BlobStore {
         let (layout, disks) = self.placement.choose(&self.pool, id)?;
         let disks = disks
             .into_iter()
-            .filter_map(|disk| Some((disk, Arc::clone(&self.pool.member(disk)?.disk))))
+            .filter_map(|disk| Some((disk, self.pool.member(disk)?.disk)))
             .collect();
         Ok(BlobWriter::new(WriterPlan {
             id,

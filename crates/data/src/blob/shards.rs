@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_env::{Access, DiskError, DiskFile};
+use dewar_env::{Access, Disk, DiskError, DiskFile};
 use dewar_types::{BlobId, PAGE_BYTES};
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -59,18 +59,20 @@ struct Lru {
 #[derive(Debug)]
 pub(crate) struct OpenShard {
     file: Arc<dyn DiskFile>,
-    /// The `returns` of its disk when opened: after an absence the file is opened anew.
+    /// Its disk when opened, and the `returns` of that: after an absence, and on another disk under
+    /// the same id, the file is opened anew.
+    disk: Arc<dyn Disk>,
     returns: u32,
     slot_pages: Mutex<BTreeMap<u64, Bytes>>,
 }
 
 impl OpenShards {
-    fn get(&self, key: Key, returns: u32) -> Option<Arc<OpenShard>> {
+    fn get(&self, key: Key, member: &Member, returns: u32) -> Option<Arc<OpenShard>> {
         let mut lru = self.inner.lock();
         lru.clock += 1;
         let now = lru.clock;
         let (age, shard) = lru.open.get_mut(&key)?;
-        if shard.returns != returns {
+        if shard.returns != returns || !Arc::ptr_eq(&shard.disk, &member.disk) {
             return None;
         }
         let shard = Arc::clone(shard);
@@ -142,7 +144,7 @@ impl<'a> ShardReader<'a> {
     }
 
     /// The disk, if it can be read now.
-    fn member(&self) -> Result<(&'a Member, u32), ShardError> {
+    fn member(&self) -> Result<(Member, u32), ShardError> {
         if self.record.missing.contains(&(self.shard as u8)) {
             return Err(self.missing());
         }
@@ -160,8 +162,8 @@ impl<'a> ShardReader<'a> {
     /// Rows `from..to` if that needs no waiting: the file is open and the pages are in memory.
     /// `None` where it would wait or where anything is wrong.
     pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<Bytes> {
-        let (_, returns) = self.member().ok()?;
-        let open = self.open.get(self.key(), returns)?;
+        let (member, returns) = self.member().ok()?;
+        let open = self.open.get(self.key(), &member, returns)?;
         let to = to.min(self.len());
         let mut spans = run_spans(from..to, self.len());
         let span = spans.next()?;
@@ -260,13 +262,14 @@ impl<'a> ShardReader<'a> {
 
     async fn open_file(&self) -> Result<Arc<OpenShard>, ShardError> {
         let (member, returns) = self.member()?;
-        if let Some(open) = self.open.get(self.key(), returns) {
+        if let Some(open) = self.open.get(self.key(), &member, returns) {
             return Ok(open);
         }
         let path = self.record.shard_path(self.shard);
         let file = member.disk.open(&path, Access::Read).await?;
         let open = Arc::new(OpenShard {
             file,
+            disk: member.disk,
             returns,
             slot_pages: Mutex::new(BTreeMap::new()),
         });

@@ -10,8 +10,9 @@ mod placement;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_env::{Disk, DiskErrorKind, Env};
+use dewar_env::{Disk, DiskErrorKind, DiskState, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
+use parking_lot::RwLock;
 
 pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
 pub(crate) use placement::Resting;
@@ -33,7 +34,7 @@ pub struct Pool {
     dewar: DewarId,
     number: u16,
     layout: Layout,
-    members: BTreeMap<DiskId, Member>,
+    members: RwLock<BTreeMap<DiskId, Member>>,
 }
 
 /// What was found at a folder that belongs to a pool's configuration.
@@ -130,8 +131,33 @@ impl Pool {
             dewar,
             number,
             layout,
-            members,
+            members: RwLock::new(members),
         })
+    }
+
+    /// Takes in a disk that was not found at the start, or one that was and is at another place
+    /// now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] when a disk with its id is there already: one is a copy of the
+    /// other.
+    pub fn join(&self, member: Member) -> Result<()> {
+        let mut members = self.members.write();
+        if let Some(known) = members.get(&member.id)
+            && known.disk.state() != DiskState::Missing
+        {
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!(
+                    "{} says it is disk {}, which {} is: is one a copy of the other?",
+                    member.disk.label(),
+                    member.id,
+                    known.disk.label()
+                ),
+            ));
+        }
+        members.insert(member.id, member);
+        Ok(())
     }
 
     /// Clock and randomness.
@@ -158,21 +184,21 @@ impl Pool {
         self.layout
     }
 
-    /// A disk by its id; `None` when it was not found at the start.
+    /// A disk by its id; `None` when it was not found so far.
     #[must_use]
-    pub fn member(&self, id: DiskId) -> Option<&Member> {
-        self.members.get(&id)
+    pub fn member(&self, id: DiskId) -> Option<Member> {
+        self.members.read().get(&id).cloned()
     }
 
-    /// All disks that were found, by id.
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
-        self.members.values()
+    /// All disks that were found so far, by id.
+    pub fn members(&self) -> impl Iterator<Item = Member> + use<> {
+        let members: Vec<Member> = self.members.read().values().cloned().collect();
+        members.into_iter()
     }
 
     /// The disks that can be written to now.
-    pub fn writable(&self) -> impl Iterator<Item = &Member> {
-        self.members
-            .values()
+    pub fn writable(&self) -> impl Iterator<Item = Member> + use<> {
+        self.members()
             .filter(|member| member.disk.state().writable())
     }
 }

@@ -9,7 +9,7 @@ use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
 use dewar_store::Store;
-use dewar_store::engine::{Engine, Folders};
+use dewar_store::engine::{Engine, LiveFolders};
 use dewar_types::{Error, ErrorKind, Timestamp, UserId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -35,13 +35,18 @@ pub(super) struct StoreAdmin {
     endpoints: Vec<(&'static str, String)>,
     store: Store,
     pool: Arc<Pool>,
-    folders: Arc<Folders>,
+    folders: Arc<LiveFolders>,
     journal: Journal,
     upkeep: UpkeepAdmin,
 }
 
 impl StoreAdmin {
-    pub(super) fn new(env: Env, config: &Config, engine: &Engine, folders: Arc<Folders>) -> Self {
+    pub(super) fn new(
+        env: Env,
+        config: &Config,
+        engine: &Engine,
+        folders: Arc<LiveFolders>,
+    ) -> Self {
         let scheme = if config.s3.tls_certificate_file.is_some() {
             "https"
         } else {

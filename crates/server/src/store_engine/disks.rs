@@ -1,11 +1,14 @@
 //! The configured folders as disks of the operating system.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_data::pool::IDENTITY_FILE;
-use dewar_env::Disk;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
-use dewar_store::engine::{Folder, Folders};
+use dewar_env::{BoxFuture, Disk};
+use dewar_store::engine::{Folder, Folders, Outlook};
+use dewar_types::Result;
 
 use crate::config::Config;
 
@@ -13,16 +16,42 @@ use crate::config::Config;
 pub(super) async fn look(config: &Config) -> Folders {
     let mut all = Vec::with_capacity(config.pool.disks.len());
     for path in &config.pool.disks {
-        let real = RealDiskConfig {
-            deadline: config.pool.disk_deadline,
-            identity: Some(IDENTITY_FILE.to_owned()),
-            ..RealDiskConfig::default()
-        };
-        let opened = match RealDisk::open(path, real).await {
-            Ok(disk) => Ok(Arc::new(disk) as Arc<dyn Disk>),
-            Err(error) => Err(error.into()),
-        };
+        let opened = open(path, config.pool.disk_deadline).await;
         all.push(Folder::look(path.display().to_string(), opened).await);
     }
     Folders { all }
+}
+
+async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk>> {
+    let real = RealDiskConfig {
+        deadline,
+        identity: Some(IDENTITY_FILE.to_owned()),
+        ..RealDiskConfig::default()
+    };
+    Ok(Arc::new(RealDisk::open(path, real).await?))
+}
+
+/// The folders that the configuration names.
+pub(super) struct Configured {
+    paths: Vec<PathBuf>,
+    deadline: Duration,
+}
+
+impl Configured {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            paths: config.pool.disks.clone(),
+            deadline: config.pool.disk_deadline,
+        }
+    }
+}
+
+impl Outlook for Configured {
+    fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
+        Box::pin(async move {
+            let path = &self.paths[folder];
+            let opened = open(path, self.deadline).await;
+            Folder::look_again(path.display().to_string(), opened).await
+        })
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dewar_data::pool::Pool;
 use dewar_journal::Journal;
 use dewar_store::Store;
-use dewar_store::engine::{Engine, Folders};
+use dewar_store::engine::{Engine, LiveFolders};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::metrics::Metrics;
 
 /// Shows the figures of these parts.
-pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<Folders>) {
+pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<LiveFolders>) {
     let figures = Figures {
         store: engine.store().clone(),
         journal: engine.journal().clone(),
@@ -29,7 +29,7 @@ struct Figures {
     store: Store,
     journal: Journal,
     pool: Arc<Pool>,
-    folders: Arc<Folders>,
+    folders: Arc<LiveFolders>,
 }
 
 impl std::fmt::Debug for Figures {

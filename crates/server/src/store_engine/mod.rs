@@ -22,7 +22,7 @@ use dewar_env::Env;
 use dewar_journal::JournalState;
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
-use dewar_store::engine::{self, EngineConfig, Folders, Work};
+use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
@@ -49,7 +49,7 @@ pub struct StoreEngine {
     env: Env,
     config: Config,
     engine: engine::Engine,
-    folders: Arc<Folders>,
+    folders: Arc<LiveFolders>,
     front: S3Front,
 }
 
@@ -63,7 +63,7 @@ impl OpenStore {
 
 /// What everything else stands on.
 struct Ground {
-    folders: Arc<Folders>,
+    folders: Folders,
     dewar: DewarId,
     master: Arc<MasterKeys>,
     engine: EngineConfig,
@@ -106,7 +106,7 @@ impl OpenStore {
             folders = disks::look(config).await;
         }
         Ok(Ground {
-            folders: Arc::new(folders),
+            folders,
             dewar: born.dewar,
             master,
             engine,
@@ -146,12 +146,17 @@ impl OpenEngine for OpenStore {
                 domains: config.s3.domains.clone(),
             },
         );
-        metrics::register(metrics, &engine, &ground.folders);
+        let folders = LiveFolders::new(ground.folders);
+        if purpose == Purpose::Serve {
+            let outlook = Arc::new(disks::Configured::new(config));
+            engine.keep_looking(Arc::clone(&folders), outlook).await;
+        }
+        metrics::register(metrics, &engine, &folders);
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
             engine,
-            folders: ground.folders,
+            folders,
             front,
         })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dewar_data::pool::Pool;
 use dewar_env::DiskState;
 use dewar_store::Store;
-use dewar_store::engine::Folders;
+use dewar_store::engine::LiveFolders;
 use dewar_store::upkeep::{Decision, Ledger, LedgerDepth};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ const ID_DIGITS_MIN: usize = 4;
 pub(super) struct UpkeepAdmin {
     store: Store,
     pool: Arc<Pool>,
-    folders: Arc<Folders>,
+    folders: Arc<LiveFolders>,
     /// The last check of everything, or the one under way.
     fsck: Arc<Mutex<Option<Check>>>,
 }
@@ -37,7 +37,7 @@ struct Check {
 }
 
 impl UpkeepAdmin {
-    pub(super) fn new(store: Store, pool: Arc<Pool>, folders: Arc<Folders>) -> Self {
+    pub(super) fn new(store: Store, pool: Arc<Pool>, folders: Arc<LiveFolders>) -> Self {
         Self {
             store,
             pool,

@@ -42,8 +42,17 @@ pub struct Folders {
 }
 
 impl Folder {
-    /// Looks at a disk, or at why it could not be opened; changes nothing.
+    /// Looks at a disk, or at why it could not be opened; changes nothing. Says what is missing.
     pub async fn look(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
+        let folder = Self::look_again(label, opened).await;
+        if let Content::Absent(error) = &folder.content {
+            tracing::warn!(disk = %folder.label, %error, "this disk is missing");
+        }
+        folder
+    }
+
+    /// The same, and silent.
+    pub async fn look_again(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
         let content = match opened {
             Ok(disk) => match inspect(&*disk).await {
                 Ok(Found::Disk(identity)) => Content::Disk { disk, identity },
@@ -53,10 +62,23 @@ impl Folder {
             },
             Err(error) => Content::Absent(error),
         };
-        if let Content::Absent(error) = &content {
-            tracing::warn!(disk = %label, %error, "this disk is missing");
-        }
         Self { label, content }
+    }
+
+    /// Its label and its state, as administrators see it.
+    #[must_use]
+    pub fn state(&self) -> (String, &'static str) {
+        let state = match &self.content {
+            Content::Absent(_) => "missing",
+            Content::Blank { .. } => "blank",
+            Content::Disk { disk, .. } => match disk.state() {
+                DiskState::Online { .. } => "online",
+                DiskState::Missing => "missing",
+                DiskState::Hung => "hung",
+                DiskState::Poisoned => "failed",
+            },
+        };
+        (self.label.clone(), state)
     }
 }
 
@@ -104,21 +126,6 @@ impl Folders {
     /// Label and state of each, as administrators see it.
     #[must_use]
     pub fn states(&self) -> Vec<(String, &'static str)> {
-        self.all
-            .iter()
-            .map(|folder| {
-                let state = match &folder.content {
-                    Content::Absent(_) => "missing",
-                    Content::Blank { .. } => "blank",
-                    Content::Disk { disk, .. } => match disk.state() {
-                        DiskState::Online { .. } => "online",
-                        DiskState::Missing => "missing",
-                        DiskState::Hung => "hung",
-                        DiskState::Poisoned => "failed",
-                    },
-                };
-                (folder.label.clone(), state)
-            })
-            .collect()
+        self.all.iter().map(Folder::state).collect()
     }
 }

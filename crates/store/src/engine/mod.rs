@@ -16,6 +16,7 @@
 
 mod folders;
 mod format;
+mod joining;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,9 @@ use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store};
 
 pub use folders::{Content, Folder, Folders};
+pub use joining::{LiveFolders, Outlook};
+
+use joining::Looking;
 
 /// The journal counts as filling up when this part of its files is in use.
 const PRESSED_PART: (usize, usize) = (1, 2);
@@ -112,6 +116,7 @@ pub struct Engine {
     index: Arc<RunIndex>,
     kv: EmbeddedKv,
     workers: Mutex<Option<Workers>>,
+    looking: Mutex<Option<Looking>>,
 }
 
 /// The journal's hold for small objects.
@@ -159,7 +164,7 @@ impl Engine {
         let pool = Arc::new(pool);
         let disks = pool
             .members()
-            .map(|member| (member.id, Arc::clone(&member.disk)))
+            .map(|member| (member.id, member.disk))
             .collect::<Vec<_>>();
         let (journal, recovery) =
             Journal::open(env.clone(), disks.clone(), config.journal.clone()).await?;
@@ -216,6 +221,7 @@ impl Engine {
             index,
             kv,
             workers: Mutex::new(workers),
+            looking: Mutex::default(),
         })
     }
 
@@ -249,6 +255,7 @@ impl Engine {
     /// # Errors
     /// If the catalog was not closed cleanly, which makes the next opening longer.
     pub async fn close(&self, patience: Duration) -> Result<()> {
+        self.looking.lock().await.take();
         if let Some(workers) = self.workers.lock().await.take() {
             workers.stop().await;
         }

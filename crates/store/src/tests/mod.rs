@@ -2,6 +2,7 @@
 
 mod access;
 mod faults;
+mod joining;
 mod model;
 mod upkeep;
 mod verbs;

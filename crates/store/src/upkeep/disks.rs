@@ -295,7 +295,7 @@ impl Store {
             let space = space.get(&disk).filter(|_| member.is_some());
             DiskLine {
                 disk,
-                label: member.map(|member| member.disk.label().to_owned()),
+                label: member.as_ref().map(|member| member.disk.label().to_owned()),
                 state: member.map(|member| member.disk.state()),
                 decision: decisions.get(&disk).copied(),
                 shards: 0,

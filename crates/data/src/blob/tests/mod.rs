@@ -424,7 +424,7 @@ fn sealed_blobs_survive_a_crash_at_every_operation() {
                     world.disk(gone + 1).come_back();
                 }
             }
-            let members: Vec<Member> = store.pool().members().cloned().collect();
+            let members: Vec<Member> = store.pool().members().collect();
             let lookup = async |_| Ok(Known::Unnamed);
             for member in &members {
                 store.sweep(member, BlobId(2), lookup).await.expect("swept");
