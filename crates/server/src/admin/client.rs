@@ -119,6 +119,9 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
             .expect("the parts are constant");
+        // The reply to an earlier request may not have been put away yet.
+        let ready = self.sender.ready().await;
+        ready.map_err(|error| self.broken(format!("went away: {error}")))?;
         let sent = self.sender.send_request(request).await;
         let response = sent.map_err(|error| self.broken(format!("went away: {error}")))?;
         let good = response.status().is_success();

@@ -1,0 +1,182 @@
+"""Scrub, repair, the redundancy ledger, and decisions about disks, on a real process."""
+
+import json
+import random
+import time
+
+import pytest
+from conftest import content
+from server import Server
+from test_degraded import check, pull, put_back, wait_for_disks, write
+
+NOISE = r"disk\d|shard|decoded around|journal|holder|missing|repair|scrub"
+
+
+@pytest.fixture
+def tended(tmp_path):
+    """A server that is quick to rebuild, with objects of all sizes."""
+    environment = {"DEWAR_UPKEEP_REBUILD_AFTER": "2s", "DEWAR_POOL_SMALL_OBJECT_THRESHOLD": "4KiB"}
+    server = Server(tmp_path / "own", environment=environment).start()
+    write(server.boto(), ["a", "b", "c", "d"], 1)
+    yield server
+    server.kill()
+    new = server.unexpected()
+    assert not new, "the server complained:\n" + "\n".join(new)
+
+
+def until(what, true, seconds=60):
+    give_up = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.2)
+
+
+def shards(server, number):
+    return sorted(server.disk(number).glob("blobs/*/*"))
+
+
+def flip(path, offset):
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x40]))
+
+
+def disk(server, number):
+    path = str(server.disk(number))
+    return next(line for line in server.admin("disk", "list") if line["path"] == path)
+
+
+def fsck(server, *arguments):
+    done = server.admin("fsck", *arguments, check=False)
+    assert done.returncode in (0, 1) and done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)["ledger"]
+
+
+def passes(server):
+    return [line["scrubbed"] for line in server.admin("disk", "list")]
+
+
+def assert_sound(server):
+    code, ledger = fsck(server, "--deep")
+    assert code == 0 and ledger["found_bad"] == 0 and not ledger["at_risk"], ledger
+    assert [line["failures_left"] for line in ledger["lines"]] == [ledger["full"]]
+
+
+def test_a_scrub_finds_rot_and_repair_mends_it(tended):
+    server = tended
+    server.allow(NOISE)
+    dice = random.Random(1)
+    # Two disks of 4+2 may be wrong at once, anywhere.
+    for number in (2, 5):
+        for path in shards(server, number):
+            flip(path, dice.randrange(path.stat().st_size))
+    lost = shards(server, 5)[0]
+    kept = lost.read_bytes()
+    lost.unlink()
+    code, ledger = fsck(server)
+    assert code == 0, "nobody has looked yet"
+    began = time.time()
+    server.admin("scrub")
+    until("repaired", lambda: server.admin("status")["repair"]["repaired"] >= len(shards(server, 2)))
+    until("nothing is known to be bad", lambda: all(
+        line["bad_shards"] == 0 for line in server.admin("disk", "list")))
+    assert lost.stat().st_size == len(kept)
+    assert_sound(server)
+    _, ledger = fsck(server)
+    proven = time.mktime(time.strptime(ledger["lines"][0]["proven"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    assert proven >= began - 120
+    check(server.boto(), ["a", "b", "c", "d"], 1)
+
+
+def test_repair_goes_on_after_a_kill(tended):
+    server = tended
+    server.allow(NOISE)
+    for path in shards(server, 3):
+        path.unlink()
+    server.admin("scrub")
+    for _ in range(5):
+        time.sleep(0.15)
+        server.kill()
+        server.start()
+    server.admin("scrub")
+    until("all shards are back", lambda: len(shards(server, 3)) >= 8 and all(
+        line["bad_shards"] == 0 for line in server.admin("disk", "list")))
+    assert_sound(server)
+
+
+def test_fsck_names_what_is_at_risk_online_and_offline(tended):
+    server = tended
+    server.allow(NOISE)
+    pull(server, 1)
+    wait_for_disks(server, 5)
+    code, online = fsck(server)
+    assert code == 1
+    named = {danger["path"] for danger in online["at_risk"]}
+    assert {"demo/a/large", "demo/d/medium"} <= named
+    assert all(danger["failures_left"] == 1 for danger in online["at_risk"])
+    text = server.admin("status", check=False).stdout
+    assert '"missing"' in text
+    server.stop()
+    code, offline = fsck(server, "--deep")
+    assert code == 1
+    assert {danger["path"] for danger in offline["at_risk"]} == named
+    put_back(server, 1)
+    server.start()
+    assert_sound(server)
+
+
+def test_a_disk_is_drained_and_removed(tended):
+    server = tended
+    server.allow(NOISE)
+    server.admin("disk", "drain", str(server.disk(3)))
+    until("it is empty", lambda: disk(server, 3)["shards"] == 0 and not shards(server, 3))
+    write(server.boto(), ["later"], 2)
+    assert not shards(server, 3)
+    server.admin("disk", "remove", str(server.disk(3)))
+    assert disk(server, 3)["state"] == "removed"
+    refused = server.admin("disk", "keep", str(server.disk(3)), check=False)
+    assert refused.returncode == 2 or refused.returncode == 1, refused.stderr
+    # Five are left, as 3+2: two more may go.
+    pull(server, 1, 6)
+    wait_for_disks(server, 4)
+    check(server.boto(), ["a", "b", "c", "d"], 1)
+    check(server.boto(), ["later"], 2)
+
+
+def test_removing_too_much_is_refused_with_what_would_be_lost(tended):
+    server = tended
+    server.allow(NOISE)
+    pull(server, 1, 2)
+    wait_for_disks(server, 4)
+    refused = server.admin("disk", "remove", str(server.disk(4)), check=False)
+    assert refused.returncode == 4, (refused.returncode, refused.stderr)
+    assert "could not be read" in refused.stderr
+    unknown = server.admin("disk", "remove", "/nonexistent", check=False)
+    assert unknown.returncode == 3
+    put_back(server, 1, 2)
+    wait_for_disks(server, 6)
+    check(server.boto(), ["a", "b", "c", "d"], 1)
+
+
+def test_what_was_written_narrow_is_laid_out_again(tended):
+    server = tended
+    server.allow(NOISE)
+    pull(server, 2, 4)
+    wait_for_disks(server, 4)
+    write(server.boto(), ["narrow"], 3)
+    put_back(server, 2, 4)
+    wait_for_disks(server, 6)
+    until("laid out anew", lambda: server.admin("status")["repair"]["laid_out"] >= 2)
+    until("old files are gone", lambda: len({path.name.rsplit(".", 1)[0] for number in range(1, 7)
+                                           for path in shards(server, number)})
+          == fsck(server)[1]["lines"][0]["blobs"])
+    assert_sound(server)
+    check(server.boto(), ["narrow"], 3)
+
+
+def test_content_is_of_the_test(tended):
+    """The helpers compare what they wrote, not two equal mistakes."""
+    body = tended.boto().get_object(Bucket="demo", Key="a/small")["Body"].read()
+    assert body == content(("a", "small", 1), 4_000)
