@@ -441,9 +441,8 @@ impl Keeper {
         for member in members {
             let now = member.disk.state();
             let before = seen.insert(member.id, (Arc::clone(&member), now));
-            let same = before.is_some_and(|(known, state)| {
-                Arc::ptr_eq(&known, &member) && state == now
-            });
+            let same =
+                before.is_some_and(|(known, state)| Arc::ptr_eq(&known, &member) && state == now);
             if now.writable() && !same {
                 back.push(member);
             }

@@ -194,7 +194,8 @@ async fn sweep(inner: Shared, first_new: BlobId) {
                 continue;
             }
             let look_up = async |blob| known(&inner, blob).await;
-            match inner.blobs.sweep(&member, first_new, look_up).await {
+            let claim = |blob| inner.upkeep.begin(blob);
+            match inner.blobs.sweep(&member, first_new, claim, look_up).await {
                 Ok(found) => {
                     if found.removed > 0 {
                         let disk = member.disk.label();
@@ -214,7 +215,7 @@ async fn sweep(inner: Shared, first_new: BlobId) {
 /// What a sweep may do with a blob's files.
 async fn known(inner: &Shared, blob: BlobId) -> Result<Known> {
     // In this order: a segment leaves the memory only once its record is visible.
-    if inner.segments.is_unsealed(blob) || inner.upkeep.is_working_on(blob) {
+    if inner.segments.is_unsealed(blob) {
         return Ok(Known::Busy);
     }
     Ok(match inner.table.named(blob).await? {

@@ -35,14 +35,16 @@ pub enum Known {
 
 impl BlobStore {
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is never touched. `look_up` asks about a blob.
+    /// store: what is not below it is never touched. `claim` keeps a blob from being rebuilt while
+    /// what it gives is held, `None` when that is under way; `look_up` asks about a blob.
     ///
     /// # Errors
     /// Those of the disk and of the catalog; what was removed until then stays removed.
-    pub async fn sweep<F>(
+    pub async fn sweep<F, G>(
         &self,
         member: &Member,
         first_new: BlobId,
+        claim: impl Fn(BlobId) -> Option<G>,
         look_up: impl Fn(BlobId) -> F,
     ) -> Result<Swept>
     where
@@ -73,6 +75,10 @@ impl BlobStore {
                 if blob >= first_new {
                     continue;
                 }
+                // Held until the file is gone: a rebuild may be about to make one of this name.
+                let Some(_claimed) = claim(blob) else {
+                    continue;
+                };
                 let named = match look_up(blob).await? {
                     Known::Unnamed => false,
                     Known::Busy => true,

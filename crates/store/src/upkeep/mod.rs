@@ -80,7 +80,7 @@ pub(crate) struct Upkeep {
     cue: Notify,
     /// All records have to be looked at, not only the queue.
     survey_due: AtomicBool,
-    /// Blobs that are being repaired: the sweep lets their files be.
+    /// Blobs whose files are being written or removed: one hand on each at a time.
     working: Mutex<BTreeSet<BlobId>>,
     decisions: Mutex<disks::Decisions>,
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
@@ -125,11 +125,6 @@ impl Upkeep {
     /// A client asked for something.
     pub(crate) fn note_demand(&self) {
         self.demand.note();
-    }
-
-    /// Whether a repair writes files of this blob now.
-    pub(crate) fn is_working_on(&self, blob: BlobId) -> bool {
-        self.working.lock().contains(&blob)
     }
 
     /// `None` when it is being worked on already.

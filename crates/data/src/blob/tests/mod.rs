@@ -427,7 +427,10 @@ fn sealed_blobs_survive_a_crash_at_every_operation() {
             let members: Vec<Member> = store.pool().members().collect();
             let lookup = async |_| Ok(Known::Unnamed);
             for member in &members {
-                store.sweep(member, BlobId(2), lookup).await.expect("swept");
+                store
+                    .sweep(member, BlobId(2), |_| Some(()), lookup)
+                    .await
+                    .expect("swept");
                 let left: Vec<String> = member
                     .disk
                     .list("blobs/0000-000000000")
