@@ -95,6 +95,7 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
             Stock {
                 least: if may_grow { SPARES } else { 0 },
                 most: if opening { usize::MAX } else { SPARES_KEPT },
+                now: shared.env.clock.elapsed(),
             }
         };
         if !lane.tend(stock).await {
@@ -102,11 +103,13 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
             return;
         }
         shared.room.notify_waiters();
-        if lane.full() {
-            // Room on the disk makes no noise.
-            let _ = tokio::time::timeout(TICK, lane.attention.notified()).await;
-        } else {
-            lane.attention.notified().await;
+        match lane.full_until() {
+            // Called, or because there may be room now: it makes no difference.
+            Some(until) => {
+                let pause = until.saturating_sub(shared.env.clock.elapsed());
+                let _ = tokio::time::timeout(pause, lane.attention.notified()).await;
+            }
+            None => lane.attention.notified().await,
         }
     }
 }
@@ -364,12 +367,10 @@ impl Keeper {
             holders = plan.lanes.len(),
             "the journal goes on in a new epoch"
         );
-        let first_file = plan.epoch.spans.last().map_or(0, |span| span.file);
         let new = std::mem::take(&mut self.waiting);
         let older = state.files_up_to(self.shared.acked());
         for replacement in &new {
             let lane = &replacement.lane;
-            lane.begin_at(first_file);
             lane.set_missing(older.iter().map(|file| file.header.file).collect());
         }
         state.counters.changes += 1;

@@ -34,6 +34,11 @@ pub(crate) const JOURNAL_DIR: &str = "journal";
 const SUFFIX: &str = ".log";
 /// Writes handed to a disk at once; what is beyond waits here instead of filling its queue.
 const WRITES_MAX: usize = 16;
+/// How long a disk without room for a further file is not asked again, the first time. Room on a
+/// disk makes no noise.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same at most: filling half a file to see that there is no room for it costs much.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A place for one file of the log.
 #[derive(Debug)]
@@ -80,8 +85,18 @@ struct Inner {
     /// Somebody waits for a spare slot.
     called: bool,
     /// The disk had no room for a further file.
-    full: bool,
+    full: Option<Full>,
     failed: Option<String>,
+}
+
+/// A disk without room for a further file.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    /// When it is tried again.
+    again_at: Duration,
+    pause: Duration,
+    /// What the device said that it had.
+    available: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -431,16 +446,25 @@ impl Lane {
                     return true;
                 }
             }
+            if let Some(full) = self.inner.lock().full
+                && stock.now < full.again_at
+            {
+                return true;
+            }
             match self.create_slot().await {
                 Ok(slot) => {
                     let mut inner = self.inner.lock();
-                    inner.full = false;
                     inner.retired.push(slot);
+                    if inner.full.take().is_some() {
+                        tracing::info!(
+                            disk = self.disk.label(),
+                            "room for a further journal file again"
+                        );
+                    }
                 }
                 // The files that there are can still be used.
                 Err(error) if error.kind() == DiskErrorKind::Full => {
-                    tracing::warn!(%error, "no room for a further journal file");
-                    self.inner.lock().full = true;
+                    self.note_full(&error, stock.now).await;
                     return true;
                 }
                 Err(error) => {
@@ -451,9 +475,39 @@ impl Lane {
         }
     }
 
-    /// Whether it needs a file and its disk has no room for one.
-    pub(crate) fn full(&self) -> bool {
-        self.inner.lock().full
+    /// Says once that there is no room, and lets the disk rest, longer every time.
+    async fn note_full(&self, error: &DiskError, now: Duration) {
+        let available = self.disk.space().await.ok().map(|space| space.available);
+        let mut inner = self.inner.lock();
+        if inner.full.is_none() {
+            tracing::warn!(
+                %error, available, needed = self.file_bytes,
+                "no room for a further journal file"
+            );
+        }
+        let pause = inner
+            .full
+            .map_or(PAUSE, |full| (full.pause * 2).min(PAUSE_MAX));
+        inner.full = Some(Full {
+            again_at: now + pause,
+            pause,
+            available,
+        });
+    }
+
+    /// When it is worth trying to make the file for which its disk had no room.
+    pub(crate) fn full_until(&self) -> Option<Duration> {
+        self.inner.lock().full.map(|full| full.again_at)
+    }
+
+    /// What is missing on its disk, if it needs a file and there is no room for one.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        let full = self.inner.lock().full?;
+        let label = self.disk.label();
+        Some(match full.available {
+            Some(available) => format!("{label} ({available} bytes free)"),
+            None => label.to_owned(),
+        })
     }
 
     fn set_horizon(&self, inner: &Inner) {
@@ -478,6 +532,8 @@ pub(crate) struct Stock {
     pub(crate) least: usize,
     /// Removed beyond so many.
     pub(crate) most: usize,
+    /// The time.
+    pub(crate) now: Duration,
 }
 
 /// What a lane starts with.

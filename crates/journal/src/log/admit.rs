@@ -95,12 +95,15 @@ impl Shared {
             return Ok(None);
         }
         if !self.has_files(&state, bytes, room) {
-            let with_room = state.lanes.iter().filter(|lane| !lane.full());
-            if with_room.count() < state.quorum {
-                return Err(Error::new(
-                    ErrorKind::NoSpace,
-                    "the disks have no room for a further journal file",
-                ));
+            let short: Vec<_> = state.lanes.iter().filter_map(|l| l.shortage()).collect();
+            if state.lanes.len() - short.len() < state.quorum {
+                let message = format!(
+                    "no room for a further journal file of {} bytes on {}; {} disks need one",
+                    self.config.file_bytes,
+                    short.join(", "),
+                    state.quorum
+                );
+                return Err(Error::new(ErrorKind::NoSpace, message));
             }
             return Ok(None);
         }
@@ -124,6 +127,10 @@ impl Shared {
             .as_ref()
             .map_or(state.offset, |group| group.end());
         let here = self.config.file_bytes.saturating_sub(position);
+        // The file that was begun last may not be there yet, nor room for it.
+        let Some(ahead) = self.files_ahead(state) else {
+            return false;
+        };
         if wanted <= here {
             return true;
         }
@@ -134,18 +141,25 @@ impl Shared {
         if state.files.len() >= max && state.phase != Phase::Opening {
             return false;
         }
-        let mut horizons: Vec<u64> = state.lanes.iter().map(|lane| lane.horizon()).collect();
-        horizons.sort_unstable_by(|a, b| b.cmp(a));
-        let Some(horizon) = horizons.get(state.quorum - 1) else {
-            return false;
-        };
         // A file's tail may be lost to a record that does not fit it.
-        let ahead = horizon.saturating_sub(state.file + 1);
         let enough = wanted <= ahead * (self.config.file_bytes - BLOCK_BYTES);
         if !enough {
             // While the journal is opened no spare file is made ahead.
             state.lanes.iter().for_each(|lane| lane.call());
         }
         enough
+    }
+
+    /// How many further files a quorum of holders has ready; `None` if not even the one that is
+    /// written to, for which they are called then.
+    fn files_ahead(&self, state: &State) -> Option<u64> {
+        let mut horizons: Vec<u64> = state.lanes.iter().map(|lane| lane.horizon()).collect();
+        horizons.sort_unstable_by(|a, b| b.cmp(a));
+        let horizon = *horizons.get(state.quorum - 1)?;
+        if horizon <= state.file {
+            state.lanes.iter().for_each(|lane| lane.call());
+            return None;
+        }
+        Some(horizon - state.file - 1)
     }
 }

@@ -173,6 +173,10 @@ impl Shared {
             state.last = span.first - 1;
             state.next = span.first;
             state.prev = span.prev;
+            // Files of epochs in which nothing was written have been left out.
+            for lane in &lanes {
+                lane.begin_at(span.file);
+            }
         }
         state.epoch = epoch;
         state.lanes = lanes;

@@ -211,3 +211,42 @@ async fn a_new_disk_becomes_a_member() {
         .expect("opens");
     assert_eq!(journal.status().members.len(), 3);
 }
+
+/// Disks without room for one file: an append says so at once, names them, and they are not asked
+/// again and again. When there is room they are used.
+#[tokio::test(start_paused = true)]
+async fn disks_too_small_for_the_journal_are_named_and_left_in_peace() {
+    let world = formatted(1, 4, 2).await;
+    for n in [0, 1] {
+        world.disk(n).set_capacity(40_000);
+    }
+    let (journal, _) = open(&world, 2).await.expect("an empty log needs no file");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let refused = async || {
+        let admitted = journal.admit(100, Room::Ordinary);
+        let admitted = tokio::time::timeout(Duration::from_secs(5), admitted).await;
+        let error = admitted.expect("an answer").expect_err("no room");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        error.to_string()
+    };
+    let message = refused().await;
+    for n in 0..4 {
+        let named = message.contains(world.disk(n).label());
+        assert_eq!(named, n < 2, "{message}");
+    }
+    assert!(message.contains("65536 bytes"), "{message}");
+    let asked = |n: usize| world.disk(n).counters().name_changes;
+    let before = asked(0);
+    for _ in 0..600 {
+        refused().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let asked = asked(0) - before;
+    assert!(
+        (5..30).contains(&asked),
+        "asked {asked} times in five minutes"
+    );
+    world.disk(0).set_capacity(10 << 20);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    write(&journal, body(1)).await;
+}
