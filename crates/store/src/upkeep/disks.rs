@@ -326,3 +326,23 @@ impl Store {
         Ok(lines.into_values().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are a format: docs/formats/segment.md.
+    #[test]
+    fn decisions_are_kept_as_they_are_drawn() {
+        for (decision, bytes) in [
+            (Decision::Drain, [0x82, 0x00, 0x80]),
+            (Decision::Remove, [0x82, 0x01, 0x80]),
+        ] {
+            assert_eq!(minicbor::to_vec(decision).expect("encodes"), bytes);
+            assert_eq!(
+                minicbor::decode::<Decision>(&bytes).expect("decodes"),
+                decision
+            );
+        }
+    }
+}

@@ -301,3 +301,30 @@ impl Store {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are a format: docs/formats/segment.md.
+    #[test]
+    fn progress_is_kept_as_it_is_drawn_and_proves_what_it_has_seen() {
+        let progress = Progress {
+            began: Some(Timestamp(7)),
+            next: BlobId(20),
+            last: Some((Timestamp(3), Timestamp(5))),
+            last_below: BlobId(30),
+            below: BlobId(40),
+        };
+        let bytes = [
+            0xa5, 0x00, 0x07, 0x01, 0x14, 0x02, 0x82, 0x03, 0x05, 0x03, 0x18, 0x1e, 0x04, 0x18,
+            0x28,
+        ];
+        assert_eq!(minicbor::to_vec(&progress).expect("encodes"), bytes);
+        let read: Progress = minicbor::decode(&bytes).expect("decodes");
+        assert_eq!(read, progress);
+        assert_eq!(read.proof(BlobId(19)), Some(Timestamp(7)));
+        assert_eq!(read.proof(BlobId(20)), Some(Timestamp(3)));
+        assert_eq!(read.proof(BlobId(30)), None);
+    }
+}
