@@ -225,7 +225,7 @@ impl Inner {
         match (&result, duty) {
             (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
             // File systems turn read-only when they are damaged: what was not synced is lost.
-            (Err(error), Duty::Write | Duty::Durable)
+            (Err(error), Duty::Write | Duty::Complete | Duty::Durable)
                 if error.kind() == io::ErrorKind::ReadOnlyFilesystem =>
             {
                 self.health.poison();

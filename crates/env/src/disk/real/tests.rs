@@ -267,21 +267,26 @@ async fn a_full_file_system_is_full_and_not_poisoned() {
 }
 
 #[tokio::test]
-async fn a_read_only_file_system_refuses() {
+async fn a_file_system_that_turns_read_only_takes_nothing_until_the_restart() {
     let Some(mount) = Mount::tmpfs("size=1m") else {
         return;
     };
     let disk = RealDisk::open(mount.0.path(), patient()).await.unwrap();
     disk.replace_file("a", "hello".into()).await.unwrap();
     mount.remount("remount,ro");
-    let refused = DiskErrorKind::Refused;
+    let made = disk.create_whole("b", Vec::new()).await;
+    assert_eq!(kind(made), DiskErrorKind::Refused);
+    assert_eq!(disk.state(), DiskState::Poisoned);
+    let poisoned = DiskErrorKind::Poisoned;
     let made = disk.create("b", CreateOptions::default()).await;
-    assert_eq!(kind(made), refused);
-    assert_eq!(kind(disk.replace_file("a", Bytes::new()).await), refused);
-    assert_eq!(kind(disk.remove("a").await), refused);
-    assert_eq!(kind(disk.open("a", Access::Write).await), refused);
+    assert_eq!(kind(made), poisoned);
+    assert_eq!(kind(disk.replace_file("a", Bytes::new()).await), poisoned);
+    assert_eq!(kind(disk.remove("a").await), poisoned);
     assert_eq!(disk.read_file("a").await.unwrap(), "hello");
-    assert_eq!(disk.state(), DiskState::Online { returns: 0 });
+    let again = RealDisk::open(mount.0.path(), patient()).await.unwrap();
+    let made = again.create("b", CreateOptions::default()).await;
+    assert_eq!(kind(made), DiskErrorKind::Refused);
+    assert_eq!(again.state(), DiskState::Poisoned);
 }
 
 #[tokio::test]
