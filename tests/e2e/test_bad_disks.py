@@ -130,11 +130,20 @@ def test_two_disks_turn_read_only(tmp_path, mounts):
             s3.put_object(Bucket="demo", Key=f"n{number}", Body=content(-number, 2_000_000))
             s3.put_object(Bucket="demo", Key=f"s{number}", Body=content(-number, 2_000))
         states = [disk["state"] for disk in server.admin("status")["pool"]["disks"]]
-        assert states == ["online", "failed", "online", "online", "failed", "online"]
+        assert states == ["online", "read-only", "online", "online", "read-only", "online"]
         for number in range(5):
             assert s3.get_object(Bucket="demo", Key=f"k{number}")["Body"].read() == content(number, 2_000_000)
             assert s3.get_object(Bucket="demo", Key=f"n{number}")["Body"].read() == content(-number, 2_000_000)
             assert s3.get_object(Bucket="demo", Key=f"s{number}")["Body"].read() == content(-number, 2_000)
+        # They are used again without a restart.
+        for disk in disks:
+            sh("mount", "-o", "remount,rw", str(disk))
+        deadline = time.monotonic() + 20
+        while any(disk["state"] != "online" for disk in server.admin("status")["pool"]["disks"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        s3.put_object(Bucket="demo", Key="again", Body=content(7, 2_000_000))
+        assert [list(disk.glob("blobs/**/*")) != [] for disk in disks] == [True, True]
     finally:
         server.kill()
 

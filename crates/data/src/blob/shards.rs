@@ -153,7 +153,8 @@ impl<'a> ShardReader<'a> {
             .member(self.record.disks[self.shard])
             .ok_or_else(|| self.missing())?;
         match member.disk.state() {
-            dewar_env::DiskState::Online { returns } => Ok((member, returns)),
+            dewar_env::DiskState::Online { returns }
+            | dewar_env::DiskState::ReadOnly { returns } => Ok((member, returns)),
             state if state.readable() => Ok((member, u32::MAX)),
             _ => Err(self.missing()),
         }

@@ -38,6 +38,65 @@ pub async fn check(disk: &Arc<dyn Disk>) {
     assert!(!disk.label().is_empty());
 }
 
+/// Makes what [`check_read_only`] needs, while the disk can be written.
+///
+/// # Panics
+/// If the disk does something else than the trait says.
+pub async fn prepare_read_only(disk: &dyn Disk) {
+    disk.replace_file("kept/a", "hello".into()).await.unwrap();
+}
+
+/// What a disk does that was made read-only, or was so when it was opened; nothing has been tried
+/// yet, so its state need not show it.
+///
+/// # Panics
+/// If the disk does something else than the trait says.
+pub async fn check_read_only(disk: &dyn Disk) {
+    let refused = DiskErrorKind::Refused;
+    assert_eq!(kind(disk.create("new", CACHED).await), refused);
+    assert_eq!(disk.state(), DiskState::ReadOnly { returns: 0 });
+    assert!(disk.state().readable() && !disk.state().writable());
+    assert_eq!(kind(disk.create_whole("new", Vec::new()).await), refused);
+    assert_eq!(
+        kind(disk.replace_file("kept/a", Bytes::new()).await),
+        refused
+    );
+    assert_eq!(kind(disk.remove("kept/a").await), refused);
+    assert_eq!(kind(disk.rename("kept/a", "b").await), refused);
+    assert_eq!(kind(disk.sync_dir("kept").await), refused);
+    for access in [Access::Read, Access::Write, Access::Direct] {
+        let file = disk.open("kept/a", access).await.unwrap();
+        assert_eq!(file.len().await.unwrap(), 5);
+        if access == Access::Direct {
+            assert_eq!(file.read_at(0, 4096).await.unwrap(), "hello");
+        } else {
+            assert_eq!(file.read_at(1, 4).await.unwrap(), "ello");
+        }
+        if access != Access::Read {
+            let page = || vec![Bytes::from(vec![0; 4096])];
+            assert_eq!(kind(file.write_at(0, page()).await), refused);
+            assert_eq!(kind(file.write_durable(0, page()).await), refused);
+            assert_eq!(kind(file.sync().await), refused);
+        }
+    }
+    assert_eq!(disk.read_file("kept/a").await.unwrap(), "hello");
+    assert_eq!(disk.list("kept").await.unwrap().len(), 1);
+    assert!(disk.list("new").await.unwrap().is_empty());
+    assert_eq!(disk.state(), DiskState::ReadOnly { returns: 0 });
+}
+
+/// The same disk when it can be written again and shows it.
+///
+/// # Panics
+/// If the disk does something else than the trait says.
+pub async fn check_writable_again(disk: &dyn Disk) {
+    assert_eq!(disk.state(), DiskState::Online { returns: 0 });
+    disk.replace_file("kept/a", "again".into()).await.unwrap();
+    let file = disk.open("kept/a", Access::Write).await.unwrap();
+    file.write_durable(0, vec!["A".into()]).await.unwrap();
+    assert_eq!(disk.read_file("kept/a").await.unwrap(), "Again");
+}
+
 fn kind<T>(result: Result<T, DiskError>) -> DiskErrorKind {
     match result {
         Ok(_) => panic!("this should have failed"),

@@ -12,7 +12,7 @@ pub enum DiskErrorKind {
     Exists,
     /// No room, or a quota of the file system.
     Full,
-    /// The file system is read-only or the owner is wrong.
+    /// The file system is read-only or the owner is wrong; see [`crate::DiskState::ReadOnly`].
     Refused,
     /// The disk's folder is gone or not the one that was opened.
     Missing,

@@ -40,6 +40,12 @@ pub enum DiskState {
         /// Returns so far.
         returns: u32,
     },
+    /// Reads work, and nothing can be written: the file system is mounted read-only or has turned
+    /// so, or the process has not the right to the folder. It ends by itself when writes work again.
+    ReadOnly {
+        /// As when it is online.
+        returns: u32,
+    },
     /// The folder is absent, empty or not the one that was opened (device and inode): descriptors
     /// that are still open do not count (RECORDS.md section 6).
     Missing,
@@ -55,7 +61,10 @@ impl DiskState {
     /// Whether reads may be tried.
     #[must_use]
     pub const fn readable(self) -> bool {
-        matches!(self, Self::Online { .. } | Self::Poisoned)
+        matches!(
+            self,
+            Self::Online { .. } | Self::ReadOnly { .. } | Self::Poisoned
+        )
     }
 
     /// Whether writes may be tried.
@@ -142,7 +151,8 @@ pub trait Disk: Send + Sync + Debug {
         })
     }
 
-    /// Opens a file that must exist.
+    /// Opens a file that must exist. On a disk that is read-only that works for writing too, and
+    /// the writes are refused; open it again when the disk can be written.
     fn open<'a>(
         &'a self,
         path: &'a str,

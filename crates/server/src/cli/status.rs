@@ -136,6 +136,12 @@ fn findings(status: &Status) -> Vec<Finding> {
                 format!("disk {path} does not answer"),
                 "look at the kernel's log; pull it if it stays so".to_owned(),
             ),
+            "read-only" => (
+                format!("disk {path} is read-only: it is read, and nothing new is written to it"),
+                "look at the mount, the kernel's log and who owns the folder; it is used again by \
+                 itself when it can be written"
+                    .to_owned(),
+            ),
             "failed" => (
                 format!("a sync failed on disk {path}: it takes no writes until a restart"),
                 format!(

@@ -75,6 +75,7 @@ impl UpkeepAdmin {
                 (_, None | Some(DiskState::Missing)) => "missing",
                 (_, Some(DiskState::Hung)) => "hung",
                 (_, Some(DiskState::Poisoned)) => "failed",
+                (_, Some(DiskState::ReadOnly { .. })) => "read-only",
                 (Some(Decision::Drain), _) => "draining",
                 (None, Some(DiskState::Online { .. })) => "online",
             };

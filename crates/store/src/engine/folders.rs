@@ -73,6 +73,7 @@ impl Folder {
             Content::Blank { .. } => "blank",
             Content::Disk { disk, .. } => match disk.state() {
                 DiskState::Online { .. } => "online",
+                DiskState::ReadOnly { .. } => "read-only",
                 DiskState::Missing => "missing",
                 DiskState::Hung => "hung",
                 DiskState::Poisoned => "failed",
@@ -121,6 +122,25 @@ impl Folders {
             }
         }
         Ok(members)
+    }
+
+    /// The folders without a disk that can be used, and why, for the message of an opening that
+    /// needs more; `None` where there are none.
+    #[must_use]
+    pub fn without_disk(&self) -> Option<String> {
+        let lines = self.all.iter().filter_map(|folder| {
+            let why = match &folder.content {
+                Content::Absent(error) => error.to_string(),
+                Content::Blank { .. } => format!("{} is blank: is it mounted?", folder.label),
+                Content::Disk { disk, .. } if !disk.state().readable() => {
+                    format!("{} is {}", folder.label, folder.state().1)
+                }
+                Content::Disk { .. } => return None,
+            };
+            Some(why)
+        });
+        let lines: Vec<String> = lines.collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 
     /// Label and state of each, as administrators see it.

@@ -38,6 +38,8 @@ pub(super) struct Opened {
     /// Whether it was asked for.
     pub(super) asked_direct: bool,
     pub(super) writable: bool,
+    /// Opened for writing on a disk that could not be written.
+    pub(super) refuses: bool,
 }
 
 pub(super) struct RealFile {
@@ -54,6 +56,7 @@ impl Opened {
             direct,
             asked_direct: direct,
             writable: true,
+            refuses: false,
         }
     }
 
@@ -183,6 +186,9 @@ impl RealFile {
         self.check(sizes, &opened, &call)?;
         if !opened.writable {
             return Err(self.inner.error(DiskErrorKind::Invalid, &call));
+        }
+        if opened.refuses {
+            return Err(self.inner.error(DiskErrorKind::Refused, &call));
         }
         let lane = match duty {
             Duty::Durable => &self.inner.lanes.durable,

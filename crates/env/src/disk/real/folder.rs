@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, Access as Right, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::buffer::Aligned;
@@ -18,6 +18,8 @@ use crate::disk::SMALL_FILE_BYTES_MAX;
 use crate::disk::path::{parent, temporary};
 use crate::{Access, DirEntry, Space};
 
+/// Made and removed to see whether the folder takes files again.
+const PROBE_FILE: &str = ".dewar-probe";
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const DIR_MODE: Mode = Mode::from_raw_mode(0o700);
 
@@ -91,6 +93,22 @@ impl Folder {
             .is_ok()
     }
 
+    /// Whether the operating system says that nothing can be made in the folder: the file system is
+    /// read-only, or this process has not the right to.
+    pub(super) fn refuses_writes(&self) -> bool {
+        let rights = Right::WRITE_OK | Right::EXEC_OK;
+        let may = fs::accessat(&*self.root(), ".", rights, AtFlags::EACCESS);
+        may.is_err_and(|errno| is_refusal(&errno.into()))
+    }
+
+    /// Whether a file can be made: more than what [`Self::refuses_writes`] promises.
+    pub(super) fn takes_files(&self) -> bool {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let root = self.root();
+        let made = fs::openat(&*root, PROBE_FILE, flags, FILE_MODE);
+        made.is_ok() && fs::unlinkat(&*root, PROBE_FILE, AtFlags::empty()).is_ok()
+    }
+
     pub(super) fn space(&self) -> io::Result<Space> {
         let stat = fs::fstatvfs(&*self.root())?;
         Ok(Space {
@@ -115,7 +133,16 @@ impl Folder {
             Access::Read => OFlags::RDONLY,
             Access::Write | Access::Direct => OFlags::RDWR,
         };
-        let mut opened = self.open_at(path, flags, access == Access::Direct)?;
+        let direct = access == Access::Direct;
+        let mut opened = match self.open_at(path, flags, direct) {
+            // What is on a disk that cannot be written can be read; its writes are refused.
+            Err(error) if access != Access::Read && is_refusal(&error) => {
+                let mut opened = self.open_at(path, OFlags::RDONLY, direct)?;
+                opened.refuses = true;
+                opened
+            }
+            other => other?,
+        };
         opened.writable = access != Access::Read;
         let kind = FileType::from_raw_mode(fs::fstat(&opened.fd)?.st_mode);
         match kind {
@@ -175,14 +202,14 @@ impl Folder {
     }
 
     pub(super) fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        fs::fsync(self.open_dir(dir)?)?;
+        sync(&self.open_dir(dir)?)?;
         if dir.is_empty() || self.anchored.lock().contains(dir) {
             return Ok(());
         }
         let mut above = dir;
         while !above.is_empty() {
             above = parent(above);
-            fs::fsync(self.open_dir(above)?)?;
+            sync(&self.open_dir(above)?)?;
         }
         self.anchored.lock().insert(dir.to_owned());
         Ok(())
@@ -209,7 +236,7 @@ impl Folder {
         let file = self.create(&temporary, false)?;
         let written = write_all(&file.fd, 0, std::slice::from_ref(content), false);
         let renamed = written.and_then(|()| {
-            fs::fsync(&file.fd)?;
+            sync(&file.fd)?;
             self.rename(&temporary, path)
         });
         if renamed.is_err() {
@@ -276,6 +303,21 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// Syncs a file or a folder. A file system that turns read-only in the middle refuses nothing here,
+/// it has lost something.
+fn sync(fd: &OwnedFd) -> io::Result<()> {
+    match fs::fsync(fd) {
+        Err(Errno::ROFS) => Err(Errno::IO.into()),
+        other => Ok(other?),
+    }
+}
+
+/// Whether an error says that this disk cannot be written by us, rather than that it failed.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    matches!(error.kind(), K::ReadOnlyFilesystem | K::PermissionDenied)
 }
 
 fn open_root(path: &PathBuf) -> io::Result<OwnedFd> {

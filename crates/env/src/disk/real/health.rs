@@ -11,7 +11,7 @@ use crate::DiskState;
 pub(super) struct Health {
     causes: Mutex<Causes>,
     state: watch::Sender<DiskState>,
-    /// The state once more, to be had with one load: the kind in the two low bits, the returns
+    /// The state once more, to be had with one load: the kind in the three low bits, the returns
     /// above.
     packed: AtomicU64,
 }
@@ -20,6 +20,7 @@ pub(super) struct Health {
 struct Causes {
     missing: bool,
     poisoned: bool,
+    read_only: bool,
     /// Threads stuck in an operation past its deadline.
     stuck: usize,
     returns: u32,
@@ -38,10 +39,10 @@ impl Default for Health {
 impl Health {
     pub(super) fn state(&self) -> DiskState {
         let packed = self.packed.load(Ordering::Acquire);
-        match packed & 3 {
-            0 => DiskState::Online {
-                returns: u32::try_from(packed >> 2).unwrap_or(u32::MAX),
-            },
+        let returns = u32::try_from(packed >> 3).unwrap_or(u32::MAX);
+        match packed & 7 {
+            0 => DiskState::Online { returns },
+            4 => DiskState::ReadOnly { returns },
             1 => DiskState::Missing,
             2 => DiskState::Hung,
             _ => DiskState::Poisoned,
@@ -58,6 +59,20 @@ impl Health {
 
     pub(super) fn is_missing(&self) -> bool {
         self.causes.lock().missing
+    }
+
+    /// Whether that is news.
+    pub(super) fn set_read_only(&self, read_only: bool) -> bool {
+        let mut news = false;
+        self.change(|causes| {
+            news = causes.read_only != read_only;
+            causes.read_only = read_only;
+        });
+        news
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.causes.lock().read_only
     }
 
     /// Until the process ends.
@@ -87,12 +102,15 @@ impl Health {
             (DiskState::Hung, 2)
         } else if causes.poisoned {
             (DiskState::Poisoned, 3)
+        } else if causes.read_only {
+            let returns = causes.returns;
+            (DiskState::ReadOnly { returns }, 4)
         } else {
             let returns = causes.returns;
             (DiskState::Online { returns }, 0)
         };
         self.packed
-            .store(u64::from(causes.returns) << 2 | low, Ordering::Release);
+            .store(u64::from(causes.returns) << 3 | low, Ordering::Release);
         // Under the lock, so that states are published in the order in which they came.
         self.state.send_if_modified(|old| {
             let changed = *old != state;
@@ -119,6 +137,14 @@ mod tests {
         assert_eq!(health.state(), DiskState::Online { returns: 1 });
         health.set_missing(false);
         assert_eq!(*health.watch().borrow(), DiskState::Online { returns: 1 });
+        assert!(health.set_read_only(true) && !health.set_read_only(true));
+        assert_eq!(health.state(), DiskState::ReadOnly { returns: 1 });
+        health.set_missing(true);
+        health.set_missing(false);
+        assert_eq!(health.state(), DiskState::ReadOnly { returns: 2 });
+        assert!(health.set_read_only(false));
+        assert_eq!(health.state(), DiskState::Online { returns: 2 });
+        health.set_read_only(true);
         health.poison();
         health.set_missing(true);
         health.set_missing(false);

@@ -13,7 +13,10 @@
 //! may then fail with `Io` if the device was gone in between, so open them again after a return.
 //!
 //! A failed sync poisons the disk: Linux reports the loss once and then shows pages as clean that
-//! never reached the medium. A file system that has become read-only does so, too.
+//! never reached the medium.
+//!
+//! A folder that takes no writes ([`DiskState::ReadOnly`]) shows at opening, by a write that is
+//! refused, or when it is looked at; and by the same looks when it takes them again.
 //!
 //! Cancellation: a dropped future leaves its operation queued or running; it may still happen.
 //! Needs a tokio runtime with timers, whose clock is not paused.
@@ -37,7 +40,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::file::RealFile;
-use self::folder::Folder;
+use self::folder::{Folder, is_refusal};
 use self::health::Health;
 use self::lane::{Lane, NoResult};
 use super::{DIRECT_BYTES, Result, path as paths};
@@ -164,9 +167,13 @@ impl RealDisk {
         let identity = config.identity.clone();
         let opening = lanes.checks.run(config.deadline, {
             let path = path.clone();
-            move || Folder::open(path, identity)
+            move || {
+                let folder = Folder::open(path, identity)?;
+                let read_only = folder.refuses_writes();
+                Ok::<_, io::Error>((folder, read_only))
+            }
         });
-        let folder = match opening.await {
+        let (folder, read_only) = match opening.await {
             Ok(Ok(folder)) => folder,
             Ok(Err(error)) => return Err(opening_error(error, &label)),
             Err(why) => return Err(DiskError::new(why.kind(), call.name, label, "")),
@@ -178,6 +185,9 @@ impl RealDisk {
             health,
             lanes,
         });
+        if read_only {
+            inner.note_read_only();
+        }
         watcher::start(&inner, config.check_every);
         Ok(Self { inner })
     }
@@ -224,11 +234,12 @@ impl Inner {
         let result = operation(self);
         match (&result, duty) {
             (Err(error), Duty::Durable) if is_device_failure(error) => self.health.poison(),
-            // File systems turn read-only when they are damaged: what was not synced is lost.
-            (Err(error), Duty::Write | Duty::Complete | Duty::Durable)
-                if error.kind() == io::ErrorKind::ReadOnlyFilesystem =>
-            {
-                self.health.poison();
+            (Err(error), Duty::Write | Duty::Complete | Duty::Durable) if is_refusal(error) => {
+                // One file of another owner does not make a disk read-only.
+                let whole = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+                if whole || self.folder.refuses_writes() {
+                    self.note_read_only();
+                }
             }
             (Ok(_), Duty::Durable | Duty::Complete) if !self.folder.is_in_place() => {
                 self.health.set_missing(true);
@@ -246,7 +257,19 @@ impl Inner {
             DiskState::Poisoned if duty != Duty::Read => {
                 Err(self.error(DiskErrorKind::Poisoned, call))
             }
+            DiskState::ReadOnly { .. } if duty != Duty::Read => {
+                Err(self.error(DiskErrorKind::Refused, call))
+            }
             _ => Ok(()),
+        }
+    }
+
+    fn note_read_only(&self) {
+        if self.health.set_read_only(true) {
+            tracing::warn!(
+                disk = self.label,
+                "the disk cannot be written: its file system is read-only, or the right is missing"
+            );
         }
     }
 

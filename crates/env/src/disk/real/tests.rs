@@ -63,7 +63,15 @@ impl Mount {
     fn remount(&self, options: &str) {
         let mut mount = Command::new("mount");
         mount.args(["-o", options]).arg(self.0.path());
-        assert!(mount.status().unwrap().success());
+        // Files are closed in the background, and one that is open for writing is in the way.
+        let done = (0..100).any(|_| {
+            let done = mount.output().unwrap().status.success();
+            if !done {
+                std::thread::sleep(MOMENT / 5);
+            }
+            done
+        });
+        assert!(done, "{options}");
     }
 
     fn unmount(&self) {
@@ -266,27 +274,110 @@ async fn a_full_file_system_is_full_and_not_poisoned() {
     disk.replace_file("c", "room".into()).await.unwrap();
 }
 
+async fn until(disk: &RealDisk, wanted: DiskState) {
+    let mut state = disk.watch();
+    let changed = tokio::time::timeout(100 * MOMENT, state.wait_for(|state| *state == wanted));
+    assert!(changed.await.is_ok(), "still {:?}", disk.state());
+}
+
 #[tokio::test]
-async fn a_file_system_that_turns_read_only_takes_nothing_until_the_restart() {
+async fn a_read_only_file_system_shows_and_returns_by_itself() {
     let Some(mount) = Mount::tmpfs("size=1m") else {
         return;
     };
-    let disk = RealDisk::open(mount.0.path(), patient()).await.unwrap();
-    disk.replace_file("a", "hello".into()).await.unwrap();
+    // The watcher is too slow to see it: the first write does.
+    let slow = RealDiskConfig {
+        check_every: 1000 * MOMENT,
+        ..patient()
+    };
+    let disk = RealDisk::open(mount.0.path(), slow.clone()).await.unwrap();
+    contract::prepare_read_only(&disk).await;
     mount.remount("remount,ro");
-    let made = disk.create_whole("b", Vec::new()).await;
+    contract::check_read_only(&disk).await;
+    // Whatever write is the first.
+    for first in 0..3 {
+        mount.remount("remount,rw");
+        let disk = RealDisk::open(mount.0.path(), slow.clone()).await.unwrap();
+        mount.remount("remount,ro");
+        let refused = match first {
+            0 => kind(disk.create_whole("b", Vec::new()).await),
+            1 => kind(disk.replace_file("kept/a", Bytes::new()).await),
+            _ => kind(disk.remove("kept/a").await),
+        };
+        assert_eq!(refused, DiskErrorKind::Refused);
+        assert_eq!(disk.state(), DiskState::ReadOnly { returns: 0 }, "{first}");
+    }
+    // At opening, without a write.
+    let disk = RealDisk::open(mount.0.path(), patient()).await.unwrap();
+    assert_eq!(disk.state(), DiskState::ReadOnly { returns: 0 });
+    contract::check_read_only(&disk).await;
+    mount.remount("remount,rw");
+    until(&disk, DiskState::Online { returns: 0 }).await;
+    contract::check_writable_again(&disk).await;
+    assert_eq!(
+        disk.list("").await.unwrap().len(),
+        1,
+        "nothing is left of the probe"
+    );
+    // While nobody writes.
+    mount.remount("remount,ro");
+    until(&disk, DiskState::ReadOnly { returns: 0 }).await;
+}
+
+/// A folder that its owner took the right from; root has every right, but not this one.
+#[tokio::test]
+async fn a_folder_without_the_right_to_write_is_read_only() {
+    let dir = TempDir::new().unwrap();
+    let disk = RealDisk::open(dir.path(), patient()).await.unwrap();
+    contract::prepare_read_only(&disk).await;
+    let set = |protected: bool| {
+        if rustix::process::geteuid().is_root() {
+            let flag = if protected { "+i" } else { "-i" };
+            let status = std::process::Command::new("chattr")
+                .arg(flag)
+                .arg(dir.path())
+                .stderr(std::process::Stdio::null())
+                .status();
+            return status.is_ok_and(|status| status.success());
+        }
+        let mode = if protected { 0o500 } else { 0o700 };
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(dir.path(), mode).is_ok()
+    };
+    if !set(true) {
+        return; // the file system knows no such flag
+    }
+    until(&disk, DiskState::ReadOnly { returns: 0 }).await;
+    let made = disk.create("new", CreateOptions::default()).await;
     assert_eq!(kind(made), DiskErrorKind::Refused);
-    assert_eq!(disk.state(), DiskState::Poisoned);
-    let poisoned = DiskErrorKind::Poisoned;
-    let made = disk.create("b", CreateOptions::default()).await;
-    assert_eq!(kind(made), poisoned);
-    assert_eq!(kind(disk.replace_file("a", Bytes::new()).await), poisoned);
-    assert_eq!(kind(disk.remove("a").await), poisoned);
-    assert_eq!(disk.read_file("a").await.unwrap(), "hello");
-    let again = RealDisk::open(mount.0.path(), patient()).await.unwrap();
-    let made = again.create("b", CreateOptions::default()).await;
+    assert_eq!(disk.read_file("kept/a").await.unwrap(), "hello");
+    assert!(set(false));
+    until(&disk, DiskState::Online { returns: 0 }).await;
+    contract::check_writable_again(&disk).await;
+}
+
+/// One file of another owner does not make the disk read-only.
+#[tokio::test]
+async fn a_single_refusal_is_no_state() {
+    let dir = TempDir::new().unwrap();
+    let disk = RealDisk::open(dir.path(), patient()).await.unwrap();
+    contract::prepare_read_only(&disk).await;
+    std::fs::create_dir(dir.path().join("sealed")).unwrap();
+    let chattr = |flag| {
+        let command = std::process::Command::new("chattr")
+            .args([flag, "sealed"])
+            .current_dir(dir.path())
+            .stderr(std::process::Stdio::null())
+            .status();
+        command.is_ok_and(|status| status.success())
+    };
+    if !chattr("+i") {
+        return; // neither root nor such a file system
+    }
+    let made = disk.create("sealed/a", CreateOptions::default()).await;
+    assert!(chattr("-i"));
     assert_eq!(kind(made), DiskErrorKind::Refused);
-    assert_eq!(again.state(), DiskState::Poisoned);
+    assert_eq!(disk.state(), DiskState::Online { returns: 0 });
 }
 
 #[tokio::test]

@@ -68,11 +68,24 @@ fn look(inner: &Inner) {
         }
         (true, true) => match inner.folder.reopen() {
             Ok(()) => {
+                look_at_rights(inner);
                 info!(disk = inner.label, "the disk's folder is back");
                 inner.health.set_missing(false);
             }
             Err(error) => warn!(disk = inner.label, %error, "the disk's folder does not open"),
         },
-        _ => {}
+        (true, false) => look_at_rights(inner),
+        (false, true) => {}
+    }
+}
+
+/// Whether it can be written, as far as that can be seen without doing it.
+fn look_at_rights(inner: &Inner) {
+    let refuses = inner.folder.refuses_writes();
+    if refuses {
+        inner.note_read_only();
+    } else if inner.health.is_read_only() && inner.folder.takes_files() {
+        inner.health.set_read_only(false);
+        info!(disk = inner.label, "the disk can be written again");
     }
 }

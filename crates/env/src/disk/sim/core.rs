@@ -112,6 +112,10 @@ impl Control {
             DiskState::Hung
         } else if self.poisoned {
             DiskState::Poisoned
+        } else if self.read_only {
+            DiskState::ReadOnly {
+                returns: self.returns,
+            }
         } else {
             DiskState::Online {
                 returns: self.returns,
@@ -227,7 +231,7 @@ impl Core {
             DiskState::Missing => Err(DiskErrorKind::Missing),
             DiskState::Hung => Err(DiskErrorKind::TimedOut),
             DiskState::Poisoned if op.mutates() => Err(DiskErrorKind::Poisoned),
-            _ if control.read_only && op.mutates() => Err(DiskErrorKind::Refused),
+            DiskState::ReadOnly { .. } if op.mutates() => Err(DiskErrorKind::Refused),
             _ => Ok(()),
         }
     }

@@ -73,7 +73,7 @@ impl SimDisk {
         media.room.capacity.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether every change is refused.
+    /// Whether every change is refused: the disk is [`DiskState::ReadOnly`] then.
     pub fn set_read_only(&self, read_only: bool) {
         self.core.control(|c| c.read_only = read_only);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
+use crate::disk::contract;
 use crate::{Access, CreateOptions, Disk, DiskErrorKind, DiskState};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -362,9 +363,20 @@ async fn a_dropped_write_may_happen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keeps_the_contract_of_read_only_disks() {
+    let world = SimWorld::with_disks(1, 1);
+    let disk = world.disk(0);
+    contract::prepare_read_only(&disk).await;
+    disk.set_read_only(true);
+    contract::check_read_only(&disk).await;
+    disk.set_read_only(false);
+    contract::check_writable_again(&disk).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn keeps_the_contract() {
     for seed in 0..10 {
         let world = SimWorld::with_disks(seed, 1);
-        crate::disk::contract::check(&world.dyn_disks()[0]).await;
+        contract::check(&world.dyn_disks()[0]).await;
     }
 }
