@@ -17,7 +17,8 @@ pub enum OpenError {
     /// The opening rule (RECORDS.md section 5).
     #[error(
         "{found} of the {members} disks of the newest journal epoch {epoch} are there and {needed} \
-         are needed; away are {away:?}. Bring disks back, or accept loss"
+         are needed; away are {}. Bring disks back: nothing is lost by waiting",
+        listed(.away)
     )]
     TooFewMembers {
         /// Number of the newest epoch found.
@@ -45,7 +46,7 @@ pub enum OpenError {
     /// Records that had been acknowledged are on no disk that is there.
     #[error(
         "the journal ends at record {end}, but records up to {acked} had been acknowledged; bring \
-         back the disks that have them, or accept loss"
+         back the disks that have them"
     )]
     Lost {
         /// The last record found.
@@ -56,6 +57,12 @@ pub enum OpenError {
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
+}
+
+/// Disks for people, as other messages name them.
+pub(crate) fn listed(disks: &[DiskId]) -> String {
+    let names: Vec<String> = disks.iter().map(DiskId::to_string).collect();
+    names.join(", ")
 }
 
 impl From<OpenError> for Error {

@@ -21,7 +21,7 @@ use crate::catalog::{Catalog, HeaderState};
 use crate::chain::Chain;
 use crate::config::JournalConfig;
 use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
-use crate::error::OpenError;
+use crate::error::{OpenError, listed};
 use crate::keeper::{Tasks, lists};
 use crate::lane::{Found, Lane, Slot};
 use crate::log::{Beginning, Phase, Room, Shared};
@@ -165,8 +165,10 @@ impl Opening {
             return Err(OpenError::Other(Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "the journal may go on after record {end}, but {silent} disks are away or \
-                     cannot be read: {away:?}, {unreadable:?}"
+                    "the journal may go on after record {end}, but {silent} disks are away ({}) or \
+                     cannot be read ({})",
+                    listed(away),
+                    listed(&unreadable)
                 ),
             )));
         }

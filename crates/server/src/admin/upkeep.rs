@@ -21,7 +21,7 @@ pub struct DiskInfo {
     pub id: Option<String>,
     /// Its folder; `None` for one that is named by records only.
     pub path: Option<String>,
-    /// `online`, `missing`, `hung`, `failed`, `blank`, `draining`, `removed`.
+    /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `removed`.
     pub state: String,
     /// Shards of objects that are placed on it.
     pub shards: u64,

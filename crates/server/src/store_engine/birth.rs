@@ -14,6 +14,7 @@ use dewar_store::engine::{Content, Engine, EngineConfig, Folder, Folders};
 use dewar_types::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
+use super::room;
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::ready::replace_private_file;
@@ -132,6 +133,7 @@ impl Birth {
             Self::Unfinished(dewar, _) => dewar,
             Self::Fresh => DewarId(env.rng.u128()),
         };
+        room::check(config, engine, folders).await?;
         write(&path, &file(dewar, false))?;
         Engine::format(env, engine, dewar, folders).await?;
         write(&path, &file(dewar, true))?;

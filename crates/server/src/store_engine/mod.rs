@@ -10,6 +10,7 @@ mod birth;
 mod disks;
 mod door;
 mod metrics;
+mod room;
 mod upkeep;
 
 use std::sync::Arc;

@@ -26,13 +26,13 @@ use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Pool};
 use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
 use dewar_env::Env;
-use dewar_journal::{Hold, Journal, JournalConfig};
+use dewar_journal::{Hold, Journal, JournalConfig, OpenError};
 use dewar_meta::index::Index;
 use dewar_meta::index::runs::{RunConfig, RunIndex};
 use dewar_meta::kv::Kv;
 use dewar_meta::kv::embedded::{EmbeddedConfig, EmbeddedKv};
 use dewar_meta::ns::Tree;
-use dewar_types::{Layout, Result};
+use dewar_types::{Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::carried::Carried;
@@ -144,6 +144,18 @@ impl JournalHold for SegmentHold {
     }
 }
 
+/// Says which folders of the configuration have no disk: the journal knows ids only.
+fn name_folders(error: OpenError, folders: &Folders) -> Error {
+    let error = Error::from(error);
+    match folders.without_disk() {
+        Some(why) => {
+            let message = format!("{error}. Configured, but not to be used: {why}");
+            Error::with_source(error.kind(), message, error)
+        }
+        None => error,
+    }
+}
+
 impl Engine {
     /// Opens the store of a formatted pool on the disks that were found.
     ///
@@ -166,8 +178,9 @@ impl Engine {
             .members()
             .map(|member| (member.id, member.disk))
             .collect::<Vec<_>>();
-        let (journal, recovery) =
-            Journal::open(env.clone(), disks.clone(), config.journal.clone()).await?;
+        let (journal, recovery) = Journal::open(env.clone(), disks.clone(), config.journal.clone())
+            .await
+            .map_err(|error| name_folders(error, folders))?;
         let index = RunIndex::open(env.clone(), disks, config.index(dewar)).await?;
         let index = Arc::new(index);
         // Taken before recovery lets go of the records, which the segments may still need.
@@ -270,5 +283,44 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("pool", &self.pool)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_types::{DiskId, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn too_few_disks_are_told_by_folder_and_by_id() {
+        let lost = DiskId(0x68cf);
+        let error = OpenError::TooFewMembers {
+            epoch: 3,
+            found: 3,
+            needed: 4,
+            members: 6,
+            away: vec![lost, DiskId(7)],
+        };
+        let absent = |label: &str| Folder {
+            label: label.to_owned(),
+            content: Content::Absent(Error::new(
+                ErrorKind::Unavailable,
+                format!("open {label}/: the disk is missing"),
+            )),
+        };
+        let folders = Folders {
+            all: vec![absent("/data/d2"), absent("/data/d5")],
+        };
+        let error = name_folders(error, &folders);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let message = error.to_string();
+        for part in ["3 of the 6", "4 are needed", "/data/d2", "/data/d5"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert!(message.contains(&lost.to_string()), "{message}");
+        for word in ["DiskId(", "accept"] {
+            assert!(!message.contains(word), "{message}");
+        }
     }
 }
