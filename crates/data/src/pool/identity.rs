@@ -141,6 +141,20 @@ mod tests {
         assert_eq!(Identity::parse(text.as_bytes()), Ok(sample()), "{text}");
     }
 
+    /// The example of docs/formats/disk.md, whose checksum another implementation computed.
+    #[test]
+    fn version_1_is_read_and_still_written() {
+        let text = "Dewar disk, format 1\ndewar = 5a3d00000000000000000000000000a1\n\
+            disk = 1b4f07a5ab3d8e9c11361bf526a14bb5\npool = 0\ncreated = 1760000000123456789\n\
+            crc32c = b0ec96da\n";
+        let identity = Identity::parse(text.as_bytes()).expect("reads");
+        assert_eq!(
+            identity.disk,
+            DiskId(0x1b4f_07a5_ab3d_8e9c_1136_1bf5_26a1_4bb5)
+        );
+        assert_eq!(identity.to_text(), text);
+    }
+
     #[test]
     fn notices_every_changed_byte() {
         let text = sample().to_text().into_bytes();

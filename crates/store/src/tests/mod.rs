@@ -4,6 +4,7 @@ mod access;
 mod faults;
 mod joining;
 mod model;
+mod sample;
 mod upkeep;
 mod verbs;
 
