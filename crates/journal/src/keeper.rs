@@ -106,7 +106,8 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
         match lane.full_until() {
             // Called, or because there may be room now: it makes no difference.
             Some(until) => {
-                let pause = until.saturating_sub(shared.env.clock.elapsed());
+                // That time may be over because no file is needed for now.
+                let pause = until.saturating_sub(shared.env.clock.elapsed()).max(TICK);
                 let _ = tokio::time::timeout(pause, lane.attention.notified()).await;
             }
             None => lane.attention.notified().await,

@@ -77,14 +77,16 @@ impl Shared {
         }
     }
 
-    /// Whether files could be freed if the floor were durable, and the log is running out of them.
+    /// Whether files could be freed if the floor were durable, and the log is running out of them:
+    /// there may be no more, or a disk has no room for one.
     pub(crate) fn floor_is_urgent(&self, state: &State) -> bool {
         let freeable = state.files.len() > 1
             && state
                 .files
                 .front()
                 .is_some_and(|file| file.last <= state.floor && file.last > state.durable_floor);
-        freeable && state.files.len() + 1 >= self.ordinary_files_max()
+        let few = || state.files.len() + 1 >= self.ordinary_files_max();
+        freeable && (few() || state.lanes.iter().any(|lane| lane.full_until().is_some()))
     }
 
     /// More than m members name this floor in their epoch file.

@@ -230,8 +230,11 @@ async fn full_disks_refuse_what_needs_a_new_file_and_keep_what_they_have() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(written > 20);
     assert_eq!(journal.status().state, JournalState::Running);
-    // When room is made, it goes on by itself.
+    // It goes on with what it has when that is free, and does not try without pause meanwhile.
     hold.advance(journal.durable_seq());
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    write(&journal, body(0)).await;
+    // When room is made, there is more.
     for disk in world.disks() {
         disk.set_capacity(1 << 30);
     }
