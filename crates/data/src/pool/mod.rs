@@ -82,9 +82,11 @@ pub async fn format(env: &Env, disk: &dyn Disk, dewar: DewarId, pool: u16) -> Re
         Found::Absent(error) => return Err(error.context("formatting")),
         Found::Blank => {}
     }
-    // What a fresh file system puts into its root by itself is not somebody's data.
+    // What a fresh file system puts into its root by itself is not somebody's data, and neither is
+    // an identity that a crash kept from getting its name.
+    let ignored = ["lost+found".to_owned(), format!("{IDENTITY_FILE}.tmp")];
     let holds = disk.list("").await?;
-    if let Some(entry) = holds.iter().find(|entry| entry.name != "lost+found") {
+    if let Some(entry) = holds.iter().find(|entry| !ignored.contains(&entry.name)) {
         return taken(format!("{:?}", entry.name));
     }
     let identity = Identity {

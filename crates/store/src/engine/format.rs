@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_data::pool::{DewarId, format};
+use dewar_data::pool::{DewarId, IDENTITY_FILE, format};
 use dewar_env::{Disk, Env};
 use dewar_journal::Journal;
 use dewar_meta::index::runs::RunIndex;
@@ -32,9 +32,12 @@ impl Engine {
                     let identity = format(env, &**disk, dewar, config.pool).await?;
                     (disk, identity.disk)
                 }
-                // From the try that did not end.
+                // From the try that did not end. That the identity can be read does not make it
+                // durable: the process may have been killed before it synced the folder.
                 Content::Disk { disk, identity } if identity.dewar == dewar => {
                     clear(&**disk).await?;
+                    let text = identity.to_text();
+                    disk.replace_file(IDENTITY_FILE, text.into()).await?;
                     (disk, identity.disk)
                 }
                 Content::Disk { identity, .. } => {
