@@ -26,7 +26,7 @@ use crate::keeper::{Tasks, lists};
 use crate::lane::{Found, Lane, Slot};
 use crate::log::{Beginning, Phase, Room, Shared};
 use crate::recovery::Recovery;
-use crate::survey::{Identified, Survey, read_all};
+use crate::survey::{EpochFiles, Identified, Survey, read_all};
 use crate::{Journal, Seq};
 
 /// Sequences left out after a loss was accepted, so that none is given twice.
@@ -46,7 +46,11 @@ pub(crate) async fn create(
         });
     }
     let mut number = 0;
-    for (id, file) in read_all(disks).await? {
+    let EpochFiles { files, newer } = read_all(disks).await;
+    if let Some(newer) = newer {
+        return Err(newer.into());
+    }
+    for (id, file) in files {
         if file.confirmed.is_some() {
             return Err(OpenError::Formatted(id));
         }
@@ -236,6 +240,7 @@ impl Opening {
             let mut state = shared.state.lock();
             state.epoch = epoch;
             state.phase = Phase::Running;
+            shared.keep_reserve(&mut state);
             for lane in &state.lanes {
                 lane.attention.notify_one();
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_env::{Disk, DiskErrorKind};
-use dewar_types::{DiskId, ErrorKind};
+use dewar_types::{DiskId, Error, ErrorKind};
 
 use crate::config::JournalConfig;
 use crate::epoch::{EPOCH_PATH, Epoch, EpochFile, EpochId, count};
@@ -23,13 +23,18 @@ pub(crate) struct Survey {
     pub(crate) disks: Vec<Identified>,
     /// Members of the newest epoch that are not there.
     pub(crate) away: Vec<DiskId>,
+    /// Why an epoch file could not be understood: of a newer Dewar, or damaged so that it looks so.
+    newer: Option<Error>,
 }
 
 impl Survey {
     /// Reads the epoch files and picks the newest confirmed epoch.
     pub(crate) async fn read(disks: &[Identified]) -> Result<Self, OpenError> {
-        let files = read_all(disks).await?;
-        let lineage = pick_lineage(&files)?;
+        let EpochFiles { files, newer } = read_all(disks).await;
+        let lineage = match pick_lineage(&files) {
+            Err(OpenError::NotFormatted) if let Some(newer) = newer => return Err(newer.into()),
+            lineage => lineage?,
+        };
         let mut own = Vec::new();
         for (id, disk) in disks {
             let foreign = files.get(id).and_then(|file| file.confirmed.as_ref());
@@ -56,16 +61,21 @@ impl Survey {
             away: away.collect(),
             disks: own,
             epoch,
+            newer,
         })
     }
 
-    /// The opening rule: all but m members must be there.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    /// The opening rule: all but m members must be there. A member whose epoch file is of a newer
+    /// Dewar is not: had one confirmed an epoch, more than m members would say so.
+    pub(crate) fn check(&mut self) -> Result<(), OpenError> {
         let members = self.epoch.members.len();
         let needed = members.saturating_sub(self.epoch.m as usize);
         let found = members - self.away.len();
         if found >= needed {
             return Ok(());
+        }
+        if let Some(newer) = self.newer.take() {
+            return Err(newer.into());
         }
         Err(OpenError::TooFewMembers {
             epoch: self.epoch.number,
@@ -121,13 +131,20 @@ impl Survey {
     }
 }
 
-/// The epoch file of every disk that has a readable one.
-pub(crate) async fn read_all(
-    disks: &[Identified],
-) -> Result<BTreeMap<DiskId, EpochFile>, OpenError> {
+/// What the epoch files say.
+pub(crate) struct EpochFiles {
+    /// Those that can be read.
+    pub(crate) files: BTreeMap<DiskId, EpochFile>,
+    /// Why one could not be understood although there is one.
+    pub(crate) newer: Option<Error>,
+}
+
+/// The epoch file of every disk that has one.
+pub(crate) async fn read_all(disks: &[Identified]) -> EpochFiles {
     let reads = disks.iter().map(|(_, disk)| disk.read_file(EPOCH_PATH));
     let reads = futures_util::future::join_all(reads).await;
     let mut files = BTreeMap::new();
+    let mut newer = None;
     for ((id, disk), read) in disks.iter().zip(reads) {
         let decoded = match read {
             Ok(bytes) => EpochFile::decode(&bytes),
@@ -139,14 +156,15 @@ pub(crate) async fn read_all(
                 files.insert(*id, file);
             }
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                return Err(error.context(disk.label()).into());
+                tracing::warn!(disk = disk.label(), %error, "the epoch file cannot be used");
+                newer = Some(error.context(disk.label()));
             }
             Err(error) => {
                 tracing::warn!(disk = disk.label(), %error, "the epoch file cannot be used");
             }
         }
     }
-    Ok(files)
+    EpochFiles { files, newer }
 }
 
 /// The lineage that all others were given up for.

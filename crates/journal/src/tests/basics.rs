@@ -286,3 +286,25 @@ async fn reading_only_changes_nothing() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(world.disk(0).paths(), before);
 }
+
+/// The version of an epoch file is its ninth byte.
+#[tokio::test(start_paused = true)]
+async fn one_epoch_file_that_looks_newer_is_a_member_that_is_away() {
+    let world = formatted(1, 4, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    write(&journal, body(1)).await;
+    let world = world.kill(1);
+    world.disk(2).tamper("journal/epoch", 8, &[9]);
+    let (journal, recovery) = open(&world, 1).await.expect("opens without it");
+    assert_eq!(all(recovery).await.len(), 1);
+    drop(journal);
+
+    let world = world.kill(2);
+    for disk in [0, 2] {
+        world.disk(disk).tamper("journal/epoch", 8, &[9]);
+    }
+    let error = open(&world, 1).await.expect_err("more than m say so");
+    assert!(error.to_string().contains("version 9"), "{error}");
+    let again = Journal::create(&world.env(), &disks(&world), &config(1)).await;
+    assert!(again.is_err());
+}
