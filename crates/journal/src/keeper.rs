@@ -91,7 +91,7 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
         let stock = {
             let state = shared.state.lock();
             let opening = state.phase == Phase::Opening;
-            let may_grow = !opening && state.files.len() < shared.config.files_max;
+            let may_grow = !opening && state.files.len() < state.reserve_files_max;
             Stock {
                 least: if may_grow { SPARES } else { 0 },
                 most: if opening { usize::MAX } else { SPARES_KEPT },

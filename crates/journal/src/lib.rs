@@ -145,6 +145,14 @@ impl Journal {
         Hold::new(Arc::clone(&self.shared), name, seq)
     }
 
+    /// Which part of the log, in thousandths of what ordinary records may use, would be kept for
+    /// somebody who holds the records after `seq`. Whoever holds much of it keeps others from
+    /// writing. Records alone do not tell: each group takes whole blocks.
+    #[must_use]
+    pub fn share_after(&self, seq: Seq) -> usize {
+        self.shared.share_after(seq)
+    }
+
     /// What the journal says about itself.
     #[must_use]
     pub fn status(&self) -> Status {

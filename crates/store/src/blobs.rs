@@ -133,6 +133,8 @@ impl BlobTable {
         let mut batch = Batch {
             require: vec![Require::absent(key.clone())],
             puts: vec![(key, record.to_bytes().into())],
+            // Lets the journal go: without room kept back for it, a full journal stays full.
+            frees: true,
             ..Batch::default()
         };
         if let SegmentRecord::Whole { blob } = record
@@ -217,7 +219,10 @@ impl BlobTable {
 
     async fn apply_compaction(&self, change: Compaction) -> Result<()> {
         let now = self.env.clock.now().0;
-        let mut batch = Batch::default();
+        let mut batch = Batch {
+            frees: true,
+            ..Batch::default()
+        };
         for (segment, was, becomes) in &change.segments {
             let key = keys::segment(*segment);
             batch.require.push(Require::Same {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dewar_types::{Error, ErrorKind};
 
 use super::{Phase, Shared, State};
+use crate::Seq;
 use crate::format::{BLOCK_BYTES, framed_bytes};
 
 /// Files kept for [`Room::Reserve`].
@@ -119,6 +120,21 @@ impl Shared {
         self.config.files_max - RESERVE_FILES
     }
 
+    /// The log was written anew: what leads to files being freed gets room however full it is, or it
+    /// would stay so for ever.
+    pub(crate) fn keep_reserve(&self, state: &mut State) {
+        let needed = state.files.len() + RESERVE_FILES;
+        state.reserve_files_max = self.config.files_max.max(needed);
+    }
+
+    /// See [`crate::Journal::share_after`].
+    pub(crate) fn share_after(&self, seq: Seq) -> usize {
+        let state = self.state.lock();
+        let behind = state.files.iter().rev();
+        let files = behind.take_while(|file| file.last > seq).count();
+        files.saturating_sub(1) * 1000 / self.ordinary_files_max()
+    }
+
     /// Whether the files that exist hold this much more.
     fn has_files(&self, state: &State, bytes: usize, room: Room) -> bool {
         let wanted = (state.reserved + bytes) as u64;
@@ -135,7 +151,7 @@ impl Shared {
             return true;
         }
         let max = match room {
-            Room::Reserve => self.config.files_max,
+            Room::Reserve => state.reserve_files_max,
             Room::Ordinary => self.ordinary_files_max(),
         };
         if state.files.len() >= max && state.phase != Phase::Opening {

@@ -104,6 +104,8 @@ pub(crate) struct State {
     last_started: Duration,
     sync_time: Duration,
     pub(crate) files: VecDeque<FileInfo>,
+    /// So many files may be in use for [`Room::Reserve`].
+    pub(crate) reserve_files_max: usize,
     /// The highest floor that a durable file header names.
     durable_floor: Seq,
     holds: BTreeMap<u64, (String, Seq)>,
@@ -165,6 +167,7 @@ impl Shared {
             last_started: Duration::ZERO,
             sync_time: Duration::ZERO,
             files: VecDeque::new(),
+            reserve_files_max: config.files_max,
             holds: BTreeMap::new(),
             hold_ids: 0,
             reserved: 0,

@@ -249,6 +249,8 @@ impl Ids {
             let batch = Batch {
                 require: vec![Require::same(key.clone(), &read)],
                 puts: vec![(key.clone(), Bytes::copy_from_slice(&new.to_be_bytes()))],
+                // Opening and compacting need ids, and are what empties a full journal.
+                frees: true,
                 ..Batch::default()
             };
             match self.kv.commit(batch).await {

@@ -163,6 +163,7 @@ impl Tree {
         }
         self.commit_plain(Batch {
             deletes,
+            frees: true,
             ..Batch::default()
         })
         .await

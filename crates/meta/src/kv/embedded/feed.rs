@@ -60,6 +60,8 @@ impl Inner {
             let mut state = self.state.write();
             state.view = self.index.view();
             state.frozen = None;
+            // Commits that wait for room in the journal do not get to say so.
+            self.freeze_if_large(&mut state);
         }
         self.hold.advance(upto);
         self.fed.notify_waiters();

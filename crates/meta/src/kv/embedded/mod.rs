@@ -52,6 +52,10 @@ use require::Ahead;
 /// First byte of the keys under which change-log records are kept.
 const CHANGE_LOG: u8 = b'L';
 
+/// A layer is frozen when it holds this part of the journal, in thousandths: two layers and the small
+/// objects must fit.
+const JOURNAL_SHARE_MAX: usize = 200;
+
 /// Settings and limits of the engine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedConfig {
@@ -196,6 +200,8 @@ impl EmbeddedKv {
             wanted: Notify::new(),
             closing,
         });
+        // Nobody may be able to commit before some of it is fed.
+        inner.freeze_if_large(&mut inner.state.write());
         tokio::spawn(feed::run(Arc::downgrade(&inner), closed));
         Ok(Self { inner })
     }
@@ -312,13 +318,25 @@ impl Inner {
         keep_changes(&self.config, seq, &mut batch);
         active.apply(seq, batch, state.floor(self.journal.durable_seq()));
         active.count_record(pieces.iter().map(Bytes::len).sum());
-        let large = self.config.is_large(&active);
         drop(active);
-        if large && state.frozen.is_none() {
+        self.freeze_if_large(&mut state);
+        Ok(Appended::Done(seq))
+    }
+
+    /// Has the active layer fed when it is large or holds much of the journal.
+    fn freeze_if_large(&self, state: &mut State) {
+        if state.frozen.is_some() {
+            return;
+        }
+        let large = {
+            let active = state.active.read();
+            let held = || self.journal.share_after(state.view.applied());
+            self.config.is_large(&active) || (active.len() > 0 && held() > JOURNAL_SHARE_MAX)
+        };
+        if large {
             state.freeze();
             self.wanted.notify_one();
         }
-        Ok(Appended::Done(seq))
     }
 }
 

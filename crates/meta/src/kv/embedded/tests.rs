@@ -460,3 +460,33 @@ fn the_index_is_fed_before_small_objects_fill_the_journal() {
         }
     });
 }
+
+/// A group takes whole blocks of the journal, however small its one record is.
+#[test]
+fn the_index_is_fed_before_many_small_groups_fill_the_journal() {
+    run(async {
+        let world = SimWorld::with_disks(7, 3);
+        let log = JournalConfig {
+            file_bytes: 64 << 10,
+            files_max: 6,
+            ..JournalConfig::new(1)
+        };
+        Journal::create(&world.env(), &disks(&world), &log)
+            .await
+            .expect("created");
+        let opened = Journal::open(world.env(), disks(&world), log).await;
+        let (journal, recovery) = opened.expect("opened");
+        let index: Arc<dyn Index> = Arc::new(MemoryIndex::new());
+        let config = EmbeddedConfig::default();
+        let kv = EmbeddedKv::open(journal, recovery, index, config, |_, _| {});
+        let kv = kv.await.expect("opened");
+        for n in 0..500 {
+            let batch = Batch {
+                puts: vec![(key(n % 3), n.to_string().into())],
+                ..Batch::default()
+            };
+            let committed = tokio::time::timeout(Duration::from_secs(60), kv.commit(batch)).await;
+            committed.expect("the journal is full").expect("committed");
+        }
+    });
+}
