@@ -32,6 +32,10 @@ tidy:
 fuzz *args:
     cargo xtask fuzz {{args}}
 
+# Run the whole core on simulated disks from seeds
+sim *args:
+    cargo xtask sim {{args}}
+
 # Load a demo server made for the occasion
 bench *args:
     cargo xtask bench {{args}}

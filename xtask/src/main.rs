@@ -64,6 +64,12 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run the whole core on simulated disks from seeds
+    Sim {
+        /// Arguments of the simulation: --seeds, --from, --seed, --sabotage, --reached
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Load a demo server made for the occasion
     Bench {
         /// Arguments for dewar bench s3; without any, the suite of docs/performance.md
@@ -119,6 +125,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Fmt => run::run(&mut cargo(workspace, ["fmt", "--all"])),
         Word::Tidy => tidy::tidy(workspace),
         Word::Fuzz { args } => run::fuzz(workspace, args),
+        Word::Sim { args } => run::sim(workspace, args),
         Word::Bench { args } => bench::bench(workspace, args),
         Word::Docs { check } => docs::docs(workspace, check),
     }

@@ -58,6 +58,15 @@ pub(crate) fn fuzz(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
     run(command.arg("--artifacts").arg(artifacts).args(args))
 }
 
+/// The simulation, in the profile of the tests.
+pub(crate) fn sim(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
+    let mut command = cargo(
+        workspace,
+        ["run", "--quiet", "--package", "dewar-sim", "--"],
+    );
+    run(command.args(args))
+}
+
 fn told(command: &Command) -> String {
     let program = command.get_program();
     let program = std::path::Path::new(program).file_name().unwrap_or(program);

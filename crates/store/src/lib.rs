@@ -74,6 +74,8 @@ pub struct Parts {
     pub small_bytes_max: u32,
     /// How disks are scrubbed and blobs repaired.
     pub upkeep: UpkeepConfig,
+    /// Smallest part of an upload but its last, in bytes.
+    pub part_bytes_min: u64,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -87,6 +89,7 @@ pub(crate) struct Inner {
     lanes: Md5Lanes,
     upkeep: Upkeep,
     small_bytes_max: u32,
+    part_bytes_min: u64,
 }
 
 pub(crate) type Shared = Arc<Inner>;
@@ -117,6 +120,7 @@ impl Store {
                 lanes: Md5Lanes::new(),
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
+                part_bytes_min: parts.part_bytes_min,
             }),
         }
     }

@@ -20,7 +20,7 @@ use crate::api::{
 };
 use crate::content::Incoming;
 use crate::info::{headers, read_condition, version_info, write_condition};
-use crate::limits::{PAGE_ITEMS_MAX, PART_BYTES_MIN, PART_NUMBER_MAX};
+use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::put::uncut;
 use crate::{Shared, Store};
 
@@ -245,7 +245,7 @@ impl Store {
                     &key,
                     request.upload,
                     &named,
-                    PART_BYTES_MIN,
+                    shared.part_bytes_min,
                     &condition,
                     &join,
                 )

@@ -34,8 +34,8 @@ const STEP: usize = 256;
 /// The running workers of a store.
 #[derive(Debug)]
 pub struct Workers {
-    stop: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<()>>,
+    /// In the order in which they end.
+    tasks: Vec<(watch::Sender<bool>, JoinHandle<()>)>,
 }
 
 impl Workers {
@@ -43,32 +43,36 @@ impl Workers {
     /// sweep touches nothing from there on.
     #[must_use]
     pub fn start(store: &Store, first_new: BlobId) -> Self {
-        let (stop, stopped) = watch::channel(false);
         let inner = || Arc::clone(&store.inner);
         let tasks = vec![
-            tokio::spawn(until(stopped.clone(), seal(inner()))),
-            tokio::spawn(until(stopped.clone(), seal_early(inner()))),
-            tokio::spawn(until(stopped.clone(), compact(inner()))),
-            tokio::spawn(until(stopped.clone(), free(inner()))),
-            tokio::spawn(until(stopped.clone(), reclaim_dirs(inner()))),
-            tokio::spawn(until(stopped.clone(), space(inner()))),
-            tokio::spawn(until(stopped.clone(), repair(inner()))),
-            tokio::spawn(until(stopped.clone(), scrub(inner()))),
-            tokio::spawn(until(stopped, sweep(inner(), first_new))),
+            start(seal(inner())),
+            start(seal_early(inner())),
+            start(compact(inner())),
+            start(free(inner())),
+            start(reclaim_dirs(inner())),
+            start(space(inner())),
+            start(repair(inner())),
+            start(scrub(inner())),
+            start(sweep(inner(), first_new)),
         ];
-        Self { stop, tasks }
+        Self { tasks }
     }
 
     /// Ends them and waits until they have ended.
     pub async fn stop(self) {
-        // Nobody listening means that all have ended already.
-        let _ = self.stop.send(true);
-        for task in self.tasks {
+        for (stop, task) in self.tasks {
+            // Nobody listening means that it has ended already.
+            let _ = stop.send(true);
             if let Err(error) = task.await {
                 tracing::error!(%error, "a worker did not end well");
             }
         }
     }
+}
+
+fn start(work: impl Future<Output = ()> + Send + 'static) -> (watch::Sender<bool>, JoinHandle<()>) {
+    let (stop, stopped) = watch::channel(false);
+    (stop, tokio::spawn(until(stopped, work)))
 }
 
 async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {

@@ -90,6 +90,7 @@ pub async fn house() -> House {
         master: Arc::new(MasterKeys::generate(&*env.rng)),
         small_bytes_max: 4096,
         upkeep: dewar_store::upkeep::UpkeepConfig::default(),
+        part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {
         let accounts = store.accounts();

@@ -36,7 +36,7 @@ use dewar_types::{Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::carried::Carried;
-use crate::limits::SMALL_BYTES_DEFAULT;
+use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store};
@@ -61,6 +61,8 @@ pub struct EngineConfig {
     pub layout: Layout,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
+    /// Smallest part of an upload but its last, in bytes.
+    pub part_bytes_min: u64,
     /// The journal's settings.
     pub journal: JournalConfig,
     /// Memory for the index's blocks, in bytes.
@@ -83,6 +85,7 @@ impl EngineConfig {
             zone: 0,
             layout,
             small_bytes_max: SMALL_BYTES_DEFAULT,
+            part_bytes_min: PART_BYTES_MIN,
             journal: JournalConfig::new(m),
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
@@ -224,6 +227,7 @@ impl Engine {
             master,
             small_bytes_max: config.small_bytes_max,
             upkeep: config.upkeep.clone(),
+            part_bytes_min: config.part_bytes_min,
         });
         store.load_decisions().await?;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));

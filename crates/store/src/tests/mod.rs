@@ -102,6 +102,7 @@ impl Rig {
             master,
             small_bytes_max: SMALL,
             upkeep,
+            part_bytes_min: crate::limits::PART_BYTES_MIN,
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;

@@ -13,7 +13,7 @@ use super::disk::SimDisk;
 use super::inode::{Inode, Room};
 use super::names::Names;
 use crate::sim::{SimClock, SimRng};
-use crate::{Disk, Env};
+use crate::{Clock as _, Disk, Env};
 
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(5);
 const CAPACITY_DEFAULT: u64 = 1 << 40;
@@ -108,6 +108,16 @@ impl SimWorld {
     #[must_use]
     pub fn clock(&self) -> &Arc<SimClock> {
         &self.clock
+    }
+
+    /// The same machine with a clock of its own that goes on from now: for the next process when it
+    /// runs on another runtime, whose time begins anew. Call it on the old one.
+    #[must_use]
+    pub fn with_new_clock(self) -> Self {
+        Self {
+            clock: Arc::new(SimClock::new(self.clock.now())),
+            ..self
+        }
     }
 
     /// How many operations that change a disk there were so far.

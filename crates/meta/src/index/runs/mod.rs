@@ -192,6 +192,17 @@ impl RunIndex {
         self.inner.status().await
     }
 
+    /// The files that it has on a disk, those that only an older view still reads included: for
+    /// whoever looks for leftovers.
+    #[must_use]
+    pub fn files(&self, disk: DiskId) -> Vec<String> {
+        let live = self.inner.shared.chores.live();
+        let runs = live.iter().filter(|run| run.is_on(disk));
+        let mut files: Vec<String> = runs.map(|run| run::path_of(run.meta.id)).collect();
+        files.push(books::manifest_path());
+        files
+    }
+
     /// Returns when there is nothing to merge (or merging failed).
     pub async fn settle(&self) {
         let mut progress = self.inner.progress.subscribe();

@@ -1,0 +1,285 @@
+//! Put, get, head, delete, copy.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_env::sim::SimRng;
+use dewar_store::Upload;
+use dewar_store::api::{
+    Attributes, CopyRequest, DeleteRequest, ETag, Expect, GetRequest, ObjectInfo, PutRequest,
+    ReadCondition, WriteCondition,
+};
+use dewar_types::{Error, ErrorKind, RangeSpec};
+
+use crate::bench::{Outcome, Process, object_key};
+use crate::content::Content;
+use crate::model::{Moment, Value};
+
+pub(super) async fn put(process: &Process, rng: &SimRng) {
+    let key = process.bench.key(rng);
+    let content = process.bench.content(rng);
+    let condition = match rng.below(12) {
+        0 => WriteCondition {
+            if_absent: true,
+            ..WriteCondition::default()
+        },
+        1 => WriteCondition {
+            if_match: Some(ETag::Any),
+            ..WriteCondition::default()
+        },
+        _ => WriteCondition::default(),
+    };
+    let request = PutRequest {
+        object: process.object(&key),
+        size: rng.coin().then_some(content.len()),
+        attributes: Attributes::default(),
+        want: match rng.below(3) {
+            0 => AlgorithmSet::EMPTY,
+            _ => AlgorithmSet::EMPTY.with(Algorithm::Md5),
+        },
+        checksum: None,
+        condition,
+    };
+    let write = process
+        .bench
+        .model
+        .lock()
+        .begin(&key, Some(content.clone()));
+    let what = format!("put {key} {content:?}");
+    process.bench.trace.note(format_args!("{what}"));
+    let chunk = 1 + rng.below(40_000);
+    let work = async {
+        let mut upload = process.store.put(&process.caller, request).await?;
+        feed(&mut upload, &content, chunk).await?;
+        upload.commit(Expect::default()).await
+    };
+    let outcome = process.ask(rng, work).await;
+    if let Outcome::Done(info) = &outcome
+        && info.size != content.len()
+    {
+        let size = info.size;
+        process
+            .bench
+            .fail(format!("{what}: answered with {size} bytes"));
+    }
+    process.conclude(&what, &[write], &outcome);
+}
+
+async fn feed(upload: &mut Upload, content: &Content, chunk: u64) -> Result<(), Error> {
+    let mut at = 0;
+    while at < content.len() {
+        let to = (at + chunk).min(content.len());
+        upload.write(content.bytes(at, to)).await?;
+        at = to;
+    }
+    Ok(())
+}
+
+pub(super) async fn get(process: &Process, rng: &SimRng) {
+    let key = process.bench.key(rng);
+    let range = match rng.below(4) {
+        0 => Some(RangeSpec::FromTo(rng.below(5000), 5000 + rng.below(40_000))),
+        1 => Some(RangeSpec::Last(1 + rng.below(9000))),
+        _ => None,
+    };
+    // A reader that takes its time holds its object over overwrites, deletes and compaction.
+    let patience = if rng.below(4) == 0 { 12_000 } else { 0 };
+    let rng = rng.fork();
+    observe(process, &key, range, || {
+        Duration::from_millis(rng.below(patience + 1))
+    })
+    .await;
+}
+
+fn get_request(process: &Process, key: &str, range: Option<RangeSpec>) -> GetRequest {
+    GetRequest {
+        object: process.object(key),
+        range,
+        part: None,
+        condition: ReadCondition::default(),
+    }
+}
+
+/// Reads and compares with what may be read; what it was, if that could be found out.
+pub(crate) async fn observe(
+    process: &Process,
+    key: &str,
+    range: Option<RangeSpec>,
+    dawdle: impl Fn() -> Duration,
+) -> Option<Value> {
+    let bench = &process.bench;
+    bench.ops.fetch_add(1, Ordering::Relaxed);
+    let since = bench.model.lock().tick();
+    let request = get_request(process, key, range);
+    let mut download = match process.store.get(&process.caller, request).await {
+        Ok(download) => download,
+        Err(error) => return absent(process, key, since, &error),
+    };
+    let size = download.info.size;
+    let mut values = bench.model.lock().values(key, since);
+    values.retain(|value| value.as_ref().is_some_and(|content| content.len() == size));
+    if values.is_empty() {
+        wrong(process, key, since, &format!("an object of {size} bytes"));
+        return None;
+    }
+    let (mut at, end) = (download.range.start, download.range.end);
+    while let Some(bytes) = download.next().await {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                bench.trace.note(format_args!("get {key}: {error}"));
+                if !process.excuses(true) {
+                    bench.fail(format!("get {key} failed in the middle: {error:?}"));
+                }
+                return None;
+            }
+        };
+        values.retain(|value| {
+            value
+                .as_ref()
+                .is_some_and(|content| content.matches(at, &bytes))
+        });
+        if values.is_empty() {
+            let what = format!("bytes from {at} on that nobody wrote there");
+            wrong(process, key, since, &what);
+            return None;
+        }
+        at += bytes.len() as u64;
+        let pause = dawdle();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+    if at != end {
+        bench.fail(format!("get {key} ended at {at} of {end}"));
+        return None;
+    }
+    bench.trace.note(format_args!("get {key}: {:?}", values[0]));
+    values.pop()
+}
+
+/// The answer was an error: that there is nothing, or another one.
+fn absent(process: &Process, key: &str, since: Moment, error: &Error) -> Option<Value> {
+    let bench = &process.bench;
+    bench.trace.note(format_args!("get {key}: {error}"));
+    match error.kind() {
+        ErrorKind::NotFound => {
+            let values = bench.model.lock().values(key, since);
+            if values.contains(&None) {
+                return Some(None);
+            }
+            wrong(process, key, since, "nothing");
+        }
+        ErrorKind::InvalidRange => {}
+        _ if process.excuses(true) => {}
+        _ => bench.fail(format!("{key} cannot be read: {error:?}")),
+    }
+    None
+}
+
+fn wrong(process: &Process, key: &str, since: Moment, read: &str) {
+    let model = process.bench.model.lock();
+    let values = model.values(key, since);
+    let all = model.describe(key);
+    drop(model);
+    process.bench.fail(format!(
+        "{key} reads as {read}; possible since {since} are {values:?}, of {all}"
+    ));
+}
+
+pub(super) async fn head(process: &Process, rng: &SimRng) {
+    let key = process.bench.key(rng);
+    let since = process.bench.model.lock().tick();
+    let request = get_request(process, &key, None);
+    process.bench.ops.fetch_add(1, Ordering::Relaxed);
+    match process.store.head(&process.caller, request).await {
+        Ok((info, _)) => {
+            process
+                .bench
+                .trace
+                .note(format_args!("head {key}: {}", info.size));
+            let values = process.bench.model.lock().values(&key, since);
+            let fits = |value: &Value| value.as_ref().is_some_and(|c| c.len() == info.size);
+            if !values.iter().any(fits) {
+                wrong(process, &key, since, &format!("{} bytes", info.size));
+            }
+        }
+        Err(error) => {
+            absent(process, &key, since, &error);
+        }
+    }
+}
+
+pub(super) async fn delete(process: &Process, rng: &SimRng) {
+    let key = process.bench.key(rng);
+    let request = DeleteRequest {
+        object: process.object(&key),
+        condition: WriteCondition::default(),
+    };
+    let write = process.bench.model.lock().begin(&key, None);
+    let outcome = process
+        .ask(rng, process.store.delete(&process.caller, request))
+        .await;
+    process.conclude(&format!("delete {key}"), &[write], &outcome);
+}
+
+pub(super) async fn delete_many(process: &Process, rng: &SimRng) {
+    let mut keys: Vec<String> = (0..1 + rng.below(8))
+        .map(|_| process.bench.key(rng))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    let writes: Vec<_> = {
+        let mut model = process.bench.model.lock();
+        keys.iter().map(|key| model.begin(key, None)).collect()
+    };
+    let objects = keys
+        .iter()
+        .map(|key| (object_key(key), WriteCondition::default()))
+        .collect();
+    let bucket = process.bucket();
+    let work = process.store.delete_many(&process.caller, &bucket, objects);
+    match process.ask(rng, work).await {
+        Outcome::Done(results) => {
+            for ((key, write), result) in keys.iter().zip(&writes).zip(results) {
+                // What of one key: a refusal or an open end, as for the whole.
+                let outcome = process.ask(rng, std::future::ready(result)).await;
+                process.conclude(
+                    &format!("delete {key} of many"),
+                    std::slice::from_ref(write),
+                    &outcome,
+                );
+            }
+        }
+        outcome => process.conclude("delete many", &writes, &outcome),
+    }
+}
+
+pub(super) async fn copy(process: &Process, rng: &SimRng) {
+    let (source, target) = (process.bench.key(rng), process.bench.key(rng));
+    if source == target {
+        return;
+    }
+    let request = CopyRequest {
+        source: process.object(&source),
+        source_condition: ReadCondition::default(),
+        target: process.object(&target),
+        attributes: None,
+        checksum: (rng.below(4) == 0).then_some(Algorithm::Sha256),
+        condition: WriteCondition::default(),
+    };
+    let write = process.bench.model.lock().begin_from(&target, &source);
+    let what = format!("copy {source} to {target}");
+    let outcome = process
+        .ask(rng, process.store.copy(&process.caller, request))
+        .await;
+    if let Outcome::Done(ObjectInfo { size, .. }) = &outcome {
+        // The answer says how long it is.
+        let fits = |value: &Value| value.as_ref().is_some_and(|c| c.len() == *size);
+        process.bench.model.lock().done_with(&write, fits);
+        process.bench.trace.note(format_args!("{what}: {size}"));
+    } else {
+        process.conclude(&what, &[write], &outcome);
+    }
+}

@@ -1,0 +1,238 @@
+//! What clients, disasters and checks share within one run.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+
+use dewar_auth::Caller;
+use dewar_env::disk::sim::SimWorld;
+use dewar_env::sim::SimRng;
+use dewar_journal::Journal;
+use dewar_store::Store;
+use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_types::{BucketName, Error, ErrorKind, ObjectKey};
+use parking_lot::Mutex;
+use tokio::sync::RwLock;
+
+use crate::content::Content;
+use crate::model::{Model, Pending};
+use crate::plan::{Plan, Weather};
+use crate::trace::Trace;
+
+/// The one bucket.
+pub(crate) const BUCKET: &str = "bucket";
+
+/// What lives as long as the run.
+pub(crate) struct Bench {
+    pub(crate) plan: Plan,
+    pub(crate) model: Mutex<Model>,
+    pub(crate) trace: Trace,
+    /// The first thing that was wrong.
+    failure: Mutex<Option<String>>,
+    /// The journal of the process, for a failure to show.
+    pub(crate) journal: Mutex<Option<Journal>>,
+    /// What the process is at, for a failure to say.
+    pub(crate) doing: Mutex<&'static str>,
+    /// Operations of clients so far.
+    pub(crate) ops: AtomicU64,
+    numbers: AtomicU64,
+    /// Names of the directories now; renames change them.
+    pub(crate) dirs: Mutex<Vec<String>>,
+    /// Whoever renames a directory has the tree for itself; otherwise keys could be asked for under
+    /// a name that moves.
+    pub(crate) tree: RwLock<()>,
+    /// Rare events of the simulation itself.
+    pub(crate) seen: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// What lives as long as one process.
+pub(crate) struct Process {
+    pub(crate) bench: Arc<Bench>,
+    pub(crate) world: SimWorld,
+    pub(crate) store: Store,
+    pub(crate) caller: Caller,
+    /// Disks may be in trouble now, or were since the last quiet moment.
+    pub(crate) troubled: AtomicBool,
+}
+
+/// What became of an operation.
+pub(crate) enum Outcome<T> {
+    Done(T),
+    /// It failed and left nothing.
+    Refused(Error),
+    /// Nobody knows.
+    Open(Option<Error>),
+}
+
+impl Bench {
+    pub(crate) fn new(plan: Plan, shown: bool) -> Self {
+        let model = match plan.weather {
+            Weather::Doom => Model::of_doom(),
+            _ => Model::default(),
+        };
+        Self {
+            plan,
+            model: Mutex::new(model),
+            trace: Trace::new(shown),
+            failure: Mutex::default(),
+            journal: Mutex::default(),
+            doing: Mutex::default(),
+            ops: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
+            dirs: Mutex::new(vec!["d0".to_owned(), "d1".to_owned()]),
+            tree: RwLock::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Something is wrong: the run ends.
+    pub(crate) fn fail(&self, what: String) {
+        self.trace.note(format_args!("WRONG: {what}"));
+        self.failure.lock().get_or_insert(what);
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn saw(&self, what: &'static str) {
+        *self.seen.lock().entry(what).or_default() += 1;
+    }
+
+    /// A length around every bound there is.
+    pub(crate) fn content(&self, rng: &SimRng) -> Content {
+        let small = u64::from(self.plan.engine.small_bytes_max);
+        let stripe = self.plan.engine.layout.stripe_bytes();
+        let len = match rng.below(20) {
+            0 => 0,
+            1 => small + rng.below(3) - 1,
+            2 => stripe * (1 + rng.below(3)) + rng.below(3) - 1,
+            3 => 4096 * rng.below(20) + rng.below(3),
+            4..6 => small + rng.below(60_000),
+            // Several windows of the writer.
+            6 if rng.below(6) == 0 => (1 << 20) + rng.below(1 << 20),
+            _ => 1 + rng.below(small),
+        };
+        Content::new(self.number(), len)
+    }
+
+    pub(crate) fn key(&self, rng: &SimRng) -> String {
+        let dirs = self.dirs.lock();
+        let dir = &dirs[crate::plan::pick(rng, dirs.len())];
+        let n = rng.below(self.plan.names);
+        match rng.below(8) {
+            // Beside the directories, and deeper.
+            0 => format!("k{n}"),
+            1 => format!("{dir}/sub/k{n}"),
+            2 => format!("{dir}/k{n}/below"),
+            _ => format!("{dir}/k{n}"),
+        }
+    }
+}
+
+impl Process {
+    /// Whether an error may be told to a client now.
+    pub(crate) fn excuses(&self, reads: bool) -> bool {
+        if self.world.power_failed() {
+            return true;
+        }
+        match self.bench.plan.weather {
+            Weather::Calm => false,
+            Weather::Storm => !reads && self.troubled.load(Ordering::Relaxed),
+            Weather::Fog => self.troubled.load(Ordering::Relaxed),
+            Weather::Doom => true,
+        }
+    }
+
+    /// Carries an operation out; a client that loses patience leaves in the middle of it.
+    pub(crate) async fn ask<T>(
+        &self,
+        rng: &SimRng,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Outcome<T> {
+        self.bench.ops.fetch_add(1, Ordering::Relaxed);
+        let mut polls = match rng.below(12) {
+            0 => 1 + rng.below(40),
+            _ => u64::MAX,
+        };
+        let mut work = pin!(work);
+        let result = std::future::poll_fn(|cx| {
+            if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+            polls -= 1;
+            if polls == 0 {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await;
+        match result {
+            None => {
+                self.bench.saw("a client left in the middle");
+                Outcome::Open(None)
+            }
+            Some(Ok(value)) => Outcome::Done(value),
+            Some(Err(error)) if is_refusal(&error) => Outcome::Refused(error),
+            Some(Err(error)) => {
+                if !self.excuses(false) {
+                    self.bench.fail(format!("an operation failed: {error:?}"));
+                }
+                Outcome::Open(Some(error))
+            }
+        }
+    }
+
+    /// Tells the model what became of writes that happen together.
+    pub(crate) fn conclude<T>(&self, what: &str, writes: &[Pending], outcome: &Outcome<T>) {
+        let mut model = self.bench.model.lock();
+        let told = match outcome {
+            Outcome::Done(_) => {
+                writes.iter().for_each(|write| model.done(write));
+                "done".to_owned()
+            }
+            Outcome::Refused(error) => {
+                writes.iter().for_each(|write| model.failed(write));
+                format!("refused: {error}")
+            }
+            Outcome::Open(Some(error)) => format!("open: {error}"),
+            Outcome::Open(None) => "left".to_owned(),
+        };
+        drop(model);
+        self.bench.trace.note(format_args!("{what}: {told}"));
+    }
+
+    pub(crate) fn object(&self, key: &str) -> ObjectRef {
+        ObjectRef {
+            bucket: self.bucket(),
+            key: object_key(key),
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> BucketRef {
+        BucketRef::own(BucketName::new(BUCKET).expect("a name by the rules"))
+    }
+}
+
+pub(crate) fn object_key(key: &str) -> ObjectKey {
+    ObjectKey::new(key).expect("a key by the rules")
+}
+
+/// Whether nothing has happened.
+fn is_refusal(error: &Error) -> bool {
+    !matches!(
+        error.kind(),
+        ErrorKind::Unavailable
+            | ErrorKind::Busy(_)
+            | ErrorKind::Timeout
+            | ErrorKind::NoSpace
+            | ErrorKind::Corrupt
+            | ErrorKind::Internal
+    )
+}

@@ -1,0 +1,264 @@
+//! What must hold when nothing is under way.
+//!
+//! - Every key is read whole and must show a value that is possible; that value is then the only
+//!   one, so that what was open at a crash cannot change its mind later.
+//! - Listings, paged and with a delimiter, show exactly these keys.
+//! - The catalog agrees with itself: references, reachability, usage counters.
+//! - On disks that never misbehaved, the files are exactly those that records name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use dewar_data::blob::BlobRecord;
+use dewar_data::segment::SegmentRecord;
+use dewar_env::sim::SimRng;
+use dewar_meta::kv::Scan;
+use dewar_meta::ns::keys;
+use dewar_store::api::{DeleteRequest, ListRequest, ListUploadsRequest, WriteCondition};
+use dewar_store::engine::Engine;
+use dewar_types::{DiskId, Error};
+
+use crate::actor::observe;
+use crate::bench::Process;
+use crate::plan::Weather;
+
+/// Reads everything. Whether it came to the end: the power may fail meanwhile.
+pub(crate) async fn everything(process: &Process, rng: &SimRng) -> bool {
+    let bench = &process.bench;
+    bench.model.lock().freeze();
+    let keys = bench.model.lock().keys();
+    for key in keys {
+        let value = observe(process, &key, None, || Duration::ZERO).await;
+        if process.world.power_failed() || bench.failure().is_some() {
+            return false;
+        }
+        match value {
+            Some(value) => bench.model.lock().settle(&key, value),
+            None if bench.plan.weather == Weather::Doom => {}
+            None => {
+                bench.fail(format!("{key} could not be read although nothing is wrong"));
+                return false;
+            }
+        }
+    }
+    if bench.plan.weather == Weather::Doom {
+        return true;
+    }
+    if let Err(error) = agree(process, rng).await {
+        if !process.world.power_failed() {
+            bench.fail(format!("what is quiet cannot be read: {error:?}"));
+        }
+        return false;
+    }
+    !process.world.power_failed()
+}
+
+async fn agree(process: &Process, rng: &SimRng) -> Result<(), Error> {
+    let bench = &process.bench;
+    let settled = bench.model.lock().settled();
+    let listed = list(process, "", "", 1 + crate::plan::pick(rng, 30)).await?;
+    let listed: Vec<_> = listed.into_iter().collect();
+    let expected: Vec<_> = settled
+        .iter()
+        .map(|(key, len)| (key.clone(), Some(*len)))
+        .collect();
+    if listed != expected {
+        bench.fail(format!("the listing is {listed:?}, not {expected:?}"));
+    }
+    let mut prefixes = bench.dirs.lock().clone();
+    prefixes.iter_mut().for_each(|dir| dir.push('/'));
+    prefixes.push(String::new());
+    for prefix in prefixes {
+        let folded = list(process, &prefix, "/", 1 + crate::plan::pick(rng, 6)).await?;
+        let expected = fold(&settled, &prefix);
+        if folded != expected {
+            bench.fail(format!(
+                "below {prefix:?} stands {folded:?}, not {expected:?}"
+            ));
+        }
+    }
+    let audit = process.store.tree().audit().await?;
+    if !audit.faults.is_empty() {
+        bench.fail(format!(
+            "the catalog contradicts itself: {:?}",
+            audit.faults
+        ));
+    }
+    if audit.files != settled.len() as u64 {
+        let files = audit.files;
+        bench.fail(format!(
+            "{files} files in the catalog, {} listed",
+            settled.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Keys with their lengths and common prefixes without, over all pages.
+async fn list(
+    process: &Process,
+    prefix: &str,
+    delimiter: &str,
+    max: usize,
+) -> Result<BTreeMap<String, Option<u64>>, Error> {
+    let mut found = BTreeMap::new();
+    let mut after = String::new();
+    loop {
+        let request = ListRequest {
+            bucket: process.bucket(),
+            prefix: prefix.to_owned(),
+            delimiter: delimiter.to_owned(),
+            after,
+            max,
+        };
+        let page = process.store.list(&process.caller, request).await?;
+        let keys = page.objects.into_iter().map(|o| (o.key, Some(o.size)));
+        found.extend(keys.chain(page.prefixes.into_iter().map(|p| (p, None))));
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+/// What a listing with the delimiter `/` must say.
+fn fold(settled: &[(String, u64)], prefix: &str) -> BTreeMap<String, Option<u64>> {
+    let mut found = BTreeMap::new();
+    for (key, len) in settled {
+        let Some(rest) = key.strip_prefix(prefix) else {
+            continue;
+        };
+        match rest.split_once('/') {
+            Some((dir, _)) => found.insert(format!("{prefix}{dir}/"), None),
+            None => found.insert(key.clone(), Some(*len)),
+        };
+    }
+    found
+}
+
+/// Removes all objects and ends all uploads.
+pub(crate) async fn empty(process: &Process) -> Result<(), Error> {
+    let keys = process.bench.model.lock().keys();
+    for key in keys {
+        let request = DeleteRequest {
+            object: process.object(&key),
+            condition: WriteCondition::default(),
+        };
+        process.store.delete(&process.caller, request).await?;
+        process.bench.model.lock().settle(&key, None);
+    }
+    let request = ListUploadsRequest {
+        bucket: process.bucket(),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after_key: String::new(),
+        after_upload: None,
+        max: 1000,
+    };
+    let uploads = process.store.list_uploads(&process.caller, request).await?;
+    for upload in uploads.uploads {
+        let object = process.object(&upload.key);
+        process
+            .store
+            .abort_upload(&process.caller, object, upload.upload)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The files on the disks are those that records name. `emptied`: no record may name any.
+pub(crate) async fn files(
+    process: &Process,
+    engine: &Engine,
+    ids: &BTreeMap<usize, DiskId>,
+    emptied: bool,
+) -> Result<(), Error> {
+    let bench = &process.bench;
+    let queued = process.store.tree().audit().await?.queued;
+    let named = named(process).await?;
+    if emptied && !named.is_empty() {
+        let blobs = table(process, keys::BLOB).await?.len();
+        let audit = process.store.tree().audit().await?;
+        bench.fail(format!(
+            "everything was deleted, and yet there are {named:?} ({blobs} blobs, the others are \
+             segments; queued: {:?}, dead: {:?})",
+            audit.queued, audit.dead
+        ));
+    }
+    for (number, disk) in process.world.disks().iter().enumerate() {
+        if bench.plan.victims.contains(&number) {
+            continue;
+        }
+        let Some(id) = ids.get(&number) else {
+            continue;
+        };
+        let mut expected: BTreeSet<String> = engine.index().files(*id).into_iter().collect();
+        if !disk.paths().iter().any(|path| path == "index/manifest") {
+            expected.remove("index/manifest");
+        }
+        let shards = named.get(id).into_iter().flatten();
+        expected.extend(shards.cloned());
+        let ours = |path: &String| {
+            !path.ends_with(".tmp") && (path.starts_with("blobs/") || path.starts_with("index/"))
+        };
+        let found: BTreeSet<String> = disk.paths().into_iter().filter(ours).collect();
+        let spare: Vec<_> = found.difference(&expected).collect();
+        // Bytes go before the record does.
+        let going = |path: &&&String| queued.iter().any(|blob| path.contains(&blob.to_string()));
+        let lacking: Vec<_> = expected
+            .difference(&found)
+            .filter(|path| !going(&path))
+            .collect();
+        // An index that left this disk leaves its manifest.
+        let spare: Vec<_> = spare
+            .iter()
+            .filter(|path| **path != "index/manifest")
+            .collect();
+        if !spare.is_empty() || !lacking.is_empty() {
+            bench.fail(format!(
+                "disk {number}: nothing names {spare:?}, and {lacking:?} are not there"
+            ));
+        }
+        let logs = disk.paths().iter().filter(|p| p.ends_with(".log")).count();
+        if logs > bench.plan.engine.journal.files_max + 4 {
+            bench.fail(format!("disk {number} has {logs} journal files"));
+        }
+    }
+    Ok(())
+}
+
+/// The shards that the catalog names, by disk.
+async fn named(process: &Process) -> Result<BTreeMap<DiskId, BTreeSet<String>>, Error> {
+    let mut blobs = Vec::new();
+    for (_, value) in table(process, keys::BLOB).await? {
+        blobs.push(BlobRecord::from_bytes(&value)?);
+    }
+    for (_, value) in table(process, keys::SEGMENT).await? {
+        if let SegmentRecord::Whole { blob } = SegmentRecord::from_bytes(&value)? {
+            blobs.push(blob);
+        }
+    }
+    let mut named: BTreeMap<DiskId, BTreeSet<String>> = BTreeMap::new();
+    for blob in blobs {
+        for (shard, disk) in blob.disks.iter().enumerate() {
+            if !blob.missing.contains(&(shard as u8)) {
+                named
+                    .entry(*disk)
+                    .or_default()
+                    .insert(blob.shard_path(shard));
+            }
+        }
+    }
+    Ok(named)
+}
+
+async fn table(process: &Process, table: u8) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, Error> {
+    let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
+    let page = process.store.tree().kv().scan(Scan {
+        from: &range.from,
+        to: &range.to,
+        limit: usize::MAX,
+        reverse: false,
+    });
+    Ok(page.await?.pairs)
+}

@@ -1,0 +1,306 @@
+//! What may be read, given what was asked for and what was answered.
+//!
+//! Every change of a key is a *write* with a begin and an end on one counter of events. A write that
+//! was answered happened between the two; one that failed for certain is forgotten; one whose
+//! answer never came, because the client left or the power failed, may have happened at any time
+//! after its begin, or never. A read may show a write unless an answered one lies wholly between
+//! the two. When nothing is under way, what is read is what stands: [`Model::settle`] forgets the
+//! rest, so that whatever was open is then decided for ever.
+
+use std::collections::BTreeMap;
+
+use crate::content::Content;
+
+/// What is under a key: content, or nothing.
+pub type Value = Option<Content>;
+
+/// A moment: how many events were before it.
+pub type Moment = u64;
+
+#[derive(Clone, Debug)]
+enum Effect {
+    /// One of these.
+    Any(Vec<Value>),
+    /// What another key held at some time since.
+    Of(String, Moment),
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    id: u64,
+    begin: Moment,
+    end: Option<Moment>,
+    effect: Effect,
+}
+
+/// A write under way.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    key: String,
+    id: u64,
+}
+
+/// All keys of the bucket, and what they may hold.
+#[derive(Debug, Default)]
+pub struct Model {
+    now: Moment,
+    keys: BTreeMap<String, Vec<Write>>,
+    /// Everything that was ever written, where even a return of the past must be borne.
+    past: Option<Vec<Value>>,
+}
+
+impl Model {
+    /// A model for what may be lost: any key may hold what was ever written to any, or nothing. Only
+    /// bytes that nobody wrote are wrong.
+    #[must_use]
+    pub fn of_doom() -> Self {
+        Self {
+            past: Some(vec![None]),
+            ..Self::default()
+        }
+    }
+
+    /// The next moment.
+    pub fn tick(&mut self) -> Moment {
+        self.now += 1;
+        self.now
+    }
+
+    /// A write of `value` begins.
+    pub fn begin(&mut self, key: &str, value: Value) -> Pending {
+        if let Some(past) = &mut self.past {
+            past.push(value.clone());
+        }
+        self.add(key, Effect::Any(vec![value]))
+    }
+
+    /// A write of what another key holds begins.
+    pub fn begin_from(&mut self, key: &str, source: &str) -> Pending {
+        let now = self.now + 1;
+        self.add(key, Effect::Of(source.to_owned(), now))
+    }
+
+    fn add(&mut self, key: &str, effect: Effect) -> Pending {
+        let id = self.tick();
+        let writes = self.keys.entry(key.to_owned()).or_insert_with(|| {
+            vec![Write {
+                id: 0,
+                begin: 0,
+                end: Some(0),
+                effect: Effect::Any(vec![None]),
+            }]
+        });
+        writes.push(Write {
+            id,
+            begin: id,
+            end: None,
+            effect,
+        });
+        Pending {
+            key: key.to_owned(),
+            id,
+        }
+    }
+
+    /// The write was answered: it has happened.
+    pub fn done(&mut self, pending: &Pending) {
+        self.done_with(pending, |_| true);
+    }
+
+    /// The same, for a write of which the answer says more about the value.
+    pub fn done_with(&mut self, pending: &Pending, is: impl Fn(&Value) -> bool) {
+        let now = self.tick();
+        let Some(write) = self.write(pending) else {
+            return;
+        };
+        let mut values = match write.effect.clone() {
+            Effect::Any(values) => values,
+            Effect::Of(source, since) => {
+                let mut values = self.values(&source, since);
+                // It found something.
+                values.retain(Option::is_some);
+                values
+            }
+        };
+        values.retain(is);
+        if let Some(write) = self.write(pending) {
+            write.end = Some(now);
+            write.effect = Effect::Any(values);
+        }
+    }
+
+    /// The write was answered, but it may have found nothing to do: a directory was renamed, and a
+    /// key was in it only perhaps.
+    pub fn done_perhaps(&mut self, pending: &Pending) {
+        let now = self.tick();
+        let values = match self.write(pending).map(|write| write.effect.clone()) {
+            Some(Effect::Of(source, since)) => self.values(&source, since),
+            Some(Effect::Any(values)) => values,
+            None => return,
+        };
+        if let Some(write) = self.write(pending) {
+            write.end = Some(now);
+            write.effect = Effect::Any(values);
+        }
+    }
+
+    /// The write failed and left nothing.
+    pub fn failed(&mut self, pending: &Pending) {
+        self.tick();
+        if let Some(writes) = self.keys.get_mut(&pending.key) {
+            writes.retain(|write| write.id != pending.id);
+        }
+    }
+
+    fn write(&mut self, pending: &Pending) -> Option<&mut Write> {
+        let writes = self.keys.get_mut(&pending.key)?;
+        writes.iter_mut().find(|write| write.id == pending.id)
+    }
+
+    /// What a read that began at `since` and ends now may show.
+    #[must_use]
+    pub fn values(&self, key: &str, since: Moment) -> Vec<Value> {
+        if let Some(past) = &self.past {
+            return past.clone();
+        }
+        let mut values = Vec::new();
+        self.collect(key, since, 0, &mut values);
+        values.sort();
+        values.dedup();
+        values
+    }
+
+    fn collect(&self, key: &str, since: Moment, depth: usize, values: &mut Vec<Value>) {
+        /// Renames of renames that are all still open.
+        const DEPTH_MAX: usize = 6;
+        let Some(writes) = self.keys.get(key) else {
+            values.push(None);
+            return;
+        };
+        for write in writes {
+            let hidden = writes.iter().any(|later| {
+                write.end.is_some_and(|end| end < later.begin)
+                    && later.end.is_some_and(|end| end < since)
+            });
+            if hidden {
+                continue;
+            }
+            match &write.effect {
+                Effect::Any(some) => values.extend(some.iter().cloned()),
+                Effect::Of(source, from) if depth < DEPTH_MAX => {
+                    self.collect(source, *from, depth + 1, values);
+                }
+                Effect::Of(..) => {}
+            }
+        }
+    }
+
+    /// Nothing is under way any more: what an open rename may have taken is written down, since its
+    /// source is about to be settled.
+    pub fn freeze(&mut self) {
+        let before = self.keys.clone();
+        let before = Self {
+            now: self.now,
+            keys: before,
+            past: None,
+        };
+        for write in self.keys.values_mut().flatten() {
+            if let Effect::Of(source, since) = &write.effect {
+                write.effect = Effect::Any(before.values(source, *since));
+            }
+        }
+    }
+
+    /// Nothing is under way and this was read.
+    pub fn settle(&mut self, key: &str, value: Value) {
+        let now = self.tick();
+        if value.is_none() {
+            self.keys.remove(key);
+            return;
+        }
+        let settled = Write {
+            id: now,
+            begin: now,
+            end: Some(now),
+            effect: Effect::Any(vec![value]),
+        };
+        self.keys.insert(key.to_owned(), vec![settled]);
+    }
+
+    /// All keys that may hold something.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.keys.keys().cloned().collect()
+    }
+
+    /// Of settled keys, those that hold something, with its length.
+    #[must_use]
+    pub fn settled(&self) -> Vec<(String, u64)> {
+        let held = |(key, writes): (&String, &Vec<Write>)| match &writes.last()?.effect {
+            Effect::Any(values) => Some((key.clone(), values.first()?.as_ref()?.len())),
+            Effect::Of(..) => None,
+        };
+        self.keys.iter().filter_map(held).collect()
+    }
+
+    /// How a failure tells what is known of a key.
+    #[must_use]
+    pub fn describe(&self, key: &str) -> String {
+        format!("{:?}", self.keys.get(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(n: u64) -> Value {
+        Some(Content::new(n, 10))
+    }
+
+    #[test]
+    fn answered_writes_hide_what_was_before() {
+        let mut model = Model::default();
+        assert_eq!(model.values("a", 0), [None]);
+        let one = model.begin("a", content(1));
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [None, content(1)]);
+        model.done(&one);
+        // The read began before the answer.
+        assert_eq!(model.values("a", since), [None, content(1)]);
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [content(1)]);
+    }
+
+    #[test]
+    fn open_writes_stay_possible_until_settled() {
+        let mut model = Model::default();
+        model.begin("a", content(1));
+        let two = model.begin("a", content(2));
+        model.done(&two);
+        let gone = model.begin("a", None);
+        model.failed(&gone);
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [content(1), content(2)]);
+        model.settle("a", content(1));
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [content(1)]);
+        assert_eq!(model.settled(), [("a".to_owned(), 10)]);
+    }
+
+    #[test]
+    fn a_rename_takes_what_was_there() {
+        let mut model = Model::default();
+        let one = model.begin("a", content(1));
+        model.done(&one);
+        let to = model.begin_from("b", "a");
+        let from = model.begin("a", None);
+        let since = model.tick();
+        assert_eq!(model.values("b", since), [None, content(1)]);
+        model.done(&to);
+        model.done(&from);
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [None]);
+        assert_eq!(model.values("b", since), [content(1)]);
+    }
+}

@@ -1,0 +1,159 @@
+//! What a seed stands for: the machine, its bounds, what will go wrong.
+//!
+//! Bounds are small, so that segments fill, journals wrap and layers freeze within a few dozen
+//! operations.
+
+use std::time::Duration;
+
+use dewar_env::disk::sim::SimLatency;
+use dewar_env::sim::SimRng;
+use dewar_journal::JournalConfig;
+use dewar_store::engine::EngineConfig;
+use dewar_types::Layout;
+
+/// What the disks of a run do, and therefore what must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weather {
+    /// Disks work; power fails and processes die. Nothing may fail while there is power.
+    Calm,
+    /// Up to m disks, the same for the whole run, do anything at all. Reads must not fail, nothing
+    /// may be lost.
+    Storm,
+    /// Any disk may be away, hang, be slow or full or return errors for a time, but keeps what it
+    /// synced. Anything may fail meanwhile; once all are back, nothing is lost.
+    Fog,
+    /// More than m disks do anything at all. Only wrong bytes are wrong.
+    Doom,
+}
+
+/// Everything that is drawn before a run begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the disks do.
+    pub weather: Weather,
+    /// How many disks.
+    pub disks: usize,
+    /// Disks that may do anything, by number.
+    pub victims: Vec<usize>,
+    /// What the engine is told.
+    pub engine: EngineConfig,
+    /// How long disk operations take.
+    pub latency: SimLatency,
+    /// After which time a disk counts as hung.
+    pub deadline: Duration,
+    /// Processes one after the other.
+    pub processes: usize,
+    /// Clients at once.
+    pub clients: usize,
+    /// Operations of each client in one process.
+    pub steps: u64,
+    /// Different names in each directory.
+    pub names: u64,
+    /// Millionths of the core's pauses that yield.
+    pub pauses: u32,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn new(rng: &SimRng) -> Self {
+        // Data, parity, disks: never fewer than 2m+1, so that m can be lost and writes go on.
+        const SHAPES: [(u8, u8, usize); 8] = [
+            (1, 1, 3),
+            (1, 1, 4),
+            (2, 1, 3),
+            (2, 1, 4),
+            (2, 1, 5),
+            (2, 2, 5),
+            (4, 2, 6),
+            (4, 2, 8),
+        ];
+        let (k, m, disks) = SHAPES[pick(rng, SHAPES.len())];
+        let layout = Layout {
+            unit: [4096, 8192, 16384][pick(rng, 3)],
+            ..Layout::new(k, m).expect("in range")
+        };
+        let weather = match rng.below(10) {
+            0..3 => Weather::Calm,
+            3..7 => Weather::Storm,
+            7..9 => Weather::Fog,
+            _ => Weather::Doom,
+        };
+        let victims = match weather {
+            Weather::Calm | Weather::Fog => 0,
+            Weather::Storm => 1 + pick(rng, usize::from(m)),
+            Weather::Doom => usize::from(m) + 1,
+        };
+        let mut order: Vec<usize> = (0..disks).collect();
+        shuffle(rng, &mut order);
+        order.truncate(victims);
+        let (latency, deadline) = speed(rng);
+        Self {
+            weather,
+            disks,
+            victims: order,
+            engine: engine(rng, layout),
+            latency,
+            deadline,
+            processes: 2 + pick(rng, 3),
+            clients: 1 + pick(rng, 4),
+            steps: 8 + rng.below(24),
+            names: 2 + rng.below(6),
+            pauses: [0, 100_000, 500_000][pick(rng, 3)],
+        }
+    }
+}
+
+fn engine(rng: &SimRng, layout: Layout) -> EngineConfig {
+    let mut engine = EngineConfig::new(layout);
+    engine.small_bytes_max = [1000, 4096, 12_000][pick(rng, 3)];
+    engine.part_bytes_min = 3000;
+    engine.index_cache_bytes = 256 << 10;
+    engine.segments.bytes = [20_000, 40_000, 100_000][pick(rng, 3)];
+    engine.segments.unsealed_max = 2 + pick(rng, 4);
+    engine.journal = JournalConfig {
+        file_bytes: [64 << 10, 128 << 10, 512 << 10][pick(rng, 3)],
+        files_max: 6 + pick(rng, 6),
+        unacked_bytes_max: 256 << 10,
+        groups_in_flight_max: 1 + pick(rng, 4),
+        lag_bytes_max: 256 << 10,
+        stall_max: Duration::from_secs(3),
+        ..engine.journal
+    };
+    engine.catalog.layer_keys = [20, 100, 1000][pick(rng, 3)];
+    engine.catalog.layer_log_bytes = [50_000, 200_000][pick(rng, 2)];
+    engine.catalog.overlay_bytes_max = 1 << 20;
+    engine
+}
+
+fn speed(rng: &SimRng) -> (SimLatency, Duration) {
+    let ms = Duration::from_millis;
+    let us = Duration::from_micros;
+    let latency = match rng.below(3) {
+        0 => SimLatency::default(),
+        // A fast disk, whose operations overtake each other.
+        1 => SimLatency {
+            read: (us(5), us(200)),
+            write: (us(5), us(100)),
+            sync: (us(50), us(1000)),
+        },
+        // A slow one, with tails.
+        _ => SimLatency {
+            read: (us(100), ms(30)),
+            write: (us(10), ms(20)),
+            sync: (ms(1), ms(60)),
+        },
+    };
+    (latency, [ms(1000), ms(5000)][pick(rng, 2)])
+}
+
+/// A number below `end` as an index.
+pub(crate) fn pick(rng: &SimRng, end: usize) -> usize {
+    usize::try_from(rng.below(end as u64)).unwrap_or(0)
+}
+
+pub(crate) fn shuffle<T>(rng: &SimRng, items: &mut [T]) {
+    for n in (1..items.len()).rev() {
+        items.swap(n, pick(rng, n + 1));
+    }
+}
