@@ -25,6 +25,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How often the workers without a cue of their own look.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
+/// When a disk is swept again on which blobs were being written.
+const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// How often the disks are asked for their room.
 const SPACE_EVERY: Duration = Duration::from_secs(5);
 
@@ -188,15 +191,19 @@ async fn space(inner: Shared) {
 /// Sweeps each disk once after it was found, and again whenever it comes back from an absence.
 async fn sweep(inner: Shared, first_new: BlobId) {
     let mut swept: BTreeMap<DiskId, (Arc<dyn Disk>, DiskState)> = BTreeMap::new();
+    let mut again: BTreeMap<DiskId, Duration> = BTreeMap::new();
     loop {
         for member in inner.blobs.pool().members() {
             let state = member.disk.state();
             let done = swept
                 .get(&member.id)
                 .is_some_and(|(disk, swept)| Arc::ptr_eq(disk, &member.disk) && *swept == state);
-            if !state.writable() || done {
+            let due = again.get(&member.id);
+            let due = due.is_some_and(|due| *due <= inner.env.clock.elapsed());
+            if !state.writable() || (done && !due) {
                 continue;
             }
+            again.remove(&member.id);
             let look_up = async |blob| known(&inner, blob).await;
             let claim = |blob| inner.upkeep.begin(blob);
             match inner.blobs.sweep(&member, first_new, claim, look_up).await {
@@ -204,6 +211,10 @@ async fn sweep(inner: Shared, first_new: BlobId) {
                     if found.removed > 0 {
                         let disk = member.disk.label();
                         tracing::info!(disk, removed = found.removed, "leftovers removed");
+                    }
+                    // What was being written, sealed or repaired may have left something too.
+                    if found.busy > 0 {
+                        again.insert(member.id, inner.env.clock.elapsed() + SWEEP_AGAIN_AFTER);
                     }
                     swept.insert(member.id, (member.disk, state));
                 }

@@ -18,6 +18,8 @@ pub struct Swept {
     pub seen: u64,
     /// Files that nothing names, removed.
     pub removed: u64,
+    /// Files of blobs that are being written: what of them is left over is not known yet.
+    pub busy: u64,
     /// Files whose names are not of ours; left alone.
     pub foreign: u64,
 }
@@ -81,7 +83,10 @@ impl BlobStore {
                 };
                 let named = match look_up(blob).await? {
                     Known::Unnamed => false,
-                    Known::Busy => true,
+                    Known::Busy => {
+                        swept.busy += 1;
+                        true
+                    }
                     Known::Named(record) => {
                         record.generation == generation
                             && record.disks.get(shard) == Some(&member.id)
