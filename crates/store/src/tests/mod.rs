@@ -3,6 +3,7 @@
 mod access;
 mod faults;
 mod joining;
+mod format;
 mod model;
 mod sample;
 mod upkeep;
