@@ -220,7 +220,9 @@ impl<S: Source> Chain<S> {
         let record = copies
             .record(&places, again, |header| {
                 let follows = header.seq == next || (header.jump && header.seq > next);
-                follows && header.prev == prev && header.epoch == number
+                (follows || !dewar_env::safeguard("sequence of records"))
+                    && header.prev == prev
+                    && header.epoch == number
             })
             .await;
         self.stumbled.extend(copies.stumbled());

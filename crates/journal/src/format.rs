@@ -111,7 +111,8 @@ pub(crate) fn verify_record(record: &[u8], place: &Place) -> bool {
     }
     record.len() >= RECORD_HEADER_BYTES
         && u32_at(record, 36) <= JUMP
-        && u32_at(record, 0) == record_crc(&record[4..], place)
+        && (u32_at(record, 0) == record_crc(&record[4..], place)
+            || !dewar_env::safeguard("checksums of journal records"))
 }
 
 fn record_crc(rest: &[u8], place: &Place) -> u32 {

@@ -368,7 +368,11 @@ impl Keeper {
             holders = plan.lanes.len(),
             "the journal goes on in a new epoch"
         );
+        dewar_env::reached("an epoch began while running");
         let new = std::mem::take(&mut self.waiting);
+        if !new.is_empty() {
+            dewar_env::reached("a holder was replaced");
+        }
         let older = state.files_up_to(self.shared.acked());
         for replacement in &new {
             let lane = &replacement.lane;

@@ -71,7 +71,7 @@ impl Survey {
         let members = self.epoch.members.len();
         let needed = members.saturating_sub(self.epoch.m as usize);
         let found = members - self.away.len();
-        if found >= needed {
+        if found >= needed || !dewar_env::safeguard("the opening rule") {
             return Ok(());
         }
         if let Some(newer) = self.newer.take() {

@@ -20,6 +20,7 @@ pub mod model;
 mod panic;
 pub mod plan;
 mod run;
+pub mod sabotage;
 #[cfg(test)]
 mod tests;
 pub mod trace;

@@ -2,16 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Parser;
+use dewar_sim::sabotage::{RARE, SAFEGUARDS};
 use dewar_sim::{Options, Report, simulate};
 use parking_lot::Mutex;
 
 /// A run that takes longer does not end. Most take some hundredths of a second.
 const SEED_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Runs that fail before the rest is spared.
+const FAILURES_MAX: usize = 20;
+
+/// What is printed of a failure.
+const FAILURE_CHARS_MAX: usize = 600;
+
+/// So many seeds must take every rare branch.
+const RARE_SEEDS: u64 = 1000;
 
 #[derive(Parser)]
 #[command(about = "The whole core on one thread from a seed, thousands of times")]
@@ -34,13 +44,16 @@ struct Cli {
     /// Switch this safeguard off
     #[arg(long)]
     off: Option<String>,
+    /// Switch every safeguard off in turn, and find out whether that is noticed
+    #[arg(long, conflicts_with_all = ["seed", "off"])]
+    sabotage: bool,
     /// Print how often each rare branch was taken
     #[arg(long)]
     reached: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match begin(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -49,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<()> {
+fn begin(cli: &Cli) -> Result<()> {
     if cli.log {
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -72,7 +85,35 @@ fn run(cli: &Cli) -> Result<()> {
             None => Ok(()),
         };
     }
+    if cli.sabotage {
+        return sabotage(cli);
+    }
     many(cli)
+}
+
+/// How many seeds it takes until each safeguard is missed.
+fn sabotage(cli: &Cli) -> Result<()> {
+    let mut unnoticed = 0;
+    println!("| without | noticed by seed |");
+    println!("|---|---:|");
+    for safeguard in SAFEGUARDS {
+        let sum = run(cli, Some(safeguard.name), cli.from, safeguard.seeds_max, 1)?;
+        match sum.failed.keys().next() {
+            Some(seed) => println!("| {} | {} |", safeguard.name, seed - cli.from + 1),
+            None => {
+                unnoticed += 1;
+                let asked = sum.safeguards.get(safeguard.name).copied().unwrap_or(0);
+                println!(
+                    "| {} | **not within {}** (asked for {asked} times) |",
+                    safeguard.name, safeguard.seeds_max
+                );
+            }
+        }
+    }
+    if unnoticed > 0 {
+        bail!("{unnoticed} safeguards are not missed");
+    }
+    Ok(())
 }
 
 #[derive(Default)]
@@ -81,77 +122,21 @@ struct Sum {
     disk_ops: u64,
     events: u64,
     reached: BTreeMap<&'static str, u64>,
-    failed: Vec<(u64, Report)>,
+    safeguards: BTreeMap<&'static str, u64>,
+    failed: BTreeMap<u64, String>,
 }
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "how long it took, and threads, are outside of what is simulated"
+    reason = "how long it took is outside of what is simulated"
 )]
 fn many(cli: &Cli) -> Result<()> {
-    let options = Options {
-        shown: false,
-        sabotage: cli.off.clone(),
-    };
-    let jobs = match cli.jobs {
-        Some(jobs) => jobs,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
     let start = Instant::now();
-    let next = AtomicU64::new(cli.from);
-    let end = cli.from.saturating_add(cli.seeds);
-    let sum = Mutex::new(Sum::default());
-    let running = Mutex::new(BTreeMap::new());
-    let idle = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !idle.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(50));
-                for (seed, since) in running.lock().iter() {
-                    let since: &Instant = since;
-                    if since.elapsed() > SEED_TIME_MAX {
-                        println!("seed {seed} FAILED: it does not come to an end");
-                        println!("    cargo xtask sim --seed {seed}");
-                        std::process::exit(1);
-                    }
-                }
-            }
-        });
-        let workers: Vec<_> = (0..jobs)
-            .map(|_| {
-                scope.spawn(|| {
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= end || sum.lock().failed.len() >= 20 {
-                            return;
-                        }
-                        running.lock().insert(seed, Instant::now());
-                        let report = simulate(seed, &options);
-                        running.lock().remove(&seed);
-                        let mut sum = sum.lock();
-                        sum.ops += report.ops;
-                        sum.disk_ops += report.disk_ops;
-                        sum.events += report.events;
-                        for (name, times) in &report.reached {
-                            *sum.reached.entry(name).or_default() += times;
-                        }
-                        if let Some(failure) = &report.failure {
-                            let short: String = failure.chars().take(600).collect();
-                            println!("seed {seed} FAILED: {short}");
-                            println!("    cargo xtask sim --seed {seed}");
-                            sum.failed.push((seed, report));
-                        }
-                    }
-                })
-            })
-            .collect();
-        for worker in workers {
-            // A panic here would be one of this program itself: the scope passes it on.
-            let _ = worker.join();
-        }
-        idle.store(true, Ordering::Relaxed);
-    });
-    let sum = sum.into_inner();
+    let sum = run(cli, cli.off.as_deref(), cli.from, cli.seeds, FAILURES_MAX)?;
+    for (seed, failure) in &sum.failed {
+        println!("seed {seed} FAILED: {failure}");
+        println!("    cargo xtask sim --seed {seed}");
+    }
     println!(
         "{} seeds in {:.1} s: {} operations of clients, {} changes of disks, {} events",
         cli.seeds,
@@ -165,8 +150,82 @@ fn many(cli: &Cli) -> Result<()> {
             println!("{times:>10}  {name}");
         }
     }
-    if sum.failed.is_empty() {
-        return Ok(());
+    if !sum.failed.is_empty() {
+        bail!("{} seeds failed", sum.failed.len());
     }
-    bail!("{} seeds failed", sum.failed.len());
+    let missed: Vec<_> = RARE
+        .iter()
+        .filter(|name| !sum.reached.contains_key(**name))
+        .collect();
+    if cli.seeds >= RARE_SEEDS && !missed.is_empty() {
+        bail!("no seed came to where {missed:?}");
+    }
+    Ok(())
+}
+
+/// Runs seeds side by side until `failures_max` have failed.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "threads and real time are outside of what is simulated"
+)]
+fn run(cli: &Cli, off: Option<&str>, from: u64, seeds: u64, failures_max: usize) -> Result<Sum> {
+    let options = Options {
+        shown: false,
+        sabotage: off.map(str::to_owned),
+    };
+    let jobs = match cli.jobs {
+        Some(jobs) => jobs,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let next = AtomicU64::new(from);
+    let end = from.saturating_add(seeds);
+    let sum = Mutex::new(Sum::default());
+    let running: Mutex<BTreeMap<u64, Instant>> = Mutex::default();
+    let busy = AtomicUsize::new(jobs);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || sum.lock().failed.len() >= failures_max {
+                        busy.fetch_sub(1, Ordering::Relaxed);
+                        return;
+                    }
+                    running.lock().insert(seed, Instant::now());
+                    let report = simulate(seed, &options);
+                    running.lock().remove(&seed);
+                    sum.lock().add(seed, report);
+                }
+            });
+        }
+        while busy.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+            for (seed, since) in running.lock().iter() {
+                if since.elapsed() > SEED_TIME_MAX {
+                    println!("seed {seed} FAILED: it does not come to an end");
+                    println!("    cargo xtask sim --seed {seed}");
+                    std::process::exit(1);
+                }
+            }
+        }
+    });
+    Ok(sum.into_inner())
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, report: Report) {
+        self.ops += report.ops;
+        self.disk_ops += report.disk_ops;
+        self.events += report.events;
+        for (name, times) in &report.reached {
+            *self.reached.entry(name).or_default() += times;
+        }
+        for (name, times) in &report.safeguards {
+            *self.safeguards.entry(name).or_default() += times;
+        }
+        if let Some(failure) = report.failure {
+            self.failed
+                .insert(seed, failure.chars().take(FAILURE_CHARS_MAX).collect());
+        }
+    }
 }

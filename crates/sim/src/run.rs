@@ -146,6 +146,7 @@ impl Run {
                     End::Kill | End::Closed => self.world.kill(seed),
                 }
                 .with_new_clock();
+                self.bench.trace.stop();
             });
             drop(runtime);
             if self.bench.failure().is_some() {

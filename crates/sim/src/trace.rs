@@ -41,6 +41,11 @@ impl Trace {
         self.state.lock().started = Some(Instant::now());
     }
 
+    /// It has ended: the next events have no time.
+    pub fn stop(&self) {
+        self.state.lock().started = None;
+    }
+
     /// Something happened.
     pub fn note(&self, what: std::fmt::Arguments<'_>) {
         let mut state = self.state.lock();

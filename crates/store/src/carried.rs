@@ -31,7 +31,9 @@ impl Carried {
             .chain(&batch.deletes)
             .filter_map(|key| keys::segment_of(key))
         {
-            self.segments.remove(&segment);
+            if dewar_env::safeguard("emptied segments stay gone") {
+                self.segments.remove(&segment);
+            }
         }
         if let Some(carry) = batch.carry.take() {
             let slots = self.segments.entry(carry.segment).or_default();

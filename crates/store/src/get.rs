@@ -66,6 +66,7 @@ impl Store {
                     if inner.is_current(&bucket, &request, &file).await? {
                         return Err(error.context(bucket.path(request.object.key.as_str())));
                     }
+                    dewar_env::reached("an object went while it was opened");
                     continue;
                 }
             };

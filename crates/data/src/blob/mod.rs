@@ -254,6 +254,7 @@ impl BlobStore {
             };
             match target.heal(page, content).await {
                 Ok(()) => {
+                    dewar_env::reached("a page was healed");
                     store.counts.healed_pages.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(blob = %record.id, shard, page, "page healed");
                 }

@@ -234,6 +234,7 @@ impl BlobReader {
             }
         }
         for (at, error) in bad {
+            dewar_env::reached("a shard was decoded around");
             tracing::warn!(blob = %self.record.id, %error, "decoded around");
             if let (ShardError::BadPage { page, .. }, Some(bytes)) = (&error, &got[at]) {
                 self.store
@@ -263,7 +264,10 @@ impl BlobReader {
             tokio::select! {
                 biased;
                 result = &mut rebuilt, if failure.is_none() => match result {
-                    Ok(bytes) => return Ok(bytes),
+                    Ok(bytes) => {
+                        dewar_env::reached("decoding overtook a slow shard");
+                        return Ok(bytes);
+                    }
                     // Not enough others: the slow one is all there is.
                     Err(error) => failure = Some(error),
                 },

@@ -147,6 +147,7 @@ impl Segments {
             if error.kind() != ErrorKind::Conflict {
                 return Err(error);
             }
+            dewar_env::reached("a compaction found its records changed");
             // Refused because it had happened, or because a record is another now.
             if !self.happened(change).await? {
                 if let Some(packed) = &change.packed {
@@ -156,6 +157,7 @@ impl Segments {
                 return Err(error);
             }
         }
+        dewar_env::reached("segments were compacted");
         for (segment, ..) in &change.segments {
             self.forget(*segment);
         }

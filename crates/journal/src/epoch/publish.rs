@@ -72,7 +72,11 @@ pub(crate) struct Publication {
 
 impl Publication {
     fn reached(&self, done: &[DiskId]) -> bool {
-        self.lists.iter().all(|(list, m)| count(list, done) > *m)
+        let everywhere = dewar_env::safeguard("epochs on more than m members");
+        let least = |m: usize| if everywhere { m } else { 0 };
+        self.lists
+            .iter()
+            .all(|(list, m)| count(list, done) > least(*m))
     }
 }
 

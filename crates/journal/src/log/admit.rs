@@ -151,7 +151,10 @@ impl Shared {
             return true;
         }
         let max = match room {
-            Room::Reserve => state.reserve_files_max,
+            Room::Reserve if dewar_env::safeguard("room for what empties the journal") => {
+                state.reserve_files_max
+            }
+            Room::Reserve => self.ordinary_files_max(),
             Room::Ordinary => self.ordinary_files_max(),
         };
         if state.files.len() >= max && state.phase != Phase::Opening {

@@ -103,7 +103,10 @@ impl Shared {
             return;
         };
         flight.landed += 1;
-        let quorum = state.quorum;
+        let quorum = match dewar_env::safeguard("m+1 copies before an acknowledgement") {
+            true => state.quorum,
+            false => 1,
+        };
         let mut acked = None;
         while state
             .flying

@@ -253,6 +253,9 @@ impl Ids {
                 frees: true,
                 ..Batch::default()
             };
+            if !dewar_env::safeguard("ids are reserved before they are used") {
+                return Ok((stored, new));
+            }
             match self.kv.commit(batch).await {
                 Ok(_) => return Ok((stored, new)),
                 Err(CommitError::Conflict(_)) => {}

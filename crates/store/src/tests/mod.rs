@@ -2,8 +2,8 @@
 
 mod access;
 mod faults;
-mod joining;
 mod format;
+mod joining;
 mod model;
 mod sample;
 mod upkeep;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::Result;
 use super::content::Content;
 use super::core::{Call, Core};
+use super::fault::syncs;
 use super::fault::{SimCounters, SimFaults, SimLatency, SimOp, Stage};
 use super::file::{SimFile, Write};
 use super::inode::Inode;
@@ -408,7 +409,7 @@ impl Disk for SimDisk {
             if !media.names.is_dir(dir) {
                 return Err(DiskErrorKind::NotFound);
             }
-            if stage != Stage::Cut {
+            if stage != Stage::Cut && syncs(SimOp::SyncDir, dir) {
                 media.names.settle(dir);
             }
             Ok(())

@@ -117,6 +117,22 @@ impl SimFaults {
     }
 }
 
+/// Whether a sync is carried out: a simulation may leave one kind of them out.
+pub(super) fn syncs(op: SimOp, path: &str) -> bool {
+    let name = match (op, path.split_once('/').map_or(path, |(top, _)| top)) {
+        (SimOp::SyncDir, "blobs") => "sync of the folders of shards",
+        (_, "blobs") => "sync of shards",
+        (SimOp::SyncDir, "index") => "sync of the folder of the index",
+        (_, "index") => "sync of runs and manifests",
+        (SimOp::SyncDir, "journal") => "sync of the folder of the journal",
+        (SimOp::WriteDurable, "journal") => "durable writes of the journal",
+        (_, "journal") => "sync of epoch files",
+        (SimOp::SyncDir, "") => "sync of the folder of the identity",
+        _ => return true,
+    };
+    crate::safeguard(name)
+}
+
 /// What a disk has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounters {

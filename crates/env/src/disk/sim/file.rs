@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::Result;
 use super::core::{Call, Core};
-use super::fault::{SimOp, Stage};
+use super::fault::{SimOp, Stage, syncs};
 use super::inode::Inode;
 use crate::disk::DIRECT_BYTES;
 use crate::{Access, BoxFuture, DiskErrorKind, DiskFile};
@@ -54,7 +54,12 @@ impl SimFile {
             return Err(self.core.error(DiskErrorKind::Invalid, &call));
         }
         let inode = Arc::clone(&self.inode);
-        let effect = move |core: &Core, stage| carry_out(core, &inode, &pieces, how, stage);
+        let path = self.path.clone();
+        let effect = move |core: &Core, stage| {
+            let lasting = how == Write::Durable && syncs(SimOp::WriteDurable, &path);
+            let how = if lasting { how } else { Write::Cached };
+            carry_out(core, &inode, &pieces, how, stage)
+        };
         self.core.perform(call, effect).await
     }
 
@@ -146,8 +151,9 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let inode = Arc::clone(&self.inode);
+        let path = self.path.clone();
         let effect = move |_: &Core, stage| {
-            if stage != Stage::Cut {
+            if stage != Stage::Cut && syncs(SimOp::Sync, &path) {
                 inode.with(super::content::Content::settle);
             }
             Ok(())

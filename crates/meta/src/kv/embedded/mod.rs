@@ -265,11 +265,15 @@ impl EmbeddedKv {
                     return Ok(seq);
                 }
                 Appended::Collided { at, with } => {
+                    dewar_env::reached("a commit collided");
                     // A retry must see what it collided with.
                     inner.journal.durable(with).await?;
                     return Err(CommitError::Conflict(at));
                 }
-                Appended::Moved(again) => prepared = again,
+                Appended::Moved(again) => {
+                    dewar_env::reached("the index was fed under a commit");
+                    prepared = again;
+                }
             }
         }
     }
@@ -294,6 +298,15 @@ enum Appended {
 }
 
 impl Inner {
+    /// The last sequence that reads show.
+    fn visible(&self) -> Seq {
+        if dewar_env::safeguard("only what is durable is shown") {
+            self.journal.durable_seq()
+        } else {
+            self.journal.last_seq()
+        }
+    }
+
     /// The one short lock: judges, appends, and puts the changes into the overlay.
     fn append(
         &self,
@@ -306,7 +319,10 @@ impl Inner {
             return Ok(Appended::Moved(prepared));
         }
         let mut active = state.active.write();
-        if let Err((at, with)) = require::judge(require, &active, state.frozen.as_deref(), ahead) {
+        if dewar_env::safeguard("preconditions of batches")
+            && let Err((at, with)) =
+                require::judge(require, &active, state.frozen.as_deref(), ahead)
+        {
             return Ok(Appended::Collided { at, with });
         }
         let Prepared {
@@ -315,6 +331,9 @@ impl Inner {
             permit,
         } = prepared;
         let seq = self.journal.append(permit, &pieces)?;
+        if !dewar_env::safeguard("the journal is kept for the index") {
+            self.hold.advance(seq.saturating_sub(1));
+        }
         keep_changes(&self.config, seq, &mut batch);
         active.apply(seq, batch, state.floor(self.journal.durable_seq()));
         active.count_record(pieces.iter().map(Bytes::len).sum());
@@ -361,7 +380,7 @@ impl KvRead for EmbeddedKv {
         let (at, known, view) = {
             let state = inner.state.read();
             // Read under the lock: the index never holds what is beyond it.
-            let at = inner.journal.durable_seq().max(state.view.applied());
+            let at = inner.visible().max(state.view.applied());
             let known = read::look(&state.active, state.frozen.as_deref(), key, at);
             if known.complete() {
                 let value = known.over(None);

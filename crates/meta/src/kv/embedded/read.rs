@@ -28,7 +28,7 @@ impl Inner {
     pub(super) fn layers_of(&self, state: &State) -> Layers {
         Layers {
             // Read under the lock: the index never holds what is beyond it.
-            at: self.journal.durable_seq().max(state.view.applied()),
+            at: self.visible().max(state.view.applied()),
             active: Arc::clone(&state.active),
             frozen: state.frozen.clone(),
             view: Arc::clone(&state.view),

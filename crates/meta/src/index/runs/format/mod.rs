@@ -66,9 +66,10 @@ impl Piece {
     /// went astray does not pass.
     pub(super) fn verifies(self, run: u64, bytes: &[u8]) -> bool {
         bytes.len() as u64 == u64::from(self.len)
-            && bytes
-                .split_last_chunk()
-                .is_some_and(|(body, crc)| checksum(run, self.offset, body).to_le_bytes() == *crc)
+            && bytes.split_last_chunk().is_some_and(|(body, crc)| {
+                checksum(run, self.offset, body).to_le_bytes() == *crc
+                    || !dewar_env::safeguard("checksums of the index")
+            })
     }
 }
 
