@@ -103,12 +103,13 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
             return;
         }
         shared.room.notify_waiters();
-        match lane.full_until() {
+        // A full disk is asked again after a while, but only where a file is lacking: if none is, that
+        // while may be long over.
+        let now = shared.env.clock.elapsed();
+        match lane.full_until().filter(|until| *until > now) {
             // Called, or because there may be room now: it makes no difference.
             Some(until) => {
-                // That time may be over because no file is needed for now.
-                let pause = until.saturating_sub(shared.env.clock.elapsed()).max(TICK);
-                let _ = tokio::time::timeout(pause, lane.attention.notified()).await;
+                let _ = tokio::time::timeout(until - now, lane.attention.notified()).await;
             }
             None => lane.attention.notified().await,
         }

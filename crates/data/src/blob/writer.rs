@@ -106,6 +106,12 @@ impl BlobWriter {
         self.plan.id
     }
 
+    /// How the blob is cut.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.plan.layout
+    }
+
     /// Bytes taken so far.
     #[must_use]
     pub fn len(&self) -> u64 {

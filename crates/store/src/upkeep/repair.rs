@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
-use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Result, Timestamp};
+use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
 
 use super::Leftover;
@@ -331,6 +331,15 @@ impl Inner {
         let header = self.blobs.header(record).await?;
         self.blobs.discard_newer(record).await;
         let mut writer = self.blobs.encode_anew(record, header.kind)?;
+        // Disks that count as takers may be resting after an error. To write the same again would gain
+        // nothing, and be done over and over.
+        if writer.layout() == record.layout {
+            let message = format!(
+                "blob {}: no layout but {} can be had now",
+                record.id, record.layout
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         let mut stream = self
             .blobs
             .open(Arc::new(record.clone()))?
