@@ -130,7 +130,8 @@ impl Upkeep {
     /// `None` when it is being worked on already.
     pub(crate) fn begin(&self, blob: BlobId) -> Option<Working<'_>> {
         let new = self.working.lock().insert(blob);
-        new.then_some(Working { upkeep: self, blob })
+        // Not made where it is refused: its end would give back what somebody else holds.
+        new.then(|| Working { upkeep: self, blob })
     }
 
     /// Disks or decisions changed: everything has to be looked at.
@@ -148,5 +149,22 @@ impl Upkeep {
 impl Drop for Working<'_> {
     fn drop(&mut self) {
         self.upkeep.working.lock().remove(&self.blob);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_claim_leaves_the_other_alone() {
+        let upkeep = Upkeep::new(UpkeepConfig::default());
+        let held = upkeep.begin(BlobId(1));
+        assert!(held.is_some());
+        for _ in 0..3 {
+            assert!(upkeep.begin(BlobId(1)).is_none());
+        }
+        drop(held);
+        assert!(upkeep.begin(BlobId(1)).is_some());
     }
 }
