@@ -15,29 +15,36 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::listener::ACCESS;
 
 /// Targets of Dewar's own crates begin with this.
 const OWN: &str = "dewar";
 
-/// Changes the level of the logs that were installed.
+/// Changes what the logs hold that were installed.
 #[derive(Clone, Debug)]
 pub struct Logging {
     filter: reload::Handle<Targets, Registry>,
 }
 
 impl Logging {
-    /// Logs events of `level` or more from now on.
-    pub fn set_level(&self, level: LogLevel) {
+    /// Logs events of `level` or more from now on, and `access` or not.
+    pub fn set(&self, level: LogLevel, access: bool) {
         // Fails only when the subscriber is gone, and then nobody logs.
-        let _ = self.filter.reload(targets(level));
+        let _ = self.filter.reload(targets(level, access));
     }
 }
 
-fn targets(level: LogLevel) -> Targets {
+fn targets(level: LogLevel, access: bool) -> Targets {
     let own = LevelFilter::from_level(level.0);
+    let access = if access {
+        LevelFilter::INFO
+    } else {
+        LevelFilter::OFF
+    };
     Targets::new()
         .with_default(own.min(LevelFilter::WARN))
         .with_target(OWN, own)
+        .with_target(ACCESS, access)
 }
 
 /// Makes standard error the log of this process. Only the first call of a process has an effect;
@@ -58,7 +65,7 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(targets(config.level));
+    let (filter, handle) = reload::Layer::new(targets(config.level, config.access));
     let layer = fmt::layer().with_writer(writer);
     let lines = match config.format {
         LogFormat::Human => layer.with_ansi(colours).boxed(),
@@ -99,6 +106,7 @@ mod tests {
         let config = Log {
             format,
             level: LogLevel(tracing::Level::INFO),
+            access: false,
         };
         let (subscriber, logging) = subscriber(&config, move || writer.clone(), false);
         tracing::subscriber::with_default(subscriber, || work(&logging));
@@ -125,14 +133,32 @@ mod tests {
     }
 
     #[test]
+    fn the_access_log_is_switched_apart_from_the_level() {
+        let text = logged(LogFormat::Human, |logging| {
+            tracing::info!(target: ACCESS, "one");
+            logging.set(LogLevel(tracing::Level::ERROR), true);
+            tracing::info!(target: ACCESS, "two");
+            tracing::warn!(target: "dewar_store", "three");
+            // A warning needs its request whatever the level.
+            let span = tracing::error_span!(target: "dewar_server", "request", request_id = "00AB");
+            span.in_scope(|| tracing::error!(target: "dewar_store", "four"));
+            logging.set(LogLevel(tracing::Level::TRACE), false);
+            tracing::info!(target: ACCESS, "five");
+        });
+        let seen = |word: &str| text.contains(word);
+        assert!(seen("two") && seen("00AB") && seen("four"), "{text}");
+        assert!(!["one", "three", "five"].into_iter().any(seen), "{text}");
+    }
+
+    #[test]
     fn the_level_changes_and_libraries_stay_quiet() {
         let text = logged(LogFormat::Human, |logging| {
             tracing::debug!(target: "dewar_store", "one");
-            logging.set_level(LogLevel(tracing::Level::TRACE));
+            logging.set(LogLevel(tracing::Level::TRACE), false);
             tracing::trace!(target: "dewar_store", "two");
             tracing::info!(target: "s3s", "Authorization: three");
             tracing::warn!(target: "s3s", "four");
-            logging.set_level(LogLevel(tracing::Level::ERROR));
+            logging.set(LogLevel(tracing::Level::ERROR), false);
             tracing::warn!(target: "dewar_store", "five");
             tracing::warn!(target: "s3s", "six");
         });

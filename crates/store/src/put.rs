@@ -9,6 +9,7 @@ use dewar_checksum::Algorithm;
 use dewar_meta::ns::record::{ETag, SystemHeaders};
 use dewar_meta::ns::{Bucket, Condition, NewVersion};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
+use tracing::Instrument as _;
 
 use crate::admit::actor;
 use crate::api::{Expect, ObjectInfo, PutRequest};
@@ -146,11 +147,13 @@ impl fmt::Debug for Upload {
 pub(crate) async fn uncut<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    tokio::spawn(work).await.unwrap_or_else(|error| {
-        Err(Error::with_source(
-            ErrorKind::Internal,
-            "a commit ended early",
-            error,
-        ))
-    })
+    tokio::spawn(work.in_current_span())
+        .await
+        .unwrap_or_else(|error| {
+            Err(Error::with_source(
+                ErrorKind::Internal,
+                "a commit ended early",
+                error,
+            ))
+        })
 }

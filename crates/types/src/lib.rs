@@ -8,6 +8,7 @@ mod id;
 mod layout;
 mod name;
 mod range;
+mod request;
 mod time;
 
 pub use error::{Error, ErrorKind, Result};
@@ -17,4 +18,5 @@ pub use id::{
 pub use layout::{Layout, LayoutError, PAGE_BYTES, STRIPE_UNIT_BYTES_DEFAULT};
 pub use name::{BucketName, KEY_BYTES_MAX, NameError, ObjectKey, TenantName};
 pub use range::{ByteRange, RangeSpec};
+pub use request::RequestId;
 pub use time::Timestamp;

@@ -3,6 +3,7 @@
 
 mod check;
 mod findings;
+mod notices;
 mod reader;
 mod rebuild;
 mod record;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use dewar_erasure::Codec;
 use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
+use tracing::Instrument as _;
 
 pub use check::{Checked, Damage};
 pub use findings::Findings;
@@ -31,8 +33,9 @@ pub use writer::BlobWriter;
 
 use crate::format::ShardKind;
 use crate::pool::{Placement, Pool};
+use notices::Notices;
 use reader::Room;
-use shards::{OpenShards, ShardReader};
+use shards::{OpenShards, ShardError, ShardReader};
 use writer::WriterPlan;
 
 /// The blobs of one pool.
@@ -44,11 +47,13 @@ pub struct BlobStore {
     codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
     room: Room,
     counts: Counts,
+    notices: Notices,
 }
 
 /// What happened since the start, for metrics.
 #[derive(Debug, Default)]
 struct Counts {
+    decoded_reads: AtomicU64,
     decoded_bytes: AtomicU64,
     healed_pages: AtomicU64,
     bad_pages: AtomicU64,
@@ -57,6 +62,8 @@ struct Counts {
 /// A reading of the counters; see [`BlobStore::counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobCounts {
+    /// Reads of a shard that went around it, to others.
+    pub decoded_reads: u64,
     /// Bytes that had to be reconstructed for readers.
     pub decoded_bytes: u64,
     /// Pages that did not verify.
@@ -76,6 +83,7 @@ impl BlobStore {
             codecs: Mutex::default(),
             room: Room::default(),
             counts: Counts::default(),
+            notices: Notices::default(),
         }
     }
 
@@ -220,6 +228,15 @@ impl BlobStore {
         }
     }
 
+    /// A read went around a shard because of `error`. Counted, and said once in a while.
+    pub(crate) fn note_detour(&self, record: &BlobRecord, shard: usize, error: &ShardError) {
+        self.counts.decoded_reads.fetch_add(1, Ordering::Relaxed);
+        let disk = record.disks[shard];
+        if let Some(unsaid) = self.notices.due(disk, error.trouble()) {
+            tracing::warn!(blob = %record.id, %disk, %error, unsaid, "decoded around");
+        }
+    }
+
     pub(crate) fn count_decoded(&self, bytes: u64) {
         self.counts
             .decoded_bytes
@@ -244,7 +261,7 @@ impl BlobStore {
             return;
         };
         let store = Arc::clone(self);
-        tokio::spawn(async move {
+        let healing = async move {
             let target = ShardReader {
                 pool: &store.pool,
                 open: &store.open,
@@ -262,13 +279,15 @@ impl BlobStore {
                     tracing::warn!(blob = %record.id, shard, page, %error, "page not healed");
                 }
             }
-        });
+        };
+        tokio::spawn(healing.in_current_span());
     }
 
     /// The counters since the start.
     #[must_use]
     pub fn counts(&self) -> BlobCounts {
         BlobCounts {
+            decoded_reads: self.counts.decoded_reads.load(Ordering::Relaxed),
             decoded_bytes: self.counts.decoded_bytes.load(Ordering::Relaxed),
             bad_pages: self.counts.bad_pages.load(Ordering::Relaxed),
             healed_pages: self.counts.healed_pages.load(Ordering::Relaxed),

@@ -20,6 +20,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::BlobStore;
 use super::record::BlobRecord;
@@ -235,7 +236,8 @@ impl BlobReader {
         }
         for (at, error) in bad {
             dewar_env::reached("a shard was decoded around");
-            tracing::warn!(blob = %self.record.id, %error, "decoded around");
+            self.store
+                .note_detour(&self.record, needs[at].shard, &error);
             if let (ShardError::BadPage { page, .. }, Some(bytes)) = (&error, &got[at]) {
                 self.store
                     .heal(self, needs[at].shard, *page, needs[at].from, bytes);
@@ -512,7 +514,8 @@ impl BlobStream {
             };
             self.rest.start = window.end;
             let reader = self.reader.clone();
-            let task = tokio::spawn(async move { reader.window(window).await });
+            let read = async move { reader.window(window).await };
+            let task = tokio::spawn(read.in_current_span());
             self.ahead.push_back((task, room));
         }
     }

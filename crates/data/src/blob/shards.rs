@@ -40,6 +40,17 @@ pub(crate) enum ShardError {
     },
 }
 
+impl ShardError {
+    /// What kind of trouble it is, in a word.
+    pub(crate) fn trouble(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing",
+            Self::Disk(_) => "disk",
+            Self::BadPage { .. } => "page",
+        }
+    }
+}
+
 type Key = (BlobId, u32, u8);
 
 /// Open shard files, least recently used out first.

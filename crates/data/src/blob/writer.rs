@@ -16,6 +16,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_env::{Clock, CreateOptions, Disk, DiskErrorKind, DiskFile};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
 
 use super::record::{BlobRecord, shard_dir, shard_path};
 use crate::format::runs::{self, checksum_page_at, run_spans};
@@ -380,11 +381,12 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
         run: BytesMut::new(),
         run_number: 0,
     };
-    tokio::spawn(async move {
+    let work = async move {
         let result = task.run(work).await;
         // Nobody listens when the writer was dropped.
         let _ = tell.send(result);
-    });
+    };
+    tokio::spawn(work.in_current_span());
     ShardQueue {
         queue: Some(queue),
         outcome: Some(outcome),

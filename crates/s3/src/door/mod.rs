@@ -15,6 +15,7 @@ mod address;
 mod answer;
 mod exchange;
 mod request_id;
+mod told;
 mod verb;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use bytes::Bytes;
 use dewar_auth::{Caller, Credentials, Origin};
 use dewar_env::Env;
 use dewar_store::Store;
+use dewar_types::RequestId;
 use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
@@ -36,6 +38,7 @@ pub(crate) use answer::{
 pub(crate) use exchange::Exchange;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
+pub use told::Told;
 pub(crate) use verb::{Configuration, Verb};
 
 use crate::error::{Code, Refusal, Result};
@@ -95,19 +98,24 @@ impl Door {
         &self.config.region
     }
 
-    /// Answers one request. Never fails: whatever goes wrong is an answer.
+    /// Answers one request. Never fails: whatever goes wrong is an answer. Its id is the
+    /// [`RequestId`] among its extensions; one without gets one of the door's own.
     pub async fn handle(&self, request: Request<WireBody>, origin: Origin) -> Response<AnswerBody> {
-        let id = self.ids.next();
         let (head, wire) = request.into_parts();
+        let id = head.extensions.get::<RequestId>().copied();
+        let id = id.unwrap_or_else(|| self.ids.next()).to_string();
         let path = head.uri.path().to_owned();
         let method = head.method.clone();
         let expects = head.headers.contains_key(EXPECT);
         let mut pending = Some(wire);
-        let outcome = self.answer(head, &mut pending, origin, &id).await;
+        let mut told = Told::default();
+        let outcome = self
+            .answer(head, &mut pending, origin, &id, &mut told)
+            .await;
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(refusal) => {
-                log_refusal(&refusal, &method, &path, &id);
+                log_refusal(&refusal, &method, &path);
                 if let Some(wire) = pending.filter(|_| !expects) {
                     drain(wire).await;
                 }
@@ -120,9 +128,8 @@ impl Door {
             answer = answer.map(|body| body.without_content());
         }
         self.finish_headers(answer.headers_mut(), &id);
-        tracing::debug!(
-            request_id = %id, %method, %path, status = answer.status().as_u16(), "answered"
-        );
+        answer.extensions_mut().insert(told);
+        tracing::debug!(%method, %path, status = answer.status().as_u16(), "answered");
         answer
     }
 
@@ -143,6 +150,7 @@ impl Door {
         wire: &mut Option<WireBody>,
         origin: Origin,
         id: &str,
+        told: &mut Told,
     ) -> Result<Answer> {
         let query = Query::parse(head.uri.query())?;
         let in_host = bucket_in_host(&head, &self.config.domains);
@@ -162,7 +170,8 @@ impl Door {
                 (Caller::anonymous(origin), payload, None)
             }
         };
-        let anonymous = caller.user().is_none();
+        told.user = caller.user().map(|user| user.name.clone());
+        let anonymous = told.user.is_none();
         // What a request without identity asked for is nobody's business, so it is not told
         // whether the request would have made sense either.
         let closed = |refusal: Refusal| {
@@ -174,7 +183,10 @@ impl Door {
         };
         adopt_query_headers(&mut head.headers, &query);
         let address = Address::parse(&head, in_host).map_err(closed)?;
+        told.bucket = address.bucket().map(|bucket| bucket.name.to_string());
+        told.key = address.key().map(|key| key.as_str().to_owned());
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
+        told.verb = Some(verb.name());
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;
         if verb.reads_body() && wire.is_some() {
@@ -264,7 +276,7 @@ async fn drain(wire: WireBody) {
     }
 }
 
-fn log_refusal(refusal: &Refusal, method: &Method, path: &str, id: &str) {
+fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
     let Some(cause) = refusal
         .cause()
         .filter(|_| refusal.code().status().is_server_error())
@@ -280,9 +292,9 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str, id: &str) {
     }
     let code = refusal.code().as_str();
     if refusal.code() == Code::InternalError {
-        tracing::error!(request_id = %id, %method, %path, code, error = %chain, "request failed");
+        tracing::error!(%method, %path, code, error = %chain, "request failed");
     } else {
-        tracing::warn!(request_id = %id, %method, %path, code, error = %chain, "request refused");
+        tracing::warn!(%method, %path, code, error = %chain, "request refused");
     }
 }
 

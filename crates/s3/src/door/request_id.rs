@@ -1,10 +1,11 @@
-//! Request ids: on every answer, in every log line about it.
+//! Request ids: on every answer. Log lines have them from the span that the listener opens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dewar_env::Env;
+use dewar_types::RequestId;
 use http::HeaderName;
 
 /// The header with the id of the request.
@@ -12,7 +13,8 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// The header with the id of the gateway process.
 pub const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
-/// Mints request ids: unique in the process, hard to guess across processes.
+/// What names this process, and ids for requests that came without: those that did not pass a
+/// listener.
 pub(crate) struct RequestIds {
     key: u64,
     count: AtomicU64,
@@ -30,14 +32,9 @@ impl RequestIds {
         }
     }
 
-    /// The next id: a counter behind a bijection, so that no two are equal.
-    pub(crate) fn next(&self) -> String {
-        let n = self.count.fetch_add(1, Ordering::Relaxed);
-        let mut x = n.wrapping_add(self.key);
-        // The finaliser of SplitMix64, which maps 64 bits one to one.
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        format!("{:016X}", x ^ (x >> 31))
+    /// The next id.
+    pub(crate) fn next(&self) -> RequestId {
+        RequestId::nth(self.key, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
     /// What names this process.

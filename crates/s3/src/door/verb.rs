@@ -101,6 +101,39 @@ const READ: &[&str] = &[
 ];
 
 impl Verb {
+    /// S3's name of it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ListBuckets => "ListBuckets",
+            Self::CreateBucket => "CreateBucket",
+            Self::HeadBucket => "HeadBucket",
+            Self::DeleteBucket => "DeleteBucket",
+            Self::GetBucketLocation => "GetBucketLocation",
+            Self::GetBucketAcl => "GetBucketAcl",
+            Self::ListObjects => "ListObjects",
+            Self::ListObjectsV2 => "ListObjectsV2",
+            Self::ListMultipartUploads => "ListMultipartUploads",
+            Self::DeleteObjects => "DeleteObjects",
+            Self::PostForm => "PostObject",
+            Self::PutObject => "PutObject",
+            Self::CopyObject => "CopyObject",
+            Self::GetObject => "GetObject",
+            Self::HeadObject => "HeadObject",
+            Self::DeleteObject => "DeleteObject",
+            Self::GetObjectAcl => "GetObjectAcl",
+            Self::GetObjectTagging => "GetObjectTagging",
+            Self::RenameObject => "RenameObject",
+            Self::CreateMultipartUpload => "CreateMultipartUpload",
+            Self::UploadPart => "UploadPart",
+            Self::UploadPartCopy => "UploadPartCopy",
+            Self::CompleteMultipartUpload => "CompleteMultipartUpload",
+            Self::AbortMultipartUpload => "AbortMultipartUpload",
+            Self::ListParts => "ListParts",
+            Self::GetBucketConfiguration(_) => "GetBucketConfiguration",
+            Self::GetObjectConfiguration(_) => "GetObjectConfiguration",
+        }
+    }
+
     /// Finds the verb.
     ///
     /// # Errors

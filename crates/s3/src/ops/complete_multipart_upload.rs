@@ -151,7 +151,7 @@ fn ending(outcome: Result<ObjectInfo, Error>, named: &Named) -> Bytes {
         Ok(text) => text.into(),
         Err(refusal) => {
             let id = &named.request_id;
-            tracing::warn!(request_id = %id, error = %refusal, "a late completion failed");
+            tracing::warn!(error = %refusal, "a late completion failed");
             let resource = format!("/{}/{}", named.bucket, named.key);
             refusal.to_element(&resource, id, "").into()
         }

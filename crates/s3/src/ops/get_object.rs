@@ -1,7 +1,5 @@
 //! GetObject.
 
-use std::sync::Arc;
-
 use dewar_store::Download;
 use dewar_store::api::{GetRequest, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
@@ -28,7 +26,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         Err(error) => return Err(explain(door, exchange, error).await),
     };
     let (status, headers) = head(exchange, &download.info, download.range, partial)?;
-    let mut answer = send(download, exchange.request_id.as_str().into()).await?;
+    let mut answer = send(download).await?;
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
     Ok(answer)
@@ -37,7 +35,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
 /// The answer's body. Its first bytes are read before the head goes out, so that disks that are
 /// missing are an error with a code and not a connection that breaks; what fits into them needs no
 /// stream at all.
-async fn send(mut download: Download, request_id: Arc<str>) -> Result<Answer> {
+async fn send(mut download: Download) -> Result<Answer> {
     let length = download.range.len();
     if length == 0 {
         return Ok(empty_answer(StatusCode::OK));
@@ -46,20 +44,18 @@ async fn send(mut download: Download, request_id: Arc<str>) -> Result<Answer> {
     if first.len() as u64 == length {
         return Ok(full_answer(first));
     }
-    let rest = stream::unfold((download, request_id), read_on);
+    let rest = stream::unfold(download, read_on);
     let all = stream::once(std::future::ready(Ok(first))).chain(rest);
     Ok(stream_answer(StatusCode::OK, all))
 }
 
-type Reading = (Download, Arc<str>);
-
-async fn read_on((mut download, id): Reading) -> Option<(Result<bytes::Bytes, Error>, Reading)> {
+async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>, Download)> {
     let bytes = download.next().await?;
     if let Err(error) = &bytes {
         // The head is sent: all that is left is to break the connection off, and to say why here.
-        tracing::error!(request_id = %id, %error, "an answer was cut short");
+        tracing::error!(%error, "an answer was cut short");
     }
-    Some((bytes, (download, id)))
+    Some((bytes, download))
 }
 
 /// What a GET or HEAD asks for.

@@ -60,6 +60,10 @@ sections! {
             range: Range::OneOf(&["error", "warn", "info", "debug", "trace"]),
             reload: Reload::Live,
         };
+        /// The access log: a line for each request, whatever the level, with its id, peer, user,
+        /// verb, bucket, key, status, bytes and duration. It costs about 10 microseconds of CPU a
+        /// request, a third of what a HEAD costs, and grows by 300 bytes with each.
+        access: bool = "false" { reload: Reload::Live };
     }
 
     /// The disks, and how objects are spread over them.

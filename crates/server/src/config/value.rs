@@ -128,6 +128,26 @@ fn quoted_list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     format!("[{}]", items.join(", "))
 }
 
+impl Field for bool {
+    const KIND: &'static str = "true or false";
+
+    fn read(raw: &Raw, _: Context<'_>) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(value) => Ok(*value),
+            Raw::Untyped(text) => match text.trim() {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err(unreadable::<Self>(text)),
+            },
+            _ => Err(wrong_type::<Self>(raw)),
+        }
+    }
+
+    fn render(&self) -> String {
+        self.to_string()
+    }
+}
+
 macro_rules! integer_field {
     ($($ty:ty),*) => {$(
         impl Field for $ty {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -17,10 +18,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
-use tracing::Instrument as _;
 use tracing::instrument::Instrumented;
+use tracing::{Instrument as _, Span};
 
-use super::watch::{InFlight, Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
+use super::account::Account;
+use super::watch::{Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
 use super::{Arrival, BoxError, Door, Front, Stop};
 
 /// How long, and how many bytes, a half-closed connection is read on so that its last answer
@@ -258,20 +260,23 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.watch.request_began();
-        let in_flight = InFlight(Arc::clone(&self.watch));
         let arrival = Arrival {
             id: self.door.ids.next(),
             peer: self.peer,
             secure: self.secure,
         };
-        let span = tracing::info_span!("request", request_id = %arrival.id);
+        let watch = Arc::clone(&self.watch);
+        let account = Account::open(&self.door, arrival, request.method(), watch);
+        // At every level: a warning that does not say which request it is about helps nobody.
+        let span = tracing::error_span!("request", request_id = %arrival.id);
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(arrival);
+        parts.extensions.insert(arrival.id);
         let body = RequestBody::new(body, Arc::clone(&self.watch));
         let answer = span.in_scope(|| self.front.call(Request::from_parts(parts, body)));
         Answer {
-            answer: Box::pin(answer.instrument(span)),
-            in_flight: Some(in_flight),
+            answer: Box::pin(answer.instrument(span.clone())),
+            open: Some((account, span)),
         }
     }
 }
@@ -280,12 +285,13 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
 struct Answer<A> {
     /// Boxed: fronts' futures are large, and hyper moves this one.
     answer: Pin<Box<Instrumented<A>>>,
-    in_flight: Option<InFlight>,
+    open: Option<(Account, Span)>,
 }
 
 impl<A, B, E> Future for Answer<A>
 where
     A: Future<Output = Result<Response<B>, E>>,
+    B: Body<Data = Bytes>,
     E: Into<BoxError>,
 {
     type Output = Result<Response<ResponseBody<B>>, BoxError>;
@@ -295,13 +301,14 @@ where
             Poll::Pending => return Poll::Pending,
             Poll::Ready(result) => result,
         };
-        let in_flight = self
-            .in_flight
+        let (mut account, span) = self
+            .open
             .take()
             .expect("a future is not polled after it is ready");
         Poll::Ready(match result {
             Ok(mut response) => {
-                if in_flight.0.body_left() {
+                account.answered(&mut response);
+                if account.watch().body_left() {
                     // A client that still waits for `100 Continue` never sends the body; the next
                     // request on this connection would be taken for it.
                     let close = HeaderValue::from_static("close");
@@ -309,7 +316,8 @@ where
                 }
                 Ok(response.map(|inner| ResponseBody {
                     inner,
-                    _in_flight: in_flight,
+                    account,
+                    span,
                 }))
             }
             Err(error) => Err(error.into()),

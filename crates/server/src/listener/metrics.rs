@@ -1,11 +1,62 @@
-//! What is counted about connections.
+//! What is counted about connections and requests.
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Upper ends of the buckets of request times, in seconds.
+const SECONDS: [f64; 14] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DoorLabel {
+    door: &'static str,
+}
+
+/// A request's door, verb and outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    /// The door's name.
+    pub door: &'static str,
+    /// What was asked, in the protocol's words; where the front does not tell, the method.
+    pub verb: &'static str,
+    /// `2xx` and so on; `none` when the client left before there was an answer.
+    pub status: &'static str,
+}
+
+/// A request's door and verb.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct VerbLabels {
+    /// The door's name.
+    pub door: &'static str,
+    /// As in [`RequestLabels`].
+    pub verb: &'static str,
+}
+
+/// The families of all doors: a door is a label, since a name may be described only once.
+#[derive(Clone, Debug)]
+pub struct DoorMetrics {
+    open: Family<DoorLabel, Gauge>,
+    accepted: Family<DoorLabel, Counter>,
+    refused: Family<DoorLabel, Counter>,
+    accept_errors: Family<DoorLabel, Counter>,
+    handshakes_failed: Family<DoorLabel, Counter>,
+    timed_out: Family<DoorLabel, Counter>,
+    buffers_released: Family<DoorLabel, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    seconds: Seconds,
+    received: Family<DoorLabel, Counter>,
+    sent: Family<DoorLabel, Counter>,
+}
+
+type Seconds = Family<VerbLabels, Histogram, fn() -> Histogram>;
 
 /// Counters of one door.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ListenerMetrics {
     /// Connections that are open.
     pub open: Gauge,
@@ -21,48 +72,104 @@ pub struct ListenerMetrics {
     pub timed_out: Counter,
     /// Large read buffers that were taken from idle connections.
     pub buffers_released: Counter,
+    /// Requests, of this and all other doors.
+    pub requests: Family<RequestLabels, Counter>,
+    /// How long they took until the last byte of the answer was taken.
+    pub seconds: Seconds,
+    /// Bytes of requests' bodies.
+    pub received: Counter,
+    /// Bytes of answers' bodies.
+    pub sent: Counter,
 }
 
-impl ListenerMetrics {
-    /// Counters in `registry`, labelled with the door's name.
-    pub fn register(registry: &mut Registry, door: &'static str) -> Self {
-        let metrics = Self::default();
-        let all = registry.sub_registry_with_label(("door".into(), door.into()));
-        all.register(
-            "connections_open",
-            "Connections that are open",
-            metrics.open.clone(),
-        );
-        all.register(
+impl DoorMetrics {
+    /// Families in `registry`; call it once.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            open: Family::default(),
+            accepted: Family::default(),
+            refused: Family::default(),
+            accept_errors: Family::default(),
+            handshakes_failed: Family::default(),
+            timed_out: Family::default(),
+            buffers_released: Family::default(),
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            received: Family::default(),
+            sent: Family::default(),
+        };
+        let open = metrics.open.clone();
+        registry.register("connections_open", "Connections that are open", open);
+        let mut counter = |name: &str, help: &str, family: &Family<DoorLabel, Counter>| {
+            registry.register(name, help, family.clone());
+        };
+        counter(
             "connections_accepted",
             "Connections that were accepted",
-            metrics.accepted.clone(),
+            &metrics.accepted,
         );
-        all.register(
+        counter(
             "connections_refused",
             "Connections refused because connections_max were open",
-            metrics.refused.clone(),
+            &metrics.refused,
         );
-        all.register(
+        counter(
             "accept_errors",
             "Failures to accept connections, for want of descriptors or memory",
-            metrics.accept_errors.clone(),
+            &metrics.accept_errors,
         );
-        all.register(
+        counter(
             "tls_handshakes_failed",
             "TLS handshakes that failed or took longer than header_timeout",
-            metrics.handshakes_failed.clone(),
+            &metrics.handshakes_failed,
         );
-        all.register(
+        counter(
             "connections_timed_out",
             "Connections closed because a head, a body or an answer made no progress",
-            metrics.timed_out.clone(),
+            &metrics.timed_out,
         );
-        all.register(
+        counter(
             "read_buffers_released",
             "Large read buffers that were taken from idle connections",
-            metrics.buffers_released.clone(),
+            &metrics.buffers_released,
+        );
+        counter(
+            "received_bytes",
+            "Bytes of requests' bodies",
+            &metrics.received,
+        );
+        counter("sent_bytes", "Bytes of answers' bodies", &metrics.sent);
+        registry.register(
+            "requests",
+            "Requests by verb and class of status; none: the client left before an answer",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "request_duration",
+            "From a request's head to the last byte of its answer",
+            Unit::Seconds,
+            metrics.seconds.clone(),
         );
         metrics
+    }
+
+    /// The counters of the door called `door`.
+    #[must_use]
+    pub fn of(&self, door: &'static str) -> ListenerMetrics {
+        let label = DoorLabel { door };
+        let counter = |family: &Family<DoorLabel, Counter>| family.get_or_create(&label).clone();
+        ListenerMetrics {
+            open: self.open.get_or_create(&label).clone(),
+            accepted: counter(&self.accepted),
+            refused: counter(&self.refused),
+            accept_errors: counter(&self.accept_errors),
+            handshakes_failed: counter(&self.handshakes_failed),
+            timed_out: counter(&self.timed_out),
+            buffers_released: counter(&self.buffers_released),
+            requests: self.requests.clone(),
+            seconds: self.seconds.clone(),
+            received: counter(&self.received),
+            sent: counter(&self.sent),
+        }
     }
 }

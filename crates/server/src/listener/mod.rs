@@ -20,6 +20,7 @@
 //! connection is half-closed and drained for a moment before it is closed, and the answer says that it
 //! will be.
 
+mod account;
 mod connection;
 mod metrics;
 mod stop;
@@ -42,7 +43,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::tls::Tls;
 
-pub use metrics::ListenerMetrics;
+pub use account::{ACCESS, Told};
+pub use dewar_types::RequestId;
+pub use metrics::{DoorMetrics, ListenerMetrics};
 pub use stop::Stop;
 pub use watch::RequestBody;
 
@@ -70,34 +73,25 @@ impl Limits {
     }
 }
 
-/// A request's number in logs and answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(pub u64);
-
-impl std::fmt::Display for RequestId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016X}", self.0)
-    }
-}
-
 /// Gives request ids: a random start and a count, so that two runs do not give the same.
 #[derive(Debug)]
-pub struct RequestIds(AtomicU64);
+pub struct RequestIds {
+    key: u64,
+    count: AtomicU64,
+}
 
 impl RequestIds {
     /// Starts at random.
     #[must_use]
     pub fn new(rng: &dyn Rng) -> Self {
-        Self(AtomicU64::new(rng.u64()))
+        Self {
+            key: rng.u64(),
+            count: AtomicU64::new(0),
+        }
     }
 
     fn next(&self) -> RequestId {
-        // An odd factor permutes the numbers, so that neighbours are told apart at a glance.
-        RequestId(
-            self.0
-                .fetch_add(1, Relaxed)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        )
+        RequestId::nth(self.key, self.count.fetch_add(1, Relaxed))
     }
 }
 
@@ -122,7 +116,8 @@ pub trait Front: Clone + Send + Sync + 'static {
     /// An answer to come.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 
-    /// Answers one request; its extensions hold an [`Arrival`].
+    /// Answers one request; its extensions hold an [`Arrival`] and its [`RequestId`]. An answer may
+    /// have a [`Told`] among its own.
     fn call(&self, request: Request<RequestBody>) -> Self::Future;
 }
 

@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use dewar_env::RealRng;
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
+use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -57,7 +58,7 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
         limits: ArcSwap::from_pointee(limits),
         tls,
         ids: Arc::new(RequestIds::new(&RealRng)),
-        metrics: ListenerMetrics::default(),
+        metrics: DoorMetrics::register(&mut Registry::default()).of("test"),
         read_bytes_max: 1 << 20,
         read_bytes_total: 256 << 20,
         open: AtomicUsize::new(0),
@@ -366,7 +367,7 @@ fn many_connections_share_the_memory_for_buffers() {
         limits: ArcSwap::from_pointee(LIMITS),
         tls: None,
         ids: Arc::new(RequestIds::new(&RealRng)),
-        metrics: ListenerMetrics::default(),
+        metrics: DoorMetrics::register(&mut Registry::default()).of("test"),
         read_bytes_max: 1 << 20,
         read_bytes_total: 256 << 20,
         open: AtomicUsize::new(open),

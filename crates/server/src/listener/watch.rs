@@ -25,8 +25,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::Limits;
+use super::account::Account;
 
 /// Why a connection was closed by its timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ pub(super) struct Watch {
     body_wait: AtomicU64,
     write_wait: AtomicU64,
     body_left: AtomicBool,
+    pub(super) body_bytes: AtomicU64,
     buffer_grown: AtomicBool,
 }
 
@@ -79,6 +82,7 @@ impl Watch {
             body_wait: AtomicU64::new(0),
             write_wait: AtomicU64::new(0),
             body_left: AtomicBool::new(false),
+            body_bytes: AtomicU64::new(0),
             buffer_grown: AtomicBool::new(false),
         }
     }
@@ -102,6 +106,7 @@ impl Watch {
 
     pub(super) fn request_began(&self) {
         self.body_left.store(false, Relaxed);
+        self.body_bytes.store(0, Relaxed);
         // The time does not matter while busy, so the clock is not asked.
         self.phase.store(Phase::Busy as u8, Relaxed);
     }
@@ -337,8 +342,13 @@ impl Body for RequestBody {
         } else {
             self.watch.body_wait.store(0, Relaxed);
         }
-        if matches!(result, Poll::Ready(None)) {
-            self.ended = true;
+        match &result {
+            Poll::Ready(None) => self.ended = true,
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.watch.body_bytes.fetch_add(bytes as u64, Relaxed);
+            }
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         result
     }
@@ -370,14 +380,15 @@ impl Drop for InFlight {
     }
 }
 
-/// An answer's body, which holds the connection busy until the last byte was taken from it.
+/// An answer's body, which holds the connection busy until the last byte was taken from it. What
+/// makes it runs in the request's span.
 pub(super) struct ResponseBody<B> {
     pub(super) inner: B,
-    /// Kept for its drop.
-    pub(super) _in_flight: InFlight,
+    pub(super) account: Account,
+    pub(super) span: Span,
 }
 
-impl<B: Body + Unpin> Body for ResponseBody<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -385,7 +396,19 @@ impl<B: Body + Unpin> Body for ResponseBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        let this = &mut *self;
+        let result = {
+            let _entered = this.span.enter();
+            Pin::new(&mut this.inner).poll_frame(cx)
+        };
+        match &result {
+            Poll::Ready(None) => this.account.ended(),
+            Poll::Ready(Some(Ok(frame))) => {
+                this.account.sent(frame.data_ref().map_or(0, Bytes::len));
+            }
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        result
     }
 
     fn is_end_stream(&self) -> bool {

@@ -91,13 +91,13 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use super::*;
-    use crate::listener::ListenerMetrics;
+    use crate::listener::DoorMetrics;
     use crate::metrics::Metrics;
 
     #[test]
     fn shows_metrics_liveness_and_readiness() {
         let metrics = Metrics::new();
-        let counters = metrics.register(|dewar| ListenerMetrics::register(dewar, "s3"));
+        let counters = metrics.register(DoorMetrics::register).of("s3");
         counters.accepted.inc_by(3);
         let ready = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&ready);

@@ -27,7 +27,7 @@ use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
 use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::listener::{
-    BoxError, Door, Limits, ListenError, Listener, ListenerMetrics, RequestIds, Stop,
+    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
@@ -145,13 +145,14 @@ pub async fn start<O: OpenEngine>(
 
     let metrics = Metrics::new();
     let ids = Arc::new(RequestIds::new(&*env.rng));
+    let doors_metrics = metrics.register(DoorMetrics::register);
     let door = |name, limits, tls, read_bytes_max| {
         Arc::new(Door {
             name,
             limits: ArcSwap::from_pointee(limits),
             tls,
             ids: Arc::clone(&ids),
-            metrics: metrics.register(|dewar| ListenerMetrics::register(dewar, name)),
+            metrics: doors_metrics.of(name),
             read_bytes_max,
             read_bytes_total: S3_READ_BYTES_TOTAL,
             open: AtomicUsize::new(0),
@@ -349,8 +350,9 @@ impl<E: Engine> Running<E> {
             }
         }
         // Field by field: what is not live must stay as it was started.
-        logging.set_level(newer.log.level);
+        logging.set(newer.log.level, newer.log.access);
         config.log.level = newer.log.level;
+        config.log.access = newer.log.access;
         config.server.graceful_stop_timeout = newer.server.graceful_stop_timeout;
         config.s3.connections_max = newer.s3.connections_max;
         config.s3.header_timeout = newer.s3.header_timeout;

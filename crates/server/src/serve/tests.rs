@@ -116,6 +116,7 @@ fn config(dir: &Path) -> Config {
 
 fn logging() -> Logging {
     crate::log::install(&Log {
+        access: false,
         format: LogFormat::Human,
         level: LogLevel(tracing::Level::ERROR),
     })
@@ -298,6 +299,7 @@ async fn every_live_key_is_taken_up() {
         .expect("starts");
     let mut newer = running.config();
     newer.log.level = LogLevel(tracing::Level::ERROR);
+    newer.log.access = true;
     newer.server.graceful_stop_timeout = Duration::from_secs(2);
     newer.s3.connections_max = 7;
     newer.s3.header_timeout = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use dewar_store::Store;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 
-use crate::listener::{Arrival, Front, RequestBody};
+use crate::listener::{Arrival, Front, RequestBody, Told};
 
 /// Hands requests to the S3 door.
 #[derive(Clone)]
@@ -42,7 +42,16 @@ impl Front for S3Front {
         };
         Box::pin(async move {
             let request = request.map(|body| body.map_err(Into::into).boxed());
-            Ok(door.handle(request, origin).await)
+            let mut answer = door.handle(request, origin).await;
+            if let Some(told) = answer.extensions_mut().remove::<dewar_s3::Told>() {
+                answer.extensions_mut().insert(Told {
+                    verb: told.verb,
+                    user: told.user,
+                    bucket: told.bucket,
+                    key: told.key,
+                });
+            }
+            Ok(answer)
         })
     }
 }

@@ -1,0 +1,85 @@
+"""What an administrator sees: request ids, the access log, metrics."""
+
+import json
+import re
+import time
+
+import requests
+from botocore.exceptions import ClientError
+from conftest import content
+
+
+def log_of(server):
+    return [json.loads(line) for line in server.log_path.read_text().splitlines()]
+
+
+def test_one_id_per_request_in_answers_errors_and_logs(own_server):
+    server = own_server
+    server.allow(r"disk\d|shard|decoded around|journal|holder|missing")
+    server.stop()
+    server.environment["DEWAR_LOG_ACCESS"] = "true"
+    server.start()
+    s3 = server.boto()
+    body = content("large", 12_000_000)
+    s3.put_object(Bucket="demo", Key="large one", Body=body)
+    try:
+        s3.get_object(Bucket="demo", Key="absent")
+        raise AssertionError("it is not there")
+    except ClientError as error:
+        absent = error.response
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "demo", "Key": "absent"})
+    answer = requests.get(url, timeout=10)
+    in_xml = re.search(r"<RequestId>(\w+)</RequestId>", answer.text).group(1)
+    assert in_xml == answer.headers["x-amz-request-id"]
+    # Two disks away, so that nearly every read goes around one of them, in tasks that read ahead.
+    for number in (1, 2):
+        server.disk(number).rename(server.data / f"away{number}")
+    got = s3.get_object(Bucket="demo", Key="large one")
+    assert got["Body"].read() == body
+    ids = {got["ResponseMetadata"]["RequestId"]}
+
+    def again():
+        more = s3.get_object(Bucket="demo", Key="large one")
+        assert more["Body"].read() == body
+        ids.add(more["ResponseMetadata"]["RequestId"])
+
+    # That a folder is gone is noticed within a second; its open files can be read until then.
+    give_up = time.monotonic() + 20
+    while "decoded around" not in server.log_path.read_text() and time.monotonic() < give_up:
+        again()
+    for _ in range(5):
+        again()
+    server.stop()
+    log = log_of(server)
+    lines = {line["request_id"]: line for line in log if line.get("target") == "dewar_access"}
+    line = lines[absent["ResponseMetadata"]["RequestId"]]
+    assert (line["verb"], line["bucket"], line["key"], line["user"], line["status"]) == (
+        "GetObject", "demo", "absent", "demo", 404)
+    line = lines[got["ResponseMetadata"]["RequestId"]]
+    assert (line["sent"], line["received"], line["whole"]) == (len(body), 0, True)
+    assert line["peer"].startswith("127.0.0.1:") and line["seconds"] > 0
+    assert lines[in_xml]["status"] == 404
+    around = [line for line in log if line.get("message") == "decoded around"]
+    assert around and all(line["span"]["request_id"] in ids for line in around), around
+    assert len(around) <= 4, "each disk and trouble is told once, not for each read"
+
+
+def test_metrics_are_openmetrics(server, bucket):
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    server.boto().put_object(Bucket=bucket, Key="k", Body=b"x" * 1000)
+    server.boto().get_object(Bucket=bucket, Key="k")["Body"].read()
+    text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    def value(family, name, **labels):
+        found = [sample.value for sample in families[family].samples
+                 if sample.name == name and labels.items() <= sample.labels.items()]
+        assert found, (name, labels, text)
+        return sum(found)
+
+    assert value("dewar_requests", "dewar_requests_total", door="s3", verb="PutObject", status="2xx") >= 1
+    assert value("dewar_request_duration_seconds", "dewar_request_duration_seconds_count", verb="GetObject") >= 1
+    assert value("dewar_received_bytes", "dewar_received_bytes_total", door="s3") >= 1000
+    assert value("dewar_sent_bytes", "dewar_sent_bytes_total", door="s3") >= 1000
+    for door in ("s3", "metrics"):
+        assert value("dewar_connections_accepted", "dewar_connections_accepted_total", door=door) >= 1
