@@ -46,6 +46,12 @@ def test_disk_full(tmp_path, mounts):
         response = error.value.response
         assert response["ResponseMetadata"]["HTTPStatusCode"] in (503, 507), response
         assert len(written) > 10
+        deadline = time.monotonic() + 30
+        while server.admin("status")["pool"]["writable"]:
+            assert time.monotonic() < deadline, "status says that writes go on"
+            time.sleep(0.5)
+        metrics = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+        assert "\ndewar_pool_writable 0\n" in metrics, metrics
         # Full, but reads and deletes go on, nothing acknowledged is damaged, and room comes back.
         for number in written[:3] + written[-3:]:
             assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)

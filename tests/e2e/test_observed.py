@@ -81,5 +81,17 @@ def test_metrics_are_openmetrics(server, bucket):
     assert value("dewar_request_duration_seconds", "dewar_request_duration_seconds_count", verb="GetObject") >= 1
     assert value("dewar_received_bytes", "dewar_received_bytes_total", door="s3") >= 1000
     assert value("dewar_sent_bytes", "dewar_sent_bytes_total", door="s3") >= 1000
+    disks = {str(server.disk(number)) for number in range(1, 7)}
+    for family in ("dewar_disk_total_bytes", "dewar_disk_available_bytes"):
+        assert {sample.labels["disk"] for sample in families[family].samples} == disks
+    assert value("dewar_disk_state", "dewar_disk_state", state="online") == 6
+    assert value("dewar_pool_writable", "dewar_pool_writable") == 1
+    assert value("dewar_pool_margin", "dewar_pool_margin") == 2
+    assert "dewar_repair_blobs" in families
+    # The ledger is counted in the background, a scrape shows the one before.
+    time.sleep(1)
+    text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    later = {family.name: family for family in text_string_to_metric_families(text)}
+    assert "dewar_ledger_time_seconds" in later, text
     for door in ("s3", "metrics"):
         assert value("dewar_connections_accepted", "dewar_connections_accepted_total", door=door) >= 1

@@ -7,12 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::run::{cargo, output, run};
+use crate::run::{build_as_tested, cargo, output, run};
 use crate::workspace::Workspace;
 
 /// Makes the pages, or checks them, and builds the API documentation.
 pub(crate) fn docs(workspace: &Workspace, check: bool) -> Result<()> {
-    run(&mut cargo(workspace, ["build", "--package", "dewar"]))?;
+    build_as_tested(workspace, "command_line")?;
     let binary = workspace.binary("debug");
     let config = output(Command::new(&binary).args(["config", "explain", "--markdown"]))?;
     let mut cli = String::from(

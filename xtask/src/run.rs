@@ -50,11 +50,10 @@ pub(crate) fn e2e(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
 
 /// The fuzz targets, in the profile of the tests: with overflow checks and assertions.
 pub(crate) fn fuzz(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
+    build_as_tested(workspace, "runner")?;
     let artifacts = workspace.target.join("fuzz-artifacts");
-    let mut command = cargo(
-        workspace,
-        ["run", "--quiet", "--package", "dewar-fuzz", "--"],
-    );
+    let mut command = Command::new(workspace.target.join("debug/dewar-fuzz"));
+    command.current_dir(&workspace.root);
     run(command.arg("--artifacts").arg(artifacts).args(args))
 }
 
@@ -65,6 +64,16 @@ pub(crate) fn sim(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
         ["run", "--quiet", "--package", "dewar-sim", "--"],
     );
     run(command.args(args))
+}
+
+/// Builds the binary that the integration test `test` runs, as `cargo test --workspace` does. A
+/// build of its own package alone would have other features of the dependencies, and compile all of
+/// them once more.
+pub(crate) fn build_as_tested(workspace: &Workspace, test: &str) -> Result<()> {
+    run(&mut cargo(
+        workspace,
+        ["test", "--quiet", "--workspace", "--no-run", "--test", test],
+    ))
 }
 
 fn told(command: &Command) -> String {

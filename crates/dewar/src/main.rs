@@ -112,6 +112,10 @@ fn code_of(result: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
+            #[cfg(feature = "client")]
+            if error.is::<dewar_client::bench::WrongUse>() {
+                return ExitCode::from(2);
+            }
             ExitCode::FAILURE
         }
     }

@@ -95,6 +95,8 @@ pub struct Demo {
     /// Where that stands.
     pub config_file: PathBuf,
     shown: Shown,
+    /// Its folder, from the root.
+    pub folder: PathBuf,
 }
 
 /// `$XDG_DATA_HOME/dewar-demo`, else `~/.local/share/dewar-demo`, else `dewar-demo` here.
@@ -125,7 +127,10 @@ impl Demo {
         let folder = std::path::absolute(folder).map_err(failed(folder, "use"))?;
         let config_file = folder.join(CONFIG_FILE);
         let ports = ports(port_base.unwrap_or(PORT_BASE))?;
-        if !config_file.exists() {
+        if !config_file
+            .try_exists()
+            .map_err(failed(&folder, "look into"))?
+        {
             create_folder(&folder)?;
             for disk in 1..=DISKS {
                 create_folder(&folder.join(format!("disk{disk}")))?;
@@ -141,6 +146,7 @@ impl Demo {
                 secret_key: credentials.secret_key,
                 bucket: NAME.to_owned(),
             },
+            folder,
         };
         demo.config = demo.load(port_base)?;
         Ok(demo)
@@ -285,13 +291,45 @@ fn credentials(path: &Path, rng: &dyn Rng) -> Result<Credentials, DemoError> {
     }
 }
 
-/// What to copy and paste, for a terminal.
+/// How to call this program from a shell: `dewar` where that leads to it, else its path.
 #[must_use]
-pub fn instructions(folder: &Path, endpoints: &Endpoints, region: &str, shown: &Shown) -> String {
+pub fn program() -> String {
+    let Ok(this) = std::env::current_exe() else {
+        return "dewar".to_owned();
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("dewar"))
+        .find(|file| file.is_file());
+    match found.and_then(|file| file.canonicalize().ok()) {
+        Some(file) if file == this.canonicalize().unwrap_or_default() => "dewar".to_owned(),
+        _ => shell_word(&this),
+    }
+}
+
+/// A path as one word of a shell.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,=".contains(c);
+    if text.chars().all(plain) && !text.is_empty() {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What to copy and paste, for a terminal. `program` is how this one is called there.
+#[must_use]
+pub fn instructions(
+    folder: &Path,
+    program: &str,
+    endpoints: &Endpoints,
+    region: &str,
+    shown: &Shown,
+) -> String {
     let endpoint = endpoints.s3.first().map_or("", String::as_str);
     let metrics = endpoints.metrics.first().map_or("", String::as_str);
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
-    let (bucket, folder) = (&shown.bucket, folder.display());
+    let (bucket, folder) = (&shown.bucket, shell_word(folder));
     format!(
         "Dewar serves S3 at {endpoint} (metrics at {metrics}/metrics).
 
@@ -300,7 +338,7 @@ pub fn instructions(folder: &Path, endpoints: &Endpoints, region: &str, shown: &
   access key  {key}
   secret key  {secret}
 
-Python with boto3:
+Python with boto3 (pip install boto3):
 
     import boto3
     s3 = boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"{region}\",
@@ -308,7 +346,7 @@ Python with boto3:
                       aws_secret_access_key=\"{secret}\")
     s3.upload_file(\"events.root\", \"{bucket}\", \"events.root\")
 
-aws-cli:
+aws-cli (pip install awscli):
 
     export AWS_ACCESS_KEY_ID={key}
     export AWS_SECRET_ACCESS_KEY={secret}
@@ -323,7 +361,7 @@ rclone:
     export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
     rclone copy events.root dewar:{bucket}
 
-uproot (with s3fs), branch by branch:
+uproot (pip install uproot s3fs), branch by branch:
 
     import uproot
     tree = uproot.open({{\"s3://{bucket}/events.root\": \"Events\"}},
@@ -331,8 +369,12 @@ uproot (with s3fs), branch by branch:
                        endpoint_url=\"{endpoint}\")
     tree[\"Muon_pt\"].array()
 
-Users and keys:  dewar user add NAME --dir {folder}
-                 dewar key add --user NAME --dir {folder}
+Users and keys:
+
+    {program} user add NAME --dir {folder}
+    {program} key add --user NAME --dir {folder}
+    {program} status --dir {folder}
+
 Ctrl-C stops it; started again on the same folder it finds everything as it was.
 "
     )
@@ -415,6 +457,14 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_one_word() {
+        let word = |text: &str| shell_word(Path::new(text));
+        assert_eq!(word("/a/b-1.2"), "/a/b-1.2");
+        assert_eq!(word("/my demo"), "'/my demo'");
+        assert_eq!(word("/it's"), r"'/it'\''s'");
+    }
+
+    #[test]
     fn instructions_name_every_client() {
         let endpoints = Endpoints {
             s3: vec!["http://127.0.0.1:9000".to_owned()],
@@ -426,13 +476,14 @@ mod tests {
             secret_key: Secret::new("ASECRET".to_owned()),
             bucket: "demo".to_owned(),
         };
-        let text = instructions(Path::new("/d"), &endpoints, "us-east-1", &shown);
+        let text = instructions(Path::new("/d"), "/b/dewar", &endpoints, "us-east-1", &shown);
         for word in [
             "boto3",
             "aws --endpoint-url",
             "rclone copy",
             "uproot.open",
-            "--dir /d",
+            "    /b/dewar user add NAME --dir /d\n",
+            "pip install uproot s3fs",
         ] {
             assert!(text.contains(word), "{word}");
         }

@@ -108,7 +108,7 @@ where
     G: AsyncFnOnce(&Running<O::Engine>) -> Result<Option<Shown>, StartError>,
 {
     if let Some(path) = plan.ready_file {
-        ReadyFile::clear(path)?;
+        ReadyFile::prepare(path)?;
     }
     let started = async {
         let running = start(plan.config, opener, env).await?;
@@ -136,7 +136,11 @@ where
         () = signals.stop() => return Ok(End::Forced),
         running = started => running?,
     };
-    tracing::info!(pid = std::process::id(), s3 = ?running.endpoints().s3, "serving");
+    tracing::info!(
+        pid = std::process::id(),
+        s3 = running.endpoints().s3.join(" "),
+        "serving"
+    );
     serve(running, plan.reload, plan.logging, signals).await
 }
 
@@ -155,6 +159,6 @@ async fn serve<E: Engine>(
         () = running.stop() => End::Clean,
         () = signals.stop() => End::Forced,
     };
-    tracing::info!(?end, "stopped");
+    tracing::info!(forced = end == End::Forced, "stopped");
     Ok(end)
 }

@@ -73,7 +73,17 @@ pub struct ReadyFile {
 }
 
 impl ReadyFile {
-    /// Takes a stale file of an earlier process away, so that nobody believes it.
+    /// Takes a stale file of an earlier process away, so that nobody believes it, and makes sure
+    /// that a new one can be written: that it cannot should be known before anybody is served.
+    ///
+    /// # Errors
+    /// It is there and cannot be removed, or its folder cannot be written to.
+    pub fn prepare(path: &Path) -> Result<(), FileError> {
+        replace_private_file(path, b"")?;
+        Self::clear(path)
+    }
+
+    /// Takes the file away if it is there.
     ///
     /// # Errors
     /// It is there and cannot be removed.

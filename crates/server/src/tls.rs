@@ -1,15 +1,15 @@
 //! TLS 1.2 and 1.3 with certificates that are exchanged while the server runs.
 //!
 //! The files are looked at every few seconds and on SIGHUP; connections that are open keep what
-//! they began with. A certificate that cannot be read, or does not belong to its key, is logged
-//! and the old one kept: half of a renewal that is under way looks exactly like that, and is
-//! taken up when the other half has come.
+//! they began with. While a new certificate cannot be read, or does not belong to its key, the old
+//! one is kept. Half of a renewal that is under way looks exactly like that, so nothing is said of
+//! it for [`RENEWAL_TIME`].
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,12 +21,16 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
 /// How often the files are looked at.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a renewal may take, from its first file to its last, before it counts as failed.
+pub const RENEWAL_TIME: Duration = Duration::from_secs(30);
 
 /// A PEM file larger than this is none.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -60,6 +64,17 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// The file it is about.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Read { path, .. } | Self::Content { path, .. } => path,
+            Self::Mismatch { key, .. } => key,
+        }
+    }
+}
+
 /// What tells that a file was exchanged, without reading it.
 type Stamp = Vec<Option<(u64, u64, i64, i64)>>;
 
@@ -69,8 +84,21 @@ pub struct Tls {
     key_file: PathBuf,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
-    /// Of the files that were last tried, whether or not they could be used.
-    tried: Mutex<Stamp>,
+    tried: Mutex<Tried>,
+}
+
+/// The last try to read the files.
+struct Tried {
+    /// Of the files as they were then.
+    stamp: Stamp,
+    /// Since when they cannot be used.
+    failing: Option<Failing>,
+}
+
+#[derive(Clone, Copy)]
+struct Failing {
+    since: Instant,
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +137,10 @@ impl Tls {
             key_file: key_file.to_path_buf(),
             current,
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            tried: Mutex::new(stamp),
+            tried: Mutex::new(Tried {
+                stamp,
+                failing: None,
+            }),
         })
     }
 
@@ -119,30 +150,60 @@ impl Tls {
     /// As [`Tls::open`]; the old certificate stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let stamp = stamp(&self.certificate_file, &self.key_file);
-        *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        self.tried().stamp = stamp;
         let certified = read(&self.certificate_file, &self.key_file)?;
         self.current.0.store(Arc::new(certified));
         Ok(())
     }
 
-    /// Reloads if the files changed since they were last tried. Logs what happened.
+    fn tried(&self) -> MutexGuard<'_, Tried> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reloads if the files changed since they were last tried, or could not be used then. Logs
+    /// success at once and failure once, after [`RENEWAL_TIME`].
     pub fn reload_if_changed(&self) {
         let now = stamp(&self.certificate_file, &self.key_file);
-        let unchanged = *self.tried.lock().unwrap_or_else(PoisonError::into_inner) == now;
-        if !unchanged {
-            self.reload_and_log();
+        let before = {
+            let tried = self.tried();
+            if tried.stamp == now && tried.failing.is_none() {
+                return;
+            }
+            tried.failing
+        };
+        let Err(error) = self.reload() else {
+            self.taken_up();
+            return;
+        };
+        let mut failing = before.unwrap_or(Failing {
+            since: Instant::now(),
+            told: false,
+        });
+        if failing.since.elapsed() >= RENEWAL_TIME && !failing.told {
+            failing.told = true;
+            not_taken_up(&error);
         }
+        self.tried().failing = Some(failing);
     }
 
     /// Reloads and logs what happened.
     pub fn reload_and_log(&self) {
-        let certificate = self.certificate_file.display();
         match self.reload() {
-            Ok(()) => tracing::info!(%certificate, "new TLS certificate in use"),
+            Ok(()) => self.taken_up(),
             Err(error) => {
-                tracing::error!(%error, "TLS certificate not changed; the old one stays in use");
+                not_taken_up(&error);
+                self.tried().failing = Some(Failing {
+                    since: Instant::now(),
+                    told: true,
+                });
             }
         }
+    }
+
+    fn taken_up(&self) {
+        self.tried().failing = None;
+        let certificate = self.certificate_file.display();
+        tracing::info!(%certificate, "new TLS certificate in use");
     }
 
     /// Looks at the files every [`WATCH_INTERVAL`] until dropped.
@@ -163,6 +224,18 @@ impl Tls {
     {
         self.acceptor.accept(stream).await
     }
+}
+
+fn not_taken_up(error: &TlsError) {
+    tracing::error!(%error, "TLS certificate not changed; the old one stays in use");
+}
+
+/// Reads certificate and key as a server would, and changes nothing.
+///
+/// # Errors
+/// As [`Tls::open`].
+pub fn check(certificate_file: &Path, key_file: &Path) -> Result<(), TlsError> {
+    read(certificate_file, key_file).map(|_| ())
 }
 
 fn stamp(certificate: &Path, key: &Path) -> Stamp {
@@ -316,6 +389,32 @@ mod tests {
         tokio::time::sleep(WATCH_INTERVAL * 2).await;
         assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
         watch.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_renewal_is_nothing_to_speak_of() {
+        let dir = tempfile::tempdir().expect("folder");
+        make(dir.path());
+        let tls = open(dir.path()).expect("opens");
+        let told = |tls: &Tls| tls.tried().failing.map(|failing| failing.told);
+        let other = tempfile::tempdir().expect("folder");
+        let (second, _) = make(other.path());
+        let copy = |name| {
+            std::fs::copy(other.path().join(name), dir.path().join(name)).expect("copy");
+        };
+        copy("cert.pem");
+        tls.reload_if_changed();
+        assert_eq!(told(&tls), Some(false));
+        tokio::time::advance(RENEWAL_TIME / 2).await;
+        tls.reload_if_changed();
+        assert_eq!(told(&tls), Some(false));
+        tokio::time::advance(RENEWAL_TIME / 2).await;
+        tls.reload_if_changed();
+        assert_eq!(told(&tls), Some(true), "and it is said in the end");
+        copy("key.pem");
+        tls.reload_if_changed();
+        assert_eq!(told(&tls), None);
+        assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
     }
 
     #[tokio::test]

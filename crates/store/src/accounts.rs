@@ -1,6 +1,6 @@
 //! Users and access keys: their records in the catalog, and the one place that unwraps secrets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -70,6 +70,8 @@ pub struct KeyInfo {
     pub user: String,
     /// Whether it is switched off.
     pub disabled: bool,
+    /// Whether its user is, so that it does not work either way.
+    pub user_disabled: bool,
     /// When it was added.
     pub created: Timestamp,
 }
@@ -204,7 +206,7 @@ impl Accounts {
             );
             return Err(Error::new(ErrorKind::InvalidName, message));
         }
-        let secret = secret.unwrap_or_else(|| Secret::new(self.random_text(40, SECRET_CHARS)));
+        let secret = secret.unwrap_or_else(|| self.random_secret());
         if !(8..=128).contains(&secret.reveal().len()) {
             let message = "a secret key has 8 to 128 characters";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -244,6 +246,13 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn access_keys(&self, user: Option<&str>) -> Result<Vec<KeyInfo>> {
         let range = keys::access_keys();
+        let disabled: BTreeSet<String> = self
+            .users()
+            .await?
+            .into_iter()
+            .filter(|user| user.disabled)
+            .map(|user| user.name)
+            .collect();
         let mut found = Vec::new();
         for (key, value) in self.all(&range.from, &range.to).await? {
             let record: KeyRecord = decode(&value)?;
@@ -252,6 +261,7 @@ impl Accounts {
             }
             found.push(KeyInfo {
                 access_key: String::from_utf8_lossy(&key[1..]).into_owned(),
+                user_disabled: disabled.contains(&record.user_name),
                 user: record.user_name,
                 disabled: record.disabled,
                 created: record.created,
@@ -390,6 +400,16 @@ impl Accounts {
                 return Ok(found);
             };
             start = keys::just_after(last);
+        }
+    }
+
+    /// A new secret. None begins with a dash: command lines take that for an option.
+    fn random_secret(&self) -> Secret {
+        loop {
+            let text = self.random_text(40, SECRET_CHARS);
+            if !text.starts_with('-') {
+                return Secret::new(text);
+            }
         }
     }
 

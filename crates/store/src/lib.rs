@@ -35,16 +35,17 @@ mod tests;
 pub mod upkeep;
 pub mod workers;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::{AccessKey, Credentials, MasterKeys};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
-use dewar_env::{BoxFuture, Env};
+use dewar_env::{BoxFuture, Env, Space};
 use dewar_meta::kv::Kv;
 use dewar_meta::ns::Tree;
-use dewar_types::Result;
+use dewar_types::{BlobId, DiskId, Layout, Result};
 
 pub use accounts::{Accounts, KeyInfo};
 pub use blobs::{BlobTable, JournalHold};
@@ -149,6 +150,23 @@ impl Store {
     #[must_use]
     pub fn blob_counts(&self) -> BlobCounts {
         self.inner.blobs.counts()
+    }
+
+    /// The layout that a new blob would have now.
+    ///
+    /// # Errors
+    /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
+    /// few of them have room.
+    pub fn room(&self) -> Result<Layout> {
+        let blobs = &self.inner.blobs;
+        let chosen = blobs.placement().choose(blobs.pool(), BlobId(0));
+        chosen.map(|(layout, _)| layout)
+    }
+
+    /// Room on each disk, as it was seen some seconds ago.
+    #[must_use]
+    pub fn space(&self) -> BTreeMap<DiskId, Space> {
+        self.inner.blobs.placement().space()
     }
 
     /// The small objects' segments.

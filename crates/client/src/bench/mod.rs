@@ -27,6 +27,7 @@ mod worker;
 pub use args::{BenchArgs, S3Args};
 pub use plan::Suite;
 pub use size::{BadSize, ByteSize};
+pub use target::WrongUse;
 
 use args::BenchCommand;
 

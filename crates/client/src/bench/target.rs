@@ -26,6 +26,11 @@ pub(super) struct Target {
     pub(super) create_bucket: bool,
 }
 
+/// The command line does not say what it has to.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUse(&'static str);
+
 /// What is the same for all targets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
@@ -82,8 +87,9 @@ struct ReadyFile {
 struct ReadyS3 {
     endpoint: String,
     region: Option<String>,
-    access_key: String,
-    secret_key: String,
+    /// A demo's keys; a server of one's own does not write any.
+    access_key: Option<String>,
+    secret_key: Option<String>,
     bucket: Option<String>,
 }
 
@@ -106,10 +112,11 @@ pub(super) fn targets(args: &TargetArgs, common: Common) -> Result<Vec<Target>> 
         });
     }
     add_endpoints(&args.endpoint, &mut described)?;
-    ensure!(
-        !described.is_empty(),
-        "no target: give --endpoint, --ready-file or --target"
-    );
+    if described.is_empty() {
+        bail!(WrongUse(
+            "no target: give --endpoint, --ready-file or --target"
+        ));
+    }
     for description in &mut described {
         if let Some(path) = description.ready_file.take() {
             add_ready_file(description, &path)?;
@@ -162,9 +169,11 @@ fn add_ready_file(description: &mut Description, path: &Path) -> Result<()> {
     if description.endpoint.is_none() && description.endpoints.is_empty() {
         description.endpoints.push(ready.s3.endpoint);
     }
-    if description.access_key.is_none() {
-        description.access_key = Some(ready.s3.access_key);
-        description.secret_key = Some(Zeroizing::new(ready.s3.secret_key));
+    if description.access_key.is_none()
+        && let (Some(access_key), Some(secret_key)) = (ready.s3.access_key, ready.s3.secret_key)
+    {
+        description.access_key = Some(access_key);
+        description.secret_key = Some(Zeroizing::new(secret_key));
     }
     description.bucket = description.bucket.take().or(ready.s3.bucket);
     description.region = description.region.take().or(ready.s3.region);
@@ -234,7 +243,9 @@ fn target(description: Description, args: &TargetArgs, common: Common) -> Result
     }
     ensure!(!transports.is_empty(), "target {name} has no endpoint");
     let access_key = description.access_key.or(args.access_key.clone());
-    let access_key = access_key.with_context(|| format!("target {name} has no access key"))?;
+    let access_key = access_key.with_context(|| {
+        format!("target {name} has no access key: give --access-key or AWS_ACCESS_KEY_ID")
+    })?;
     let secret_file = description.secret_key_file.or(args.secret_key_file.clone());
     let secret = match (description.secret_key, secret_file) {
         (Some(secret), _) => secret,
@@ -374,6 +385,22 @@ mod tests {
             ("demo", "mars")
         );
         assert_eq!(target.access.credentials.access_key, "A");
+    }
+
+    #[test]
+    fn a_ready_file_without_keys_takes_them_from_elsewhere() {
+        let (dir, mut args) = arguments(&[]);
+        let ready = dir.path().join("ready.json");
+        let text = r#"{"pid":42,"s3":{"endpoint":"http://127.0.0.1:9","region":"mars"}}"#;
+        std::fs::write(&ready, text).unwrap();
+        args.ready_file = vec![ready.display().to_string()];
+        let found = targets(&args, COMMON).unwrap();
+        let credentials = &found[0].access.credentials;
+        assert_eq!(credentials.access_key, "key");
+        assert_eq!(&*found[0].access.region, "mars");
+        args.access_key = None;
+        let error = targets(&args, COMMON).unwrap_err().to_string();
+        assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -67,11 +68,26 @@ pub fn tls_config(trust: &Trust) -> Result<Arc<ClientConfig>, TlsError> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AcceptAnyone(provider)))
             .with_no_client_auth(),
-        Trust::File(path) => builder
-            .with_root_certificates(roots(path)?)
-            .with_no_client_auth(),
+        Trust::File(path) => {
+            let certificates = read(path)?;
+            let authorities = roots(path, certificates.clone())?;
+            let usual = WebPkiServerVerifier::builder_with_provider(
+                Arc::new(authorities),
+                Arc::clone(&provider),
+            );
+            let usual = usual
+                .build()
+                .map_err(|error| rustls::Error::General(format!("{}: {error}", path.display())))?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Named {
+                    certificates,
+                    usual,
+                }))
+                .with_no_client_auth()
+        }
         Trust::System => builder
-            .with_root_certificates(roots(&system_bundle()?)?)
+            .with_root_certificates(system_roots()?)
             .with_no_client_auth(),
     };
     Ok(Arc::new(config))
@@ -84,16 +100,27 @@ fn system_bundle() -> Result<PathBuf, TlsError> {
         .ok_or(TlsError::NoBundle)
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
-    let read = |source| TlsError::Read {
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let path = system_bundle()?;
+    roots(&path, read(&path)?)
+}
+
+fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::Read {
         path: path.to_owned(),
         source,
     };
+    CertificateDer::pem_file_iter(path)
+        .map_err(failed)?
+        .map(|certificate| certificate.map_err(failed))
+        .collect()
+}
+
+fn roots(
+    path: &Path,
+    certificates: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
-    let mut certificates = Vec::new();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(read)? {
-        certificates.push(certificate.map_err(read)?);
-    }
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
         return Err(TlsError::Empty {
@@ -101,6 +128,54 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
         });
     }
     Ok(store)
+}
+
+/// Believes what an authority in the file signed, and a server's own certificate that is itself in
+/// the file: one that signed itself as an authority, as `openssl req -x509` makes them, is no proper
+/// server certificate otherwise. Its names are not looked at then, since it was named in full.
+#[derive(Debug)]
+struct Named {
+    certificates: Vec<CertificateDer<'static>>,
+    usual: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.certificates.iter().any(|named| named == end_entity) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.usual
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.usual.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
 }
 
 /// Believes every certificate but still checks that the peer holds its key.

@@ -66,6 +66,8 @@ pub struct KeyInfo {
     pub user: String,
     /// Whether it may be used.
     pub state: State,
+    /// Whether its user may do anything: a key of a disabled user does not work.
+    pub user_state: State,
     /// When it was added, RFC 3339 in UTC.
     pub created: String,
 }

@@ -138,6 +138,7 @@ impl AdminApi for Memory {
                 access_key: access_key.clone(),
                 user: user.clone(),
                 state: State::Enabled,
+                user_state: State::Enabled,
                 created: String::new(),
             })
             .collect();

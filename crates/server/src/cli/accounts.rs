@@ -13,7 +13,7 @@ use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, Target, reach};
 use super::{disks, status};
-use crate::admin::{KeyAdd, KeyInfo, Page, Reply, Request, State, UserInfo};
+use crate::admin::{KeyAdd, KeyInfo, NewKey, Page, Reply, Request, State, UserInfo};
 use crate::credentials;
 use crate::engine::OpenEngine;
 
@@ -119,7 +119,10 @@ pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandRe
                 .map_err(|reason| CommandError::new(USAGE, reason))?;
             (args.name, args.shared, |name| Request::UserAdd { name })
         }
-        UserCommand::Remove(args) => (args.name, args.shared, |name| Request::UserRemove { name }),
+        UserCommand::Remove(NameArgs { name, shared }) => {
+            let request = Request::UserRemove { name: name.clone() };
+            return remove(&shared, opener, request, "user", &name);
+        }
         UserCommand::Disable(args) => (args.name, args.shared, |name| Request::UserSet {
             name,
             state: State::Disabled,
@@ -135,12 +138,20 @@ pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandRe
 pub(super) fn key<O: OpenEngine>(command: KeyCommand, opener: &O) -> CommandResult {
     let (access_key, shared, state) = match command {
         KeyCommand::Add(args) => {
+            let brought = args.secret_key_file.is_some();
             let request = Request::KeyAdd(key_to_add(&args)?);
-            return one(&args.shared, opener, request);
+            let reply = ask(&args.shared, opener, request)?;
+            return match &reply {
+                Reply::NewKey(key) if brought => show_brought(key, args.shared.json),
+                reply => show(reply, args.shared.json),
+            };
         }
         KeyCommand::List(args) => return key_list(&args, opener),
         KeyCommand::Remove(KeyArgs { access_key, shared }) => {
-            return one(&shared, opener, Request::KeyRemove { access_key });
+            let request = Request::KeyRemove {
+                access_key: access_key.clone(),
+            };
+            return remove(&shared, opener, request, "key", &access_key);
         }
         KeyCommand::Disable(args) => (args.access_key, args.shared, State::Disabled),
         KeyCommand::Enable(args) => (args.access_key, args.shared, State::Enabled),
@@ -186,12 +197,35 @@ fn read_secret(file: &Path) -> Result<Secret, CommandError> {
 }
 
 pub(super) fn one<O: OpenEngine>(shared: &Shared, opener: &O, request: Request) -> CommandResult {
-    let reply = block_on(reach(
+    show(&ask(shared, opener, request)?, shared.json)
+}
+
+/// Removes something and says what.
+fn remove<O: OpenEngine>(
+    shared: &Shared,
+    opener: &O,
+    request: Request,
+    what: &str,
+    name: &str,
+) -> CommandResult {
+    match ask(shared, opener, request)? {
+        Reply::Done if shared.json => print_json(&serde_json::json!({ "removed": name })),
+        Reply::Done => print(&format!("{what} {name} removed\n")),
+        _ => return Err(strange()),
+    }
+    .map(|()| 0)
+}
+
+fn ask<O: OpenEngine>(
+    shared: &Shared,
+    opener: &O,
+    request: Request,
+) -> Result<Reply, CommandError> {
+    block_on(reach(
         &shared.target,
         opener,
         async |reached: &mut Reached| reached.ask(request).await,
-    ))?;
-    show(&reply, shared.json)
+    ))
 }
 
 pub(super) fn strange() -> CommandError {
@@ -274,7 +308,25 @@ fn user_row(user: &UserInfo) -> Vec<String> {
 
 fn key_row(key: &KeyInfo) -> Vec<String> {
     let (access_key, user) = (key.access_key.clone(), key.user.clone());
-    vec![access_key, user, state_text(key.state), key.created.clone()]
+    let mut state = state_text(key.state);
+    if key.user_state == State::Disabled {
+        state.push_str(", user disabled");
+    }
+    vec![access_key, user, state, key.created.clone()]
+}
+
+/// Shows a key whose secret was brought along, and so is known: it must not reach a terminal's
+/// history or a job's log from here.
+fn show_brought(key: &NewKey, json: bool) -> CommandResult {
+    if json {
+        let known = serde_json::json!({ "user": key.user, "access_key": key.access_key });
+        return print_json(&known).map(|()| 0);
+    }
+    let text = format!(
+        "user        {}\naccess key  {}\nsecret key  as brought along\n",
+        key.user, key.access_key
+    );
+    print(&text).map(|()| 0)
 }
 
 /// Shows one reply: in JSON what it holds, without the wrapping that tells replies apart.

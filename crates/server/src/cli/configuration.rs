@@ -7,29 +7,37 @@ use serde::Serialize;
 
 use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult, USAGE};
+use super::target::{config_file, load};
 use crate::config::check::{Severity, findings};
-use crate::config::{Config, ConfigError, explain, find, nearest_key};
+use crate::config::{Config, ConfigError, SECTIONS, all, explain, find, nearest_key};
 
 /// What can be asked about the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Say what is wrong or unwise about a configuration; changes nothing
     Check {
-        /// The file, read together with the DEWAR_ variables of this environment
-        file: PathBuf,
+        /// The file, read together with the DEWAR_ variables of this environment; without one, that
+        /// of --config, else /etc/dewar/dewar.toml
+        file: Option<PathBuf>,
+        /// The same
+        #[arg(long, value_name = "FILE", env = "DEWAR_CONFIG")]
+        config: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Print a configuration with every key, commented out, at its default
     Default,
-    /// Explain one key, or all
+    /// Explain one key, one table, or all
     Explain {
-        /// Like s3.listen
+        /// Like s3.listen, or s3
         key: Option<String>,
         /// Print the reference page of the manual
         #[arg(long, conflicts_with = "key")]
         markdown: bool,
+        /// Print JSON
+        #[arg(long, conflicts_with = "markdown")]
+        json: bool,
     },
 }
 
@@ -42,8 +50,9 @@ struct Checked {
 
 pub(super) fn run(command: ConfigCommand) -> CommandResult {
     match command {
-        ConfigCommand::Check { file, json } => {
-            let checked = check(Config::load(Some(&file), std::env::vars_os()));
+        ConfigCommand::Check { file, config, json } => {
+            let named = file.or(config);
+            let checked = check(load(named.as_deref()));
             if json {
                 print_json(&checked)?;
             } else {
@@ -55,33 +64,45 @@ pub(super) fn run(command: ConfigCommand) -> CommandResult {
                     text.push_str(&format!("warning: {warning}\n"));
                 }
                 if checked.ok {
-                    text.push_str(&format!("{}: ok\n", file.display()));
+                    let read = config_file(named.as_deref());
+                    let read =
+                        read.map_or("the environment".into(), |file| file.display().to_string());
+                    text.push_str(&format!("{read}: ok\n"));
                 }
                 print(&text)?;
             }
             Ok(if checked.ok { 0 } else { USAGE })
         }
         ConfigCommand::Default => print(&explain::default_toml()).map(|()| 0),
-        ConfigCommand::Explain {
-            key: None,
-            markdown,
-        } => {
-            let text = if markdown {
-                explain::markdown()
-            } else {
-                explain::everything()
-            };
-            print(&text).map(|()| 0)
-        }
-        ConfigCommand::Explain { key: Some(key), .. } => match find(&key) {
-            Some(key) => print(&explain::key(key)).map(|()| 0),
-            None => {
-                let meant = nearest_key(&key);
-                let message = format!("no such key: {key}; did you mean {meant}?");
-                Err(CommandError::new(USAGE, message))
-            }
-        },
+        ConfigCommand::Explain { markdown: true, .. } => print(&explain::markdown()).map(|()| 0),
+        ConfigCommand::Explain { key, json, .. } => explained(key.as_deref(), json),
     }
+}
+
+fn explained(name: Option<&str>, json: bool) -> CommandResult {
+    let Some(name) = name else {
+        return if json {
+            print_json(&all().map(explain::json).collect::<Vec<_>>()).map(|()| 0)
+        } else {
+            print(&explain::everything()).map(|()| 0)
+        };
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let section = SECTIONS.iter().find(|section| section.name == bare);
+    match (find(name), section) {
+        (Some(key), _) if json => print_json(&explain::json(key)),
+        (Some(key), _) => print(&explain::key(key)),
+        (None, Some(section)) if json => {
+            print_json(&section.keys.iter().map(explain::json).collect::<Vec<_>>())
+        }
+        (None, Some(section)) => print(&explain::section(section)),
+        (None, None) => {
+            let meant = nearest_key(name);
+            let message = format!("no such key or table: {name}; did you mean {meant}?");
+            Err(CommandError::new(USAGE, message))
+        }
+    }
+    .map(|()| 0)
 }
 
 fn check(loaded: Result<Config, ConfigError>) -> Checked {

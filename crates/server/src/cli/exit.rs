@@ -6,11 +6,13 @@
 //! | 1 | something failed; the message says what |
 //! | 2 | the command line or the configuration is wrong |
 //! | 3 | there is no such user or key |
-//! | 4 | the name is taken, or the thing is still in use |
-//! | 5 | not now: another process holds the store, or disks are missing; try again |
+//! | 4 | the name is taken, or the thing is in use: a folder or a port by another process |
+//! | 5 | not now: disks are missing, or no server answers; try again |
 //! | 130 | ended by a second signal |
 
 use std::process::ExitCode;
+
+use dewar_types::{Error, ErrorKind};
 
 use crate::admin::{AdminError, ClientError, Failure};
 use crate::config::ConfigError;
@@ -98,7 +100,7 @@ impl From<ConfigError> for CommandError {
 impl From<LockError> for CommandError {
     fn from(error: LockError) -> Self {
         let code = match error {
-            LockError::Held { .. } => UNAVAILABLE,
+            LockError::Held { .. } => CONFLICT,
             LockError::Io { .. } => FAILED,
         };
         Self::new(code, error)
@@ -111,6 +113,18 @@ impl From<StartError> for CommandError {
             StartError::Lock(error) => error.into(),
             StartError::Findings(_) => Self::new(USAGE, error),
             StartError::Demo(error) => error.into(),
+            StartError::Listen(error) if error.is_in_use() => Self::new(CONFLICT, error),
+            StartError::Engine(error) => {
+                let code = match error.downcast_ref::<Error>().map(Error::kind) {
+                    Some(ErrorKind::InvalidArgument) => USAGE,
+                    // No pool: its disks are not there yet, or the server has not started yet.
+                    Some(ErrorKind::NotFound | ErrorKind::Unavailable | ErrorKind::NoSpace) => {
+                        UNAVAILABLE
+                    }
+                    _ => FAILED,
+                };
+                Self::new(code, error)
+            }
             other => Self::new(FAILED, other),
         }
     }

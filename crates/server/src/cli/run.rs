@@ -1,7 +1,5 @@
 //! `dewar serve` and `dewar demo`: building the runtime and handing over.
 
-use std::path::Path;
-
 use dewar_env::Env;
 
 use super::columns::print;
@@ -10,7 +8,7 @@ use super::target::load;
 use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
-use crate::demo::{Demo, default_folder, instructions};
+use crate::demo::{Demo, default_folder, instructions, program};
 use crate::engine::{Engine, OpenEngine};
 use crate::log;
 use crate::process::{End, Plan, Signals, prepare, run};
@@ -84,7 +82,7 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
             config: demo.config.clone(),
             reload: || demo.load(args.port_base),
             ready_file: args.ready_file.as_deref(),
-            prepare: async |running: &Running<O::Engine>| fill(&demo, &folder, running).await,
+            prepare: async |running: &Running<O::Engine>| fill(&demo, running).await,
             logging: &logging,
         };
         Ok::<_, CommandError>(run(plan, opener, &env, signals).await?)
@@ -95,12 +93,17 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
 
 async fn fill<E: Engine>(
     demo: &Demo,
-    folder: &Path,
     running: &Running<E>,
 ) -> Result<Option<crate::serve::Shown>, StartError> {
     let shown = demo.fill(running).await?;
     let region = running.config().s3.region;
-    say(&instructions(folder, running.endpoints(), &region, &shown));
+    say(&instructions(
+        &demo.folder,
+        &program(),
+        running.endpoints(),
+        &region,
+        &shown,
+    ));
     Ok(Some(shown))
 }
 

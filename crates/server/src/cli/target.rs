@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{CommandError, UNAVAILABLE, USAGE};
+use super::exit::{CommandError, FAILED, UNAVAILABLE, USAGE};
 use crate::admin::{AdminApi, Client, Reply, Request, dispatch};
+use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
 use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::lock::{LockError, StateLock};
 use crate::metrics::Metrics;
+use crate::serve::StartError;
 
 /// Where the configuration is looked for when none is named.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
@@ -47,7 +49,15 @@ pub(super) fn config_file(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 pub(super) fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
-    Config::load(config_file(named).as_deref(), std::env::vars_os())
+    let file = config_file(named);
+    let config = Config::load(file.as_deref(), std::env::vars_os())?;
+    // Variables alone can be a configuration: they name disks then.
+    if file.is_none() && config.pool.disks.is_empty() {
+        return Err(ConfigError::Absent {
+            usual: PathBuf::from(CONFIG_FILE),
+        });
+    }
+    Ok(config)
 }
 
 impl Target {
@@ -56,11 +66,18 @@ impl Target {
             None => Ok(load(self.config.as_deref())?),
             Some(dir) => {
                 let file = dir.join(demo::CONFIG_FILE);
-                if !file.exists() {
-                    let dir = dir.display();
-                    let message =
-                        format!("{dir} holds no demo: `dewar demo --dir {dir}` makes one");
-                    return Err(CommandError::new(USAGE, message));
+                let dir = dir.display();
+                match file.try_exists() {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        let message =
+                            format!("{dir} holds no demo: `dewar demo --dir {dir}` makes one");
+                        return Err(CommandError::new(USAGE, message));
+                    }
+                    Err(error) => {
+                        let message = format!("cannot look into {dir}: {error}");
+                        return Err(CommandError::new(FAILED, message));
+                    }
                 }
                 Ok(Config::load(Some(&file), std::env::vars_os())?)
             }
@@ -96,10 +113,20 @@ pub(super) async fn reach<O: OpenEngine, T>(
     match client_or_lock(&config).await? {
         Found::Client(client) => work(&mut Reached::Running(client)).await,
         Found::Lock(_lock) => {
+            // What keeps a server from starting keeps its store from opening; doors are not opened.
+            let wrong: Vec<String> = findings(&config)
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error)
+                .filter(|finding| finding.key.starts_with("pool."))
+                .map(ToString::to_string)
+                .collect();
+            if !wrong.is_empty() {
+                return Err(CommandError::new(USAGE, wrong.join("\n")));
+            }
             let opened = opener
                 .open(&config, Purpose::Administer, &Metrics::new())
                 .await;
-            let engine = opened.map_err(|error| CommandError::new(UNAVAILABLE, error))?;
+            let engine = opened.map_err(|error| CommandError::from(StartError::Engine(error)))?;
             let result = work(&mut Reached::Opened(engine.admin())).await;
             engine.close().await;
             result
@@ -135,6 +162,10 @@ async fn client_or_lock(config: &Config) -> Result<Found, CommandError> {
         match StateLock::take(&config.server.state_dir) {
             Ok(lock) => return Ok(Found::Lock(lock)),
             Err(LockError::Held { .. }) if waited < PATIENCE => {}
+            // It is held by one that starts, stops or hangs: not now.
+            Err(error @ LockError::Held { .. }) => {
+                return Err(CommandError::new(UNAVAILABLE, error));
+            }
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(PAUSE).await;

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::keys::Config;
+use crate::tls;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,7 +181,16 @@ fn doors(config: &Config, findings: &mut Findings) {
         findings.warning("s3.listen", "empty: nobody can reach an object");
     }
     let tls = match (&s3.tls_certificate_file, &s3.tls_key_file) {
-        (Some(_), Some(_)) => true,
+        (Some(certificate), Some(key)) => {
+            if let Err(error) = tls::check(certificate, key) {
+                let about = match error.path() == key {
+                    true => "s3.tls_key_file",
+                    false => "s3.tls_certificate_file",
+                };
+                findings.error(about, error.to_string());
+            }
+            true
+        }
         (None, None) => false,
         (Some(_), None) => {
             findings.error(

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::keys::SECTIONS;
-use super::table::{Key, Reload};
+use super::table::{Key, Reload, Section};
 
 /// Width to which comments of the default file and the text reference are wrapped.
 const COLUMNS: usize = 78;
@@ -67,16 +67,35 @@ pub fn key(key: &Key) -> String {
 #[must_use]
 pub fn everything() -> String {
     let mut out = String::new();
-    for section in SECTIONS {
-        let _ = writeln!(out, "[{}]", section.name);
-        out.push_str(&wrap(&section.description(), ""));
-        for entry in section.keys {
-            out.push('\n');
-            out.push_str(&key(entry));
-        }
+    for each in SECTIONS {
+        out.push_str(&section(each));
         out.push('\n');
     }
     out
+}
+
+/// One table with its keys, for a terminal.
+#[must_use]
+pub fn section(section: &Section) -> String {
+    let mut out = format!("[{}]\n", section.name);
+    out.push_str(&wrap(&section.description(), ""));
+    for entry in section.keys {
+        out.push('\n');
+        out.push_str(&key(entry));
+    }
+    out
+}
+
+/// A key as JSON.
+#[must_use]
+pub fn json(key: &Key) -> serde_json::Value {
+    let mut object = serde_json::Map::new();
+    object.insert("key".to_owned(), key.path().into());
+    object.insert("description".to_owned(), key.description().into());
+    for (name, value) in facts(key) {
+        object.insert(name.to_owned(), value.into());
+    }
+    object.into()
 }
 
 /// The reference page of the book.

@@ -77,6 +77,15 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
+    /// None was named, and none stands where it is looked for.
+    #[error(
+        "no configuration: there is no {}; name one with --config or DEWAR_CONFIG, or try `dewar demo`",
+        usual.display()
+    )]
+    Absent {
+        /// Where it was looked for.
+        usual: PathBuf,
+    },
     /// It can be read and has mistakes.
     #[error("{}", lines(.0))]
     Problems(Vec<Problem>),
@@ -126,8 +135,14 @@ impl Values {
         let at = |offset: usize| Origin::Line(file.to_path_buf(), line_of(text, offset));
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            let offset = error.span().map_or(0, |span| span.start);
-            self.note(at(offset), format!("not TOML: {}", error.message()));
+            let span = error.span().unwrap_or(0..0);
+            let what = match text.get(span.clone()) {
+                Some(name) if error.message() == "duplicate key" => {
+                    format!("{} is given a second time", name.trim())
+                }
+                _ => error.message().to_owned(),
+            };
+            self.note(at(span.start), format!("not TOML: {what}"));
         }
         if !errors.is_empty() {
             return;

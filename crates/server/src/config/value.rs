@@ -210,7 +210,8 @@ fn path(text: &str, base: &Path) -> Result<PathBuf, String> {
     if text.contains('\0') {
         return Err("a path cannot hold a zero byte".to_owned());
     }
-    Ok(base.join(text))
+    // Without `.` in the middle: paths stand in messages.
+    Ok(base.join(text).components().collect())
 }
 
 impl Field for PathBuf {

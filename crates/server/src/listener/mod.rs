@@ -150,6 +150,14 @@ pub struct ListenError {
     hint: &'static str,
 }
 
+impl ListenError {
+    /// Whether somebody else listens there.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 /// What all listeners of one door share.
 pub struct Door {
     /// Its name in logs and metrics, like `s3`.

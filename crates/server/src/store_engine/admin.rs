@@ -14,6 +14,7 @@ use dewar_types::{Error, ErrorKind, Timestamp, UserId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::metrics::takes_writes;
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo, KeyAdd,
@@ -104,11 +105,15 @@ impl StoreAdmin {
         }
         let layout = self.pool.layout();
         let live = self.pool.writable().count();
-        match layout.narrowed_to(live) {
-            Some(now) if now == layout => {}
-            Some(now) => notes.push(format!("new objects are written as {now}, not {layout}")),
-            None => notes.push(format!(
+        match (self.store.room(), layout.narrowed_to(live)) {
+            (Ok(now), _) if now == layout => {}
+            (Ok(now), _) => notes.push(format!("new objects are written as {now}, not {layout}")),
+            (Err(_), None) => notes.push(format!(
                 "only {live} disks can be written: writes are refused"
+            )),
+            (Err(full), Some(_)) => notes.push(format!(
+                "the disks are full ({}): writes are refused, deletes are not",
+                full.message()
             )),
         }
         notes
@@ -135,8 +140,7 @@ impl AdminApi for StoreAdmin {
                 name: self.pool_name.clone(),
                 layout: layout.to_string(),
                 margin: u32::try_from(margin).unwrap_or(0),
-                writable: layout.narrowed_to(self.pool.writable().count()).is_some()
-                    && self.journal.status().state == JournalState::Running,
+                writable: takes_writes(&self.store, &self.journal),
                 disks: states
                     .into_iter()
                     .map(|(path, state)| DiskStatus {
@@ -304,6 +308,7 @@ fn key_info(key: &dewar_store::KeyInfo) -> KeyInfo {
         access_key: key.access_key.clone(),
         user: key.user.clone(),
         state: state(key.disabled),
+        user_state: state(key.user_disabled),
         created: rfc3339(key.created),
     }
 }

@@ -1,18 +1,32 @@
 //! Figures of the store, read when they are asked for.
+//!
+//! The ledger is counted from all records, so it is not counted for every scrape: a scrape that
+//! finds it older than [`LEDGER_EVERY`] has it counted in the background and shows the old one.
 
+use std::fmt::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use dewar_data::pool::Pool;
-use dewar_journal::Journal;
+use dewar_journal::{Journal, JournalState};
 use dewar_store::Store;
 use dewar_store::engine::{Engine, LiveFolders};
+use dewar_store::upkeep::{Ledger, LedgerDepth};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+
+/// How old the ledger of a scrape may be before it is counted anew.
+const LEDGER_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the figures of these parts.
 pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<LiveFolders>) {
@@ -21,6 +35,8 @@ pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<LiveFol
         journal: engine.journal().clone(),
         pool: Arc::clone(engine.pool()),
         folders: Arc::clone(folders),
+        ledger: Arc::default(),
+        runtime: Handle::current(),
     };
     metrics.register(|registry| registry.register_collector(Box::new(figures)));
 }
@@ -30,71 +46,313 @@ struct Figures {
     journal: Journal,
     pool: Arc<Pool>,
     folders: Arc<LiveFolders>,
+    ledger: Arc<Mutex<Counted>>,
+    runtime: Handle,
+}
+
+/// The ledger that was counted last.
+#[derive(Default)]
+struct Counted {
+    ledger: Option<Ledger>,
+    /// When counting it began.
+    at: Option<Instant>,
 }
 
 impl std::fmt::Debug for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> Result {
         f.write_str("Figures")
     }
 }
 
-impl Collector for Figures {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let mut gauge = |name: &str, help: &str, value: i64| {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(value).encode(metric)
-        };
-        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let count = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+/// Whether a new blob would be taken now.
+pub(super) fn takes_writes(store: &Store, journal: &Journal) -> bool {
+    let running = matches!(
+        journal.status().state,
+        JournalState::Running | JournalState::Changing
+    );
+    running && store.room().is_ok()
+}
+
+/// Writes single figures and families of them.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn gauge(&mut self, name: &str, help: &str, value: i64) -> Result {
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(metric)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> Result {
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)
+    }
+
+    /// A gauge for each of `values`, told apart by the labels in front.
+    fn gauges<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: impl IntoIterator<Item = ([(&'static str, String); N], i64)>,
+    ) -> Result {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in values {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([(&'static str, String); N], u64)>,
+    ) -> Result {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn signed(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
+impl Figures {
+    fn disks(&self, page: &mut Page<'_>) -> Result {
         let states = self.folders.states();
-        let online = states
-            .iter()
-            .filter(|(_, state)| *state == "online")
-            .count();
-        gauge("disks", "Disks of the pool", count(states.len()))?;
-        gauge("disks_online", "Disks that can be used now", count(online))?;
-        gauge(
+        let online = states.iter().filter(|(_, state)| *state == "online");
+        let online = online.count();
+        page.gauge("disks", "Disks of the pool", signed(states.len()))?;
+        page.gauge("disks_online", "Disks that can be used now", signed(online))?;
+        page.gauge(
             "disks_writable",
             "Disks that can be written now",
-            count(self.pool.writable().count()),
+            signed(self.pool.writable().count()),
         )?;
+        page.gauge(
+            "pool_writable",
+            "1 when a new object would be taken, 0 when too few disks live or have room",
+            i64::from(takes_writes(&self.store, &self.journal)),
+        )?;
+        let away = states.len() - online;
+        page.gauge(
+            "pool_margin",
+            "Disks that may still be lost of what was written on all; negative: too many are away",
+            i64::from(self.pool.layout().m) - signed(away),
+        )?;
+        let all = ["online", "missing", "hung", "failed", "blank"];
+        page.gauges(
+            "disk_state",
+            "1 for the state that a disk is in, 0 for the others",
+            None,
+            states.iter().flat_map(|(path, state)| {
+                all.iter().map(move |each| {
+                    let labels = [("disk", path.clone()), ("state", (*each).to_owned())];
+                    (labels, i64::from(state == each))
+                })
+            }),
+        )?;
+        let room = self.store.space();
+        let spaces: Vec<_> = self
+            .pool
+            .members()
+            .filter_map(|member| {
+                Some((member.disk.label().to_owned(), *room.get(&member.id)?))
+            })
+            .collect();
+        page.gauges(
+            "disk_total",
+            "Size of a disk's file system",
+            Some(&Unit::Bytes),
+            spaces
+                .iter()
+                .map(|(path, space)| ([("disk", path.clone())], signed(space.total))),
+        )?;
+        page.gauges(
+            "disk_available",
+            "Room on a disk's file system, as last seen",
+            Some(&Unit::Bytes),
+            spaces
+                .iter()
+                .map(|(path, space)| ([("disk", path.clone())], signed(space.available))),
+        )
+    }
+
+    fn journal(&self, page: &mut Page<'_>) -> Result {
         let journal = self.journal.status();
-        gauge(
+        page.gauge(
             "journal_files",
             "Journal files in use on each holder",
-            count(journal.files),
+            signed(journal.files),
         )?;
-        gauge(
+        page.gauge(
             "journal_margin",
             "Disks that may be lost without losing a journal record",
             i64::from(journal.margin),
         )?;
-        gauge(
+        page.gauge(
             "journal_unacknowledged_bytes",
             "Bytes appended and not yet durable",
-            count(journal.unacked_bytes),
+            signed(journal.unacked_bytes),
         )?;
-        gauge(
-            "segments_unsealed_bytes",
-            "Bytes of small objects in memory",
-            signed(self.store.segments().unsealed_bytes()),
-        )?;
-        let blobs = self.store.blob_counts();
-        let mut counter = |name: &str, help: &str, value: u64| {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(value).encode(metric)
-        };
-        counter(
+        page.counter(
             "journal_records",
             "Journal records that became durable",
             journal.durable,
         )?;
-        counter(
+        page.gauge(
+            "segments_unsealed_bytes",
+            "Bytes of small objects in memory",
+            signed(self.store.segments().unsealed_bytes()),
+        )
+    }
+
+    fn blobs(&self, page: &mut Page<'_>) -> Result {
+        let blobs = self.store.blob_counts();
+        page.counter(
+            "decoded_reads",
+            "Reads of a shard that went around it, because its disk was away, slow or wrong",
+            blobs.decoded_reads,
+        )?;
+        page.counter(
             "blobs_decoded_bytes",
             "Bytes reconstructed for readers",
             blobs.decoded_bytes,
         )?;
-        counter("pages_bad", "Pages that did not verify", blobs.bad_pages)?;
-        counter("pages_healed", "Bad pages put right", blobs.healed_pages)
+        page.counter("pages_bad", "Pages that did not verify", blobs.bad_pages)?;
+        page.counter("pages_healed", "Bad pages put right", blobs.healed_pages)
+    }
+
+    fn upkeep(&self, page: &mut Page<'_>) -> Result {
+        let repair = self.store.repair_status();
+        page.gauge(
+            "repair_waiting_blobs",
+            "Blobs found in need of repair by the last look at all, and repairable",
+            signed(repair.waiting),
+        )?;
+        page.counter("repair_blobs", "Blobs put right", repair.repaired)?;
+        page.counter(
+            "repair_new_layout_blobs",
+            "Blobs encoded anew for the disks that live",
+            repair.laid_out,
+        )?;
+        page.counter(
+            "repair_written_bytes",
+            "Bytes written by repair",
+            repair.bytes,
+        )?;
+        page.counter(
+            "repair_failures",
+            "Repairs that failed and are tried again",
+            repair.failed,
+        )?;
+        let scrubs: Vec<_> = self
+            .store
+            .scrub_status()
+            .into_iter()
+            .filter_map(|(id, status)| {
+                let member = self.pool.member(id)?;
+                Some((member.disk.label().to_owned(), status))
+            })
+            .collect();
+        page.counters(
+            "scrub_bad_shards",
+            "Shards that the scrub found bad",
+            scrubs
+                .iter()
+                .map(|(disk, status)| ([("disk", disk.clone())], status.bad)),
+        )?;
+        page.gauges(
+            "scrub_pass",
+            "Bytes read in the pass under way, or in the last one",
+            Some(&Unit::Bytes),
+            scrubs
+                .iter()
+                .map(|(disk, status)| ([("disk", disk.clone())], signed(status.bytes))),
+        )?;
+        page.gauges(
+            "scrub_last_pass_time",
+            "Unix time when the last complete pass ended",
+            Some(&Unit::Seconds),
+            scrubs.iter().filter_map(|(disk, status)| {
+                let (_, ended) = status.last?;
+                Some(([("disk", disk.clone())], signed(ended.0 / 1_000_000_000)))
+            }),
+        )
+    }
+
+    fn ledger(&self, page: &mut Page<'_>) -> Result {
+        let mut counted = self.ledger.lock();
+        let now = Instant::now();
+        if counted.at.is_none_or(|at| at + LEDGER_EVERY <= now) {
+            counted.at = Some(now);
+            let (store, into) = (self.store.clone(), Arc::clone(&self.ledger));
+            self.runtime.spawn(async move {
+                let depth = LedgerDepth::default();
+                match store.ledger(depth, &AtomicU64::new(0)).await {
+                    Ok(ledger) => into.lock().ledger = Some(ledger),
+                    Err(error) => tracing::warn!(%error, "the ledger could not be counted"),
+                }
+            });
+        }
+        let Some(ledger) = counted.ledger.clone() else {
+            return Ok(());
+        };
+        drop(counted);
+        let line = |left: &i32| [("failures_left", left.to_string())];
+        page.gauges(
+            "ledger_blobs",
+            "Blobs by the failures that they survive; negative: they cannot be read now",
+            None,
+            ledger
+                .lines
+                .iter()
+                .map(|(left, counted)| (line(left), signed(counted.blobs))),
+        )?;
+        page.gauges(
+            "ledger",
+            "Content by the failures that it survives",
+            Some(&Unit::Bytes),
+            ledger
+                .lines
+                .iter()
+                .map(|(left, counted)| (line(left), signed(counted.bytes))),
+        )?;
+        page.gauges(
+            "ledger_time",
+            "Unix time when the ledger was counted",
+            Some(&Unit::Seconds),
+            [([], signed(ledger.counted.0 / 1_000_000_000))],
+        )
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> std::result::Result<(), Error> {
+        let mut page = Page(encoder);
+        self.disks(&mut page)?;
+        self.journal(&mut page)?;
+        self.blobs(&mut page)?;
+        self.upkeep(&mut page)?;
+        self.ledger(&mut page)
     }
 }

@@ -256,8 +256,11 @@ impl Inner {
             Checked::Damaged(damage) => {
                 // It may have been freed, or laid out anew, while it was read.
                 if self.table.encoding(record.id).await?.as_ref() == Some(encoding) {
-                    let (blob, pages) = (record.id, &damage.pages);
-                    tracing::warn!(%blob, shard, %disk, ?pages, "the scrub found a bad shard");
+                    let blob = record.id;
+                    let first = damage.pages.iter().take(PAGES_NAMED_MAX);
+                    let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
+                    let pages = pages.collect::<Vec<_>>().join(" ");
+                    tracing::warn!(%blob, shard, %disk, pages, "the scrub found a bad shard");
                     let now = self.env.clock.now();
                     self.table.note(encoding, shard, now).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();
@@ -274,6 +277,9 @@ impl Inner {
         Ok(())
     }
 }
+
+/// Runs of bad pages that the log line of a shard names.
+const PAGES_NAMED_MAX: usize = 8;
 
 impl Store {
     /// How far the scrub of each disk is, by disk.

@@ -154,7 +154,9 @@ impl Inner {
     fn replace_current(&self, books: &mut Books, next: Version, holders: &[Member]) {
         let ids: Vec<DiskId> = holders.iter().map(|holder| holder.id).collect();
         if books.holders != ids {
-            tracing::info!(?ids, "the catalog index is on these disks now");
+            let disks: Vec<String> = ids.iter().map(DiskId::to_string).collect();
+            let disks = disks.join(" ");
+            tracing::info!(disks, "the catalog index is on these disks now");
             books.holders = ids;
         }
         let next = Arc::new(next);
