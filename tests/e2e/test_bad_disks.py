@@ -9,6 +9,7 @@ import time
 
 import botocore.exceptions
 import pytest
+import requests
 from conftest import content
 from server import Server
 

@@ -79,8 +79,18 @@ impl ReadyFile {
     /// # Errors
     /// It is there and cannot be removed, or its folder cannot be written to.
     pub fn prepare(path: &Path) -> Result<(), FileError> {
-        replace_private_file(path, b"")?;
-        Self::clear(path)
+        Self::clear(path)?;
+        // Under another name: whoever waits for the file must not see an empty one.
+        let work = || {
+            let temporary = temporary_of(path)?;
+            let _ = fs::remove_file(&temporary);
+            create_private_file(&temporary, b"")?;
+            fs::remove_file(&temporary)
+        };
+        work().map_err(|source| FileError {
+            path: path.to_path_buf(),
+            source,
+        })
     }
 
     /// Takes the file away if it is there.
@@ -126,10 +136,7 @@ impl Drop for ReadyFile {
 pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let work = || {
         let folder = folder_of(path);
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut temporary = name.to_os_string();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = folder.join(temporary);
+        let temporary = temporary_of(path)?;
         // A leftover of a killed process with our number.
         let _ = fs::remove_file(&temporary);
         let result = create_private_file(&temporary, bytes)
@@ -144,6 +151,14 @@ pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), File
         path: path.to_path_buf(),
         source,
     })
+}
+
+/// What a file is called while it is being written.
+fn temporary_of(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = name.to_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    Ok(folder_of(path).join(temporary))
 }
 
 /// Creates a file of mode 0600 that must not exist yet, and syncs it.
@@ -240,7 +255,11 @@ mod tests {
         fs::write(&path, "{}").expect("write");
         ReadyFile::clear(&path).expect("clears");
         assert!(!path.exists());
+        ReadyFile::prepare(&path).expect("could be written");
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 0);
         let absent = dir.path().join("no/ready.json");
+        let error = ReadyFile::prepare(&absent).expect_err("no folder");
+        assert!(error.to_string().contains("no/ready.json"));
         let error = ReadyFile::write(&absent, &ready(1)).expect_err("no folder");
         assert!(error.to_string().contains("no/ready.json"));
     }

@@ -175,9 +175,7 @@ impl Figures {
         let spaces: Vec<_> = self
             .pool
             .members()
-            .filter_map(|member| {
-                Some((member.disk.label().to_owned(), *room.get(&member.id)?))
-            })
+            .filter_map(|member| Some((member.disk.label().to_owned(), *room.get(&member.id)?)))
             .collect();
         page.gauges(
             "disk_total",
