@@ -237,7 +237,13 @@ impl Inner {
                 false
             }
             Err(error) => {
-                tracing::warn!(%blob, %error, "could not be repaired; trying again later");
+                match error.kind() {
+                    // Disks went away meanwhile, which is told elsewhere.
+                    ErrorKind::Unavailable => {
+                        tracing::info!(%blob, %error, "could not be repaired now");
+                    }
+                    _ => tracing::warn!(%blob, %error, "could not be repaired; trying again later"),
+                }
                 self.upkeep.repair.lock().failed += 1;
                 if failed.len() < FAILED_MAX {
                     failed.insert(blob, Instant::now());
