@@ -79,6 +79,7 @@ impl BlobStore {
                 }
                 // Held until the file is gone: a rebuild may be about to make one of this name.
                 let Some(_claimed) = claim(blob) else {
+                    swept.busy += 1;
                     continue;
                 };
                 let named = match look_up(blob).await? {

@@ -222,6 +222,7 @@ impl Core {
         } else {
             self.apply(op, effect)
         };
+        tracing::trace!(disk = %self.label, op = call.name, path = %call.path, failed = ?result.as_ref().err());
         result.map_err(|kind| self.error(kind, &call))
     }
 
