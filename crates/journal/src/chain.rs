@@ -93,6 +93,10 @@ impl<S: Source> Chain<S> {
                 }
                 continue;
             }
+            // No journal gets there; a number beyond would not be one.
+            if self.next == Seq::MAX {
+                return Ok(None);
+            }
             if let Some(link) = self.find(&span).await {
                 self.next = link.record.header.seq + 1;
                 self.prev = link.record.header.crc;
@@ -115,7 +119,8 @@ impl<S: Source> Chain<S> {
 
     /// Sequence of the last record that was found.
     pub(crate) fn end(&self) -> Seq {
-        self.next - 1
+        // Sequences begin at 1, but what garbage says must not end the process.
+        self.next.saturating_sub(1)
     }
 
     /// Records that were intact in one copy and not in another.
