@@ -41,10 +41,6 @@ pub(super) const CLOCK: &[Exception] = &[
         "a load driver measures real time",
     ),
     exception("crates/fuzz/src/runner.rs", "real time limits the search"),
-    exception(
-        "crates/sim/src/main.rs",
-        "runs simulations side by side and says how long they took",
-    ),
 ];
 
 /// Randomness: chance belongs to the environment.
