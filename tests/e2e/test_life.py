@@ -52,7 +52,11 @@ def test_keys_while_it_runs_and_while_it_does_not(own_server, tmp_path):
     assert {user["name"] for user in server.admin("user", "list")} >= {"alice"}
     server.start()
     assert buckets(offline["access_key"], offline["secret_key"]) == []
-    assert server.admin("user", "remove", "nobody-of-this-name", check=False).returncode != 0
+    assert server.admin("user", "remove", "nobody-of-this-name", check=False).returncode == 3
+    server.admin("user", "disable", "alice")
+    states = {key["access_key"]: key["user_state"] for key in server.admin("key", "list")}
+    assert states["ALICE000000000000000"] == "disabled"
+    assert server.admin("user", "remove", "alice") == {"removed": "alice"}
 
 
 def test_secrets_are_not_on_the_disks_or_in_the_log(own_server):

@@ -200,7 +200,9 @@ impl AdminApi for StoreAdmin {
     }
 
     async fn user_remove(&self, name: &str) -> Result<()> {
-        let user = self.store.accounts().user(name).await?;
+        let mut user = self.store.accounts().user(name).await?;
+        // Of a disabled one it must be known too whether buckets are left.
+        user.disabled = false;
         let caller = dewar_auth::Caller::for_user(user);
         if let Some(bucket) = self
             .store
