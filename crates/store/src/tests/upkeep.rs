@@ -248,3 +248,23 @@ fn a_pool_without_a_spare_disk_narrows_when_one_is_removed() {
         assert_whole(&rig).await;
     });
 }
+
+#[test]
+fn a_shard_that_moves_back_at_once_is_not_swept_away() {
+    run(async {
+        let rig = Rig::new(7).await;
+        filled(&rig).await;
+        // Each decision moves shards while files of the one before still wait for their readers.
+        for disk in [1, 2, 1, 3, 1, 4, 2] {
+            for other in 1..=4 {
+                let decision = (other == disk).then_some(Decision::Drain);
+                let decided = rig.store.decide(DiskId(other), decision).await;
+                decided.expect("decided");
+            }
+            tokio::time::sleep(2 * SECOND).await;
+        }
+        rig.store.decide(DiskId(2), None).await.expect("taken back");
+        tokio::time::sleep(120 * SECOND).await;
+        assert_whole(&rig).await;
+    });
+}

@@ -390,6 +390,28 @@ impl Inner {
         }
     }
 
+    /// Removes what of a leftover nothing names; the shards that could not be removed. A shard may
+    /// have moved back meanwhile, and then its file is the one that counts.
+    async fn remove_leftover(&self, left: &Leftover) -> Vec<usize> {
+        let record = &left.record;
+        // Held until the files are gone, so that no repair makes them again meanwhile.
+        let Some(_claimed) = self.upkeep.begin(record.id) else {
+            return left.shards.clone();
+        };
+        let Ok(named) = self.table.encoding(record.id).await else {
+            return left.shards.clone();
+        };
+        let is_named = |shard: &usize| {
+            named.as_ref().is_some_and(|named| {
+                named.record.generation == record.generation
+                    && named.record.disks.get(*shard) == record.disks.get(*shard)
+            })
+        };
+        let mut unnamed = left.shards.clone();
+        unnamed.retain(|shard| !is_named(shard));
+        self.blobs.remove_shards(record, &unnamed).await
+    }
+
     async fn remove_leftovers(&self) {
         let now = Instant::now();
         let due: Vec<Leftover> = {
@@ -409,7 +431,7 @@ impl Inner {
             due
         };
         for left in due {
-            let still = self.blobs.remove_shards(&left.record, &left.shards).await;
+            let still = self.remove_leftover(&left).await;
             self.leave_behind(left.record, still);
         }
     }
