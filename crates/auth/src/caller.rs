@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dewar_types::{TenantName, UserId};
 
-use crate::{AccessKey, User};
+use crate::{AccessKey, Facts, User};
 
 /// Where a request comes from; policy conditions and the audit log look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,11 @@ pub enum Principal {
 }
 
 /// A principal with the origin of its request. Every verb of the store takes one.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Caller {
     principal: Principal,
     origin: Origin,
+    facts: Option<Arc<dyn Facts>>,
 }
 
 impl Caller {
@@ -42,6 +43,7 @@ impl Caller {
         Self {
             principal: Principal::Anonymous,
             origin,
+            facts: None,
         }
     }
 
@@ -51,6 +53,7 @@ impl Caller {
         Self {
             principal: Principal::User(Arc::clone(&key.user)),
             origin,
+            facts: None,
         }
     }
 
@@ -63,6 +66,7 @@ impl Caller {
                 address: None,
                 secure: true,
             },
+            facts: None,
         }
     }
 
@@ -75,7 +79,23 @@ impl Caller {
                 address: None,
                 secure: true,
             },
+            facts: None,
         }
+    }
+
+    /// The same, with what the front knows of the request beside.
+    #[must_use]
+    pub fn with_facts(self, facts: Arc<dyn Facts>) -> Self {
+        Self {
+            facts: Some(facts),
+            ..self
+        }
+    }
+
+    /// What the front knows of the request.
+    #[must_use]
+    pub fn facts(&self) -> Option<&dyn Facts> {
+        self.facts.as_deref()
     }
 
     /// The identity.
@@ -103,6 +123,12 @@ impl Caller {
     #[must_use]
     pub fn user_id(&self) -> UserId {
         self.user().map_or(UserId(0), |user| user.id)
+    }
+
+    /// The account that owns what the caller makes; 0 for Dewar itself and for nobody.
+    #[must_use]
+    pub fn account(&self) -> UserId {
+        self.user().map_or(UserId(0), |user| user.account)
     }
 
     /// The tenant in which unqualified bucket names resolve.

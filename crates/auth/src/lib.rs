@@ -1,19 +1,32 @@
 //! Who is asking and what they may do.
 //!
-//! A front proves a credential and gets a [`Caller`]; only the store asks [`authorize`], once in
-//! every verb. This crate owns the rules and the traits, not the tables: users and keys live in
-//! the catalog, behind [`Credentials`].
+//! A front proves a credential and gets a [`Caller`]; only the store asks [`authorize`], for all
+//! that a verb touches. This crate owns the rules and the traits, not the tables: users, keys and
+//! documents live in the catalog, behind [`Credentials`] and the store.
 
+mod access;
+mod acl;
+mod action;
 mod authorize;
 mod caller;
 mod credentials;
+mod facts;
 mod master_key;
+mod policy;
 mod secret;
 mod wrap;
 
-pub use authorize::{Action, Denied, Resource, authorize};
+pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
+pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
+pub use action::{Action, ActionSet, Level};
+pub use authorize::{Decision, Denied, Details, Reason, Resource, authorize, explain};
 pub use caller::{Caller, Origin, Principal};
-pub use credentials::{AccessKey, Credentials, User};
+pub use credentials::{AccessKey, Credentials, User, UserPolicies, UserPolicy};
+pub use facts::{Fact, Facts};
 pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys};
+pub use policy::{
+    BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
+    fuzz_iam_policy,
+};
 pub use secret::Secret;
 pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

@@ -50,6 +50,7 @@ pub(crate) const TARGETS: &[Target] = &[
         .files(&["journal/testdata/journal-v1/disk0/journal/epoch"]),
     target("footer", dewar_meta::index::runs::fuzz_footer, &[])
         .files(&["meta/testdata/runs-v1/index/703b18d3d0873369.run"]),
+    target("iam_policy", dewar_auth::fuzz_iam_policy, IAM_POLICIES),
     target("identity", dewar_data::pool::fuzz_identity, &[IDENTITY]),
     target("journal_file", dewar_journal::fuzz_journal_file, &[]).files(&[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
@@ -91,6 +92,14 @@ const CHUNKED: &[&[u8]] = &[
       hello\r\n0;chunk-signature=00\r\n\r\n",
 ];
 
+const IAM_POLICIES: &[&[u8]] = &[
+    br#"{"Version":"2012-10-17","Statement":[{"Sid":"a","Effect":"Allow","Principal":{"AWS":["*","arn:aws:iam::1:user/x"]},
+"NotAction":["s3:Get*","s3:PutObject"],"Resource":["arn:aws:s3:::bucket/*","arn:aws:s3::t:bucket/?${aws:username}*b"],
+"Condition":{"StringLikeIfExists":{"s3:prefix":["a*","${s3:prefix, 'x'}"]},"IpAddress":{"aws:SourceIp":"10.0.0.0/8"},
+"ForAllValues:StringEquals":{"s3:RequestObjectTagKeys":["a"]},"NumericLessThan":{"s3:max-keys":5}}}]}"#,
+    br#"{"Statement":{"Effect":"Deny","Action":"*","NotResource":"*","Condition":{"DateLessThan":{"aws:CurrentTime":"2020-01-01T00:00:00Z"},
+"ArnLike":{"aws:PrincipalArn":"arn:*:iam::*:user/*"},"Null":{"s3:delimiter":true},"Bool":{"aws:SecureTransport":"false"}}}}"#,
+];
 const IDENTITY: &[u8] = b"Dewar disk, format 1\ndewar = 00000000000000000000123456789abc\n\
     disk = fffffffffffffffffffffffffffffffe\npool = 3\ncreated = 1760000000123456789\n\
     ";

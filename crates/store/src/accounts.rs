@@ -432,12 +432,10 @@ impl Credentials for Accounts {
 
 impl UserRecord {
     fn to_user(&self) -> Result<User> {
+        let tenant = TenantName::new(&self.tenant)?;
         Ok(User {
-            id: self.id,
-            name: self.name.clone(),
-            tenant: TenantName::new(&self.tenant)?,
             disabled: self.disabled,
-            created: self.created,
+            ..User::new(self.id, &self.name, tenant, self.created)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The way into every verb: resolve the bucket, then ask once whether the caller may.
 
-use dewar_auth::{Action, Caller, Resource, authorize};
+use dewar_auth::{Action, Caller, Details, Resource, authorize};
 use dewar_meta::ns::{Actor, Bucket, Tenant};
 use dewar_types::{Error, ErrorKind, Result, TenantName};
 
@@ -25,6 +25,14 @@ impl Inner {
         })
     }
 
+    /// What policies may ask for that is so for every verb.
+    pub(crate) fn details(&self) -> Details<'static> {
+        Details {
+            now: self.env.clock.now(),
+            ..Details::default()
+        }
+    }
+
     /// The bucket, for a caller who may do `action` to it, or to `key` in it.
     ///
     /// # Errors
@@ -41,7 +49,12 @@ impl Inner {
         let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
         let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
             // Who may make buckets here may learn that this one does not exist.
-            authorize(caller, action, Resource::Tenant(&tenant.name))?;
+            authorize(
+                caller,
+                action,
+                Resource::Tenant(&tenant.name),
+                &self.details(),
+            )?;
             let message = format!("bucket {} does not exist", bucket.name);
             return Err(Error::new(ErrorKind::NoSuchBucket, message));
         };
@@ -49,9 +62,11 @@ impl Inner {
             tenant: &tenant.name,
             bucket: bucket.name.as_str(),
             owner: found.record.attributes.owner,
+            access: None,
             key,
+            object: None,
         };
-        authorize(caller, action, resource)?;
+        authorize(caller, action, resource, &self.details())?;
         Ok(found)
     }
 }

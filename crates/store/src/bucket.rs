@@ -25,6 +25,7 @@ impl Store {
             caller,
             Action::ListAllMyBuckets,
             Resource::Tenant(&tenant.name),
+            &self.inner.details(),
         )?;
         let query = BucketQuery {
             owner: caller.user().map(|user| user.id),
@@ -50,7 +51,12 @@ impl Store {
     /// [`ErrorKind::AlreadyExists`] where somebody else has; [`ErrorKind::Quota`].
     pub async fn create_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<BucketInfo> {
         let tenant = self.inner.tenant(caller, bucket.tenant.as_ref()).await?;
-        authorize(caller, Action::CreateBucket, Resource::Tenant(&tenant.name))?;
+        authorize(
+            caller,
+            Action::CreateBucket,
+            Resource::Tenant(&tenant.name),
+            &self.inner.details(),
+        )?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
             return Err(taken(caller, &there));

@@ -36,13 +36,8 @@ impl Credentials for OneKey {
 }
 
 pub(crate) fn one_key(id: &str, secret: &str) -> Arc<OneKey> {
-    let user = Arc::new(User {
-        id: UserId(1),
-        name: "physicist".into(),
-        tenant: TenantName::default(),
-        disabled: false,
-        created: Timestamp(0),
-    });
+    let user = User::new(UserId(1), "physicist", TenantName::default(), Timestamp(0));
+    let user = Arc::new(user);
     Arc::new(OneKey(Mutex::new(AccessKey {
         id: id.into(),
         secret: Secret::new(secret.into()),

@@ -1,0 +1,565 @@
+//! The one decision: may this caller do this to that?
+//!
+//! It is asked by the store, once for everything that a verb touches, and by nobody else. In order
+//! (IAM user guide, "Policy evaluation logic"; S3 user guide, "How Amazon S3 authorizes a
+//! request"):
+//!
+//! 1. Dewar itself may everything, a disabled user nothing.
+//! 2. A statement that denies ends it, on the bucket or on the user, whatever allows. The one
+//!    exception: a bucket's owner may always change the bucket's policy, unless it asked to be
+//!    locked out, so that a slip in a policy can be mended.
+//! 3. The owner of what is asked for may.
+//! 4. A user of the owner's account may what its own policies allow, or what the bucket's policy
+//!    allows it in person.
+//! 5. Others may what the bucket's policy or an access control list allows, as far as the public
+//!    access block leaves it; users who are not an account of their own need a policy of theirs
+//!    that allows it too.
+//! 6. A policy from who manages the tenant allows in the whole tenant.
+//! 7. Everything else is denied.
+//!
+//! An owner on a bucket without policy gets through without an allocation.
+
+use std::cell::OnceCell;
+use std::fmt;
+
+use dewar_types::{Error, ErrorKind, TenantName, Timestamp, UserId};
+use thiserror::Error as ThisError;
+
+use crate::acl::{Grant, Permission};
+use crate::policy::statement::Ask;
+use crate::policy::{Effect, Meant, Statement, Verdict};
+use crate::{Action, BucketAccess, Caller, Level, ObjectAccess, Ownership, Principal, User};
+
+/// What it is done to.
+#[derive(Clone, Copy, Debug)]
+pub enum Resource<'a> {
+    /// A tenant as a whole: listing one's buckets.
+    Tenant(&'a TenantName),
+    /// A bucket or something in it.
+    Bucket {
+        /// The bucket's tenant.
+        tenant: &'a TenantName,
+        /// The bucket's name.
+        bucket: &'a str,
+        /// Whose the bucket is: an account.
+        owner: UserId,
+        /// What stands on it; nothing where nothing was ever set.
+        access: Option<&'a BucketAccess>,
+        /// The key, where the action is about one.
+        key: Option<&'a str>,
+        /// The object that is there, where the action is about what is there.
+        object: Option<ObjectAccess<'a>>,
+    },
+    /// A user, group, role or policy.
+    Identity {
+        /// Its tenant.
+        tenant: &'a TenantName,
+        /// The account that it belongs to.
+        account: UserId,
+        /// As its ARN has it: `user/path/name`.
+        path: &'a str,
+        /// Whether it is an account's own user, or belongs to the tenant: only who manages the
+        /// tenant gives and takes rights there.
+        of_tenant: bool,
+    },
+}
+
+impl Resource<'_> {
+    /// Its tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantName {
+        match self {
+            Self::Tenant(tenant) | Self::Bucket { tenant, .. } | Self::Identity { tenant, .. } => {
+                tenant
+            }
+        }
+    }
+}
+
+/// What a verb knows of the request that policies may ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Details<'a> {
+    /// When it is decided.
+    pub now: Timestamp,
+    /// The prefix of a listing.
+    pub prefix: Option<&'a str>,
+    /// The delimiter of a listing.
+    pub delimiter: Option<&'a str>,
+    /// Most keys of a page, as the client asked for.
+    pub max_keys: Option<usize>,
+    /// From where a copy comes: `bucket/key`.
+    pub copy_source: Option<&'a str>,
+    /// Which version is meant.
+    pub version: Option<&'a str>,
+    /// Tags that the object is to have, where they do not come in a header.
+    pub tags: Option<&'a [(String, String)]>,
+}
+
+/// The caller may not.
+#[derive(Debug, ThisError, Clone, PartialEq, Eq)]
+#[error("{caller} may not {action} on {resource}: {reason}")]
+pub struct Denied {
+    caller: String,
+    action: Action,
+    resource: String,
+    reason: Reason,
+}
+
+impl Denied {
+    /// What decided.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Self {
+        Self::with_source(ErrorKind::Denied, denied.to_string(), denied)
+    }
+}
+
+/// What a decision was, and what decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the caller may.
+    pub allowed: bool,
+    /// Why, or why not.
+    pub reason: Reason,
+}
+
+/// What decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Dewar itself asks.
+    System,
+    /// The user is disabled.
+    Disabled,
+    /// It belongs to the caller's account, whose user this is.
+    Owner,
+    /// The caller manages the tenant.
+    TenantAdmin,
+    /// A statement of a policy.
+    Statement {
+        /// Where the policy stands: `the bucket's policy`, `user ann, policy x`.
+        source: String,
+        /// What the statement does.
+        effect: Effect,
+        /// Its id, if it has one.
+        sid: Option<String>,
+        /// Its place in the document, from 0.
+        index: usize,
+    },
+    /// A grant of an access control list.
+    Grant {
+        /// Whether the list stands on the object, not on the bucket.
+        on_object: bool,
+        /// What is granted.
+        permission: Permission,
+    },
+    /// The bucket's policy allows it, but is public, which the bucket's block restricts.
+    Restricted,
+    /// The bucket lets the caller's account in, but no policy of the user's does.
+    NoPolicyOfUser,
+    /// Nothing allows it.
+    Nothing,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("Dewar itself may do everything"),
+            Self::Disabled => f.write_str("the user is disabled"),
+            Self::Owner => f.write_str("it is the owner's"),
+            Self::TenantAdmin => f.write_str("who manages the tenant may"),
+            Self::Statement {
+                source,
+                effect,
+                sid,
+                index,
+            } => {
+                let does = match effect {
+                    Effect::Allow => "allows",
+                    Effect::Deny => "denies",
+                };
+                write!(f, "statement {}", index + 1)?;
+                if let Some(sid) = sid {
+                    write!(f, " ({sid:?})")?;
+                }
+                write!(f, " of {source} {does} it")
+            }
+            Self::Grant {
+                on_object,
+                permission,
+            } => {
+                let on = if *on_object { "object" } else { "bucket" };
+                write!(
+                    f,
+                    "the {on}'s access control list grants {}",
+                    permission.as_str()
+                )
+            }
+            Self::Restricted => f.write_str(
+                "the bucket's policy is public, which its public access block restricts",
+            ),
+            Self::NoPolicyOfUser => {
+                f.write_str("the bucket lets the account in, but no policy of the user's allows it")
+            }
+            Self::Nothing => f.write_str("nothing allows it"),
+        }
+    }
+}
+
+/// What decided, without a copy of anything.
+enum Why<'a> {
+    System,
+    Disabled,
+    Owner,
+    TenantAdmin,
+    Bucket(usize, &'a Statement),
+    User(&'a str, usize, &'a Statement),
+    Grant(bool, Permission),
+    Restricted,
+    NoPolicyOfUser,
+    Nothing,
+}
+
+impl Why<'_> {
+    fn to_reason(&self) -> Reason {
+        let statement = |source: &str, index: usize, statement: &Statement| Reason::Statement {
+            source: source.to_owned(),
+            effect: statement.effect,
+            sid: statement.sid.as_deref().map(str::to_owned),
+            index,
+        };
+        match self {
+            Self::System => Reason::System,
+            Self::Disabled => Reason::Disabled,
+            Self::Owner => Reason::Owner,
+            Self::TenantAdmin => Reason::TenantAdmin,
+            Self::Bucket(index, which) => statement("the bucket's policy", *index, which),
+            Self::User(source, index, which) => statement(source, *index, which),
+            Self::Grant(on_object, permission) => Reason::Grant {
+                on_object: *on_object,
+                permission: *permission,
+            },
+            Self::Restricted => Reason::Restricted,
+            Self::NoPolicyOfUser => Reason::NoPolicyOfUser,
+            Self::Nothing => Reason::Nothing,
+        }
+    }
+}
+
+/// Decides.
+///
+/// # Errors
+/// [`Denied`] unless something allows it: everything is closed by default.
+pub fn authorize(
+    caller: &Caller,
+    action: Action,
+    resource: Resource<'_>,
+    details: &Details<'_>,
+) -> Result<(), Denied> {
+    let named = OnceCell::new();
+    let ask = Ask::new(caller, action, &resource, details, &named);
+    let (allowed, why) = decide(&ask);
+    if allowed {
+        return Ok(());
+    }
+    Err(Denied {
+        caller: caller.to_string(),
+        action,
+        resource: shown(&resource),
+        reason: why.to_reason(),
+    })
+}
+
+/// Decides, and says what decided either way.
+#[must_use]
+pub fn explain(
+    caller: &Caller,
+    action: Action,
+    resource: Resource<'_>,
+    details: &Details<'_>,
+) -> Decision {
+    let named = OnceCell::new();
+    let ask = Ask::new(caller, action, &resource, details, &named);
+    let (allowed, why) = decide(&ask);
+    Decision {
+        allowed,
+        reason: why.to_reason(),
+    }
+}
+
+fn shown(resource: &Resource<'_>) -> String {
+    match resource {
+        Resource::Tenant(tenant) => format!("tenant {tenant:?}"),
+        Resource::Bucket {
+            tenant,
+            bucket,
+            key,
+            ..
+        } => {
+            let mut path = String::from("/");
+            if !tenant.is_default() {
+                path.push('@');
+                path.push_str(tenant.as_str());
+                path.push('/');
+            }
+            path.push_str(bucket);
+            if let Some(key) = key {
+                path.push('/');
+                path.push_str(key);
+            }
+            path
+        }
+        Resource::Identity { account, path, .. } => format!("arn:aws:iam::{account}:{path}"),
+    }
+}
+
+fn decide<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
+    let user = match ask.caller.principal() {
+        Principal::System => return (true, Why::System),
+        Principal::User(user) if user.disabled => return (false, Why::Disabled),
+        Principal::User(user) => Some(&**user),
+        Principal::Anonymous => None,
+    };
+    let own = match OwnPolicies::of(ask, user) {
+        Err(deny) => return (false, deny),
+        Ok(own) => own,
+    };
+    match *ask.resource {
+        Resource::Tenant(tenant) => match user {
+            Some(user) if user.tenant != *tenant => (false, Why::Nothing),
+            Some(user) if user.is_root() => (true, Why::Owner),
+            _ => own.alone(),
+        },
+        Resource::Identity {
+            tenant,
+            account,
+            of_tenant,
+            ..
+        } => of_identity(ask, user, tenant, account, of_tenant, own),
+        Resource::Bucket {
+            owner,
+            access,
+            object,
+            ..
+        } => of_bucket(ask, user, owner, access, object, own),
+    }
+}
+
+/// What a user's own policies allow.
+struct OwnPolicies<'a> {
+    allow: Option<Why<'a>>,
+    /// Of those that reach the whole tenant.
+    tenant_wide: Option<Why<'a>>,
+}
+
+impl<'a> OwnPolicies<'a> {
+    /// Asks them all; a statement that denies is the error.
+    fn of(ask: &Ask<'a>, user: Option<&'a User>) -> Result<Self, Why<'a>> {
+        let mut own = Self {
+            allow: None,
+            tenant_wide: None,
+        };
+        let Some(user) = user else { return Ok(own) };
+        for policy in user.policies.iter() {
+            let verdict = policy.policy.verdict(ask);
+            if let Some((index, statement)) = verdict.deny {
+                return Err(Why::User(&policy.source, index, statement));
+            }
+            if let Some((index, statement, _)) = verdict.allow {
+                let place = if policy.tenant_wide {
+                    &mut own.tenant_wide
+                } else {
+                    &mut own.allow
+                };
+                place.get_or_insert(Why::User(&policy.source, index, statement));
+            }
+        }
+        Ok(own)
+    }
+
+    fn any(self) -> Option<Why<'a>> {
+        self.allow.or(self.tenant_wide)
+    }
+
+    fn alone(self) -> (bool, Why<'a>) {
+        self.any().map_or((false, Why::Nothing), |why| (true, why))
+    }
+}
+
+fn of_identity<'a>(
+    ask: &Ask<'a>,
+    user: Option<&User>,
+    tenant: &TenantName,
+    account: UserId,
+    of_tenant: bool,
+    own: OwnPolicies<'a>,
+) -> (bool, Why<'a>) {
+    let Some(user) = user else {
+        return (false, Why::Nothing);
+    };
+    if user.tenant != *tenant {
+        return (false, Why::Nothing);
+    }
+    if user.tenant_admin {
+        return (true, Why::TenantAdmin);
+    }
+    if let Some(why) = own.tenant_wide {
+        return (true, why);
+    }
+    let mine = user.account == account && !(of_tenant && changes_rights(ask.action));
+    match own.allow {
+        _ if !mine => (false, Why::Nothing),
+        _ if user.is_root() => (true, Why::Owner),
+        Some(why) => (true, why),
+        None => (false, Why::Nothing),
+    }
+}
+
+/// Whether an action gives or takes rights of what it is about.
+fn changes_rights(action: Action) -> bool {
+    matches!(
+        action,
+        Action::PutUserPolicy
+            | Action::DeleteUserPolicy
+            | Action::AttachUserPolicy
+            | Action::DetachUserPolicy
+            | Action::PutGroupPolicy
+            | Action::DeleteGroupPolicy
+            | Action::AttachGroupPolicy
+            | Action::DetachGroupPolicy
+            | Action::AddUserToGroup
+            | Action::RemoveUserFromGroup
+            | Action::CreateGroup
+            | Action::DeleteGroup
+            | Action::UpdateGroup
+            | Action::DeleteUser
+            | Action::UpdateUser
+    )
+}
+
+fn of_bucket<'a>(
+    ask: &Ask<'a>,
+    user: Option<&User>,
+    owner: UserId,
+    access: Option<&'a BucketAccess>,
+    object: Option<ObjectAccess<'_>>,
+    own: OwnPolicies<'a>,
+) -> (bool, Why<'a>) {
+    let own_account = user.is_some_and(|user| user.account == owner);
+    let root = user.is_some_and(User::is_root);
+    let policy = access.and_then(|access| access.policy.as_deref());
+    let verdict = policy.map_or_else(Verdict::default, |policy| {
+        policy.verdict(&ask.of_resource())
+    });
+    let locked_out = access.is_some_and(|access| access.policy_locks_owner_out);
+    let mends = own_account && root && is_about_policy(ask.action) && !locked_out;
+    if let Some((index, statement)) = verdict.deny
+        && !mends
+    {
+        return (false, Why::Bucket(index, statement));
+    }
+    let lists = access.map_or(Ownership::default(), BucketAccess::ownership)
+        != Ownership::BucketOwnerEnforced;
+    let foreign = lists && object.is_some_and(|object| object.owner != owner);
+    if own_account && root && !foreign {
+        return (true, Why::Owner);
+    }
+    let block = access.map(BucketAccess::block).unwrap_or_default();
+    let public = policy.is_some_and(crate::Policy::is_public);
+    let restricted = public && block.restrict_public_buckets && !own_account;
+    let by_policy = verdict.allow.filter(|_| !restricted && !foreign);
+    let account = user.map(|user| user.account);
+    let grant = lists.then(|| {
+        granted(
+            ask.action,
+            account,
+            access,
+            object,
+            block.ignore_public_acls,
+        )
+    });
+    let grant = grant
+        .flatten()
+        .map(|(on, grant)| Why::Grant(on, grant.permission));
+    // In person is enough within the account; by its account a user is let in as far as its own
+    // policies let it.
+    if own_account && !foreign {
+        if let Some((index, statement, Meant::InPerson)) = by_policy {
+            return (true, Why::Bucket(index, statement));
+        }
+        return own.alone();
+    }
+    let outside = by_policy
+        .map(|(index, statement, _)| Why::Bucket(index, statement))
+        .or(grant);
+    let same_tenant = user.is_some_and(|user| user.tenant == *ask.resource.tenant());
+    match outside {
+        Some(why) if user.is_none() || root => (true, why),
+        Some(_) => match own.any() {
+            Some(why) => (true, why),
+            None => (false, Why::NoPolicyOfUser),
+        },
+        None if same_tenant && own.tenant_wide.is_some() => {
+            (true, own.tenant_wide.unwrap_or(Why::Nothing))
+        }
+        None if restricted && verdict.allow.is_some() => (false, Why::Restricted),
+        None => (false, Why::Nothing),
+    }
+}
+
+/// The grant that lets an account (nothing: nobody in particular) do it, and whether it stands on
+/// the object.
+fn granted(
+    action: Action,
+    account: Option<UserId>,
+    access: Option<&BucketAccess>,
+    object: Option<ObjectAccess<'_>>,
+    ignore_public: bool,
+) -> Option<(bool, Grant)> {
+    if action.level() == Level::Object
+        && let Some(permission) = Permission::on_object(action)
+    {
+        let object = object?;
+        // Its owner may always look at the list and mend it.
+        let mends = matches!(permission, Permission::ReadAcp | Permission::WriteAcp);
+        let owned = account == Some(object.owner);
+        let grant = match object.acl {
+            Some(acl) if !(owned && mends) => acl.grant(account, permission, ignore_public),
+            _ => owned.then_some(Grant {
+                grantee: crate::Grantee::User(object.owner),
+                permission: Permission::FullControl,
+            }),
+        };
+        return grant.map(|grant| (true, grant));
+    }
+    // What a list has no permission for is its owner's: tags, retention.
+    if let Some(object) = object {
+        let owned = account == Some(object.owner);
+        return owned.then_some((
+            true,
+            Grant {
+                grantee: crate::Grantee::User(object.owner),
+                permission: Permission::FullControl,
+            },
+        ));
+    }
+    let permission = Permission::on_bucket(action)?;
+    let acl = access.and_then(|access| access.acl.as_ref())?;
+    let grant = acl.grant(account, permission, ignore_public)?;
+    Some((false, grant))
+}
+
+fn is_about_policy(action: Action) -> bool {
+    matches!(
+        action,
+        Action::GetBucketPolicy | Action::PutBucketPolicy | Action::DeleteBucketPolicy
+    )
+}
+
+#[cfg(test)]
+mod tests;

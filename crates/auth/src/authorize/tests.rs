@@ -1,0 +1,647 @@
+//! The rules, one by one, and the whole against an evaluator that is too simple to be wrong.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    AccessKey, Acl, CannedAcl, Fact, Facts, Grantee, Origin, Policy, PolicyKind, PublicAccessBlock,
+    Secret, UserPolicies, UserPolicy,
+};
+
+const ORIGIN: Origin = Origin {
+    address: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3))),
+    secure: true,
+};
+
+fn tenant(name: &str) -> TenantName {
+    TenantName::new(name).expect("valid")
+}
+
+fn user(id: u64, name: &str) -> User {
+    User::new(UserId(id), name, TenantName::default(), Timestamp(0))
+}
+
+/// A user of the account of user `account`.
+fn member(id: u64, account: u64, name: &str) -> User {
+    User {
+        account: UserId(account),
+        ..user(id, name)
+    }
+}
+
+fn by(user: User) -> Caller {
+    let key = AccessKey {
+        id: "AK".into(),
+        secret: Secret::new("s".into()),
+        revision: 1,
+        user: Arc::new(user),
+    };
+    Caller::by_access_key(&key, ORIGIN)
+}
+
+fn with_policy(user: User, text: &str, tenant_wide: bool) -> User {
+    let policy = Policy::parse(text, PolicyKind::Identity, 20_000).expect(text);
+    User {
+        policies: UserPolicies::new(vec![UserPolicy {
+            source: "user policy".into(),
+            policy: Arc::new(policy),
+            tenant_wide,
+        }]),
+        ..user
+    }
+}
+
+fn bucket_policy(text: &str) -> BucketAccess {
+    let policy = Policy::parse(text, PolicyKind::Bucket("data"), 20_000).expect(text);
+    BucketAccess {
+        policy: Some(Arc::new(policy)),
+        ..BucketAccess::default()
+    }
+}
+
+/// What may be asked of bucket `data` of user 1.
+struct Bucket<'a> {
+    access: &'a BucketAccess,
+    object: Option<ObjectAccess<'a>>,
+    details: Details<'a>,
+}
+
+impl<'a> Bucket<'a> {
+    fn new(access: &'a BucketAccess) -> Self {
+        Self {
+            access,
+            object: None,
+            details: Details::default(),
+        }
+    }
+
+    fn ask(&self, caller: &Caller, action: Action) -> Decision {
+        let tenant = TenantName::default();
+        let resource = Resource::Bucket {
+            tenant: &tenant,
+            bucket: "data",
+            owner: UserId(1),
+            access: Some(self.access),
+            key: (action.level() == Level::Object).then_some("a/b"),
+            object: self.object,
+        };
+        explain(caller, action, resource, &self.details)
+    }
+
+    fn may(&self, caller: &Caller, action: Action) -> bool {
+        self.ask(caller, action).allowed
+    }
+}
+
+fn statement(effect: &str, principal: &str, action: &str, resource: &str, more: &str) -> String {
+    format!(
+        r#"{{"Version":"2012-10-17","Statement":{{"Sid":"s","Effect":"{effect}",{principal}
+        "Action":"{action}","Resource":"{resource}"{more}}}}}"#
+    )
+}
+
+const ANYBODY: &str = r#""Principal":"*","#;
+const ALL: &str = "arn:aws:s3:::*";
+
+#[test]
+fn only_owners_get_in_where_nothing_is_said() {
+    let access = BucketAccess::default();
+    let bucket = Bucket::new(&access);
+    for action in Action::ALL {
+        assert!(bucket.may(&by(user(1, "ann")), *action), "{action}");
+        assert!(!bucket.may(&by(user(2, "bob")), *action), "{action}");
+        assert!(
+            !bucket.may(&by(member(3, 1, "ann/robot")), *action),
+            "{action}"
+        );
+        assert!(!bucket.may(&Caller::anonymous(ORIGIN), *action), "{action}");
+        assert!(bucket.may(&Caller::system(), *action), "{action}");
+    }
+    let mut disabled = user(1, "ann");
+    disabled.disabled = true;
+    assert!(!bucket.may(&by(disabled), Action::GetObject));
+    // The id of nobody must not open what nobody owns.
+    let tenant = TenantName::default();
+    let nobodys = Resource::Bucket {
+        tenant: &tenant,
+        bucket: "data",
+        owner: UserId(0),
+        access: None,
+        key: None,
+        object: None,
+    };
+    let nobody = Caller::anonymous(ORIGIN);
+    assert!(authorize(&nobody, Action::ListBucket, nobodys, &Details::default()).is_err());
+}
+
+#[test]
+fn buckets_are_made_in_the_own_tenant_only() {
+    let (mine, other) = (tenant("atlas"), tenant("cms"));
+    let ann = by(User {
+        tenant: mine.clone(),
+        ..user(1, "ann")
+    });
+    let may = |caller: &Caller, tenant: &TenantName| {
+        let asked = Resource::Tenant(tenant);
+        authorize(caller, Action::ListAllMyBuckets, asked, &Details::default()).is_ok()
+    };
+    assert!(may(&ann, &mine));
+    assert!(!may(&ann, &other));
+    assert!(!may(&by(member(3, 1, "x/y")), &TenantName::default()));
+    let allowed = statement("Allow", "", "s3:ListAllMyBuckets", "*", "");
+    let robot = with_policy(member(3, 1, "x/y"), &allowed, false);
+    assert!(may(&by(robot), &TenantName::default()));
+}
+
+#[test]
+fn a_bucket_policy_allows_and_denies() {
+    let open = bucket_policy(&statement("Allow", ANYBODY, "s3:GetObject", ALL, ""));
+    let bucket = Bucket::new(&open);
+    let nobody = Caller::anonymous(ORIGIN);
+    let decision = bucket.ask(&nobody, Action::GetObject);
+    assert!(decision.allowed);
+    assert_eq!(
+        decision.reason.to_string(),
+        "statement 1 (\"s\") of the bucket's policy allows it"
+    );
+    assert!(!bucket.may(&nobody, Action::PutObject));
+    let closed = bucket_policy(&statement("Deny", ANYBODY, "s3:*", ALL, ""));
+    let bucket = Bucket::new(&closed);
+    let ann = by(user(1, "ann"));
+    assert!(!bucket.may(&ann, Action::GetObject));
+    assert!(
+        bucket.may(&ann, Action::PutBucketPolicy),
+        "the owner can mend it"
+    );
+    assert!(!bucket.may(&by(member(3, 1, "ann/robot")), Action::PutBucketPolicy));
+    let locked = BucketAccess {
+        policy_locks_owner_out: true,
+        ..closed.clone()
+    };
+    assert!(!Bucket::new(&locked).may(&ann, Action::PutBucketPolicy));
+}
+
+#[test]
+fn principals_are_told_apart() {
+    let who = |principal: &str| {
+        let text = statement("Allow", principal, "s3:GetObject", ALL, "");
+        let access = bucket_policy(&text);
+        let bucket = Bucket::new(&access);
+        let all = statement("Allow", "", "s3:*", "arn:aws:s3:::*", "");
+        let robot = with_policy(member(3, 2, "bob/robot"), &all, false);
+        let callers = [
+            by(user(2, "bob")),
+            by(robot),
+            by(member(3, 2, "bob/robot")),
+            by(user(4, "eve")),
+            Caller::anonymous(ORIGIN),
+        ];
+        callers.map(|caller| bucket.may(&caller, Action::GetObject))
+    };
+    let id = UserId(2);
+    assert_eq!(who(ANYBODY), [true, true, false, true, true]);
+    let bobs = [true, true, false, false, false];
+    assert_eq!(
+        who(&format!(
+            r#""Principal":{{"AWS":"arn:aws:iam::{id}:root"}},"#
+        )),
+        bobs
+    );
+    assert_eq!(who(&format!(r#""Principal":{{"AWS":"{id}"}},"#)), bobs);
+    assert_eq!(
+        who(&format!(r#""Principal":{{"CanonicalUser":"{id}"}},"#)),
+        bobs
+    );
+    let robot = format!(r#""Principal":{{"AWS":"arn:aws:iam::{id}:user/robot"}},"#);
+    assert_eq!(who(&robot), [false, true, false, false, false]);
+    let named = r#""Principal":{"AWS":["arn:aws:iam:::user/bob","arn:aws:iam:::user/eve"]},"#;
+    assert_eq!(who(named), [true, false, false, true, false]);
+    assert_eq!(
+        who(r#""Principal":{"AWS":"arn:aws:iam::atlas:root"},"#),
+        [false; 5]
+    );
+}
+
+#[test]
+fn users_of_an_account_do_what_policies_say() {
+    let access = BucketAccess::default();
+    let bucket = Bucket::new(&access);
+    let read = statement("Allow", "", "s3:Get*", "arn:aws:s3:::data/*", "");
+    let robot = with_policy(member(3, 1, "ann/robot"), &read, false);
+    assert!(bucket.may(&by(robot.clone()), Action::GetObject));
+    assert!(!bucket.may(&by(robot), Action::PutObject));
+    // The same policy in another account opens nothing here, unless the tenant's manager gave it.
+    let foreign = with_policy(member(4, 2, "bob/robot"), &read, false);
+    assert!(!bucket.may(&by(foreign), Action::GetObject));
+    let bob = with_policy(user(2, "bob"), &read, true);
+    assert!(bucket.may(&by(bob.clone()), Action::GetObject));
+    let elsewhere = User {
+        tenant: tenant("atlas"),
+        ..bob
+    };
+    assert!(!bucket.may(&by(elsewhere), Action::GetObject));
+    let deny = statement("Deny", "", "s3:DeleteObject", "*", "");
+    let ann = by(with_policy(user(1, "ann"), &deny, true));
+    assert!(!bucket.may(&ann, Action::DeleteObject));
+    assert!(bucket.may(&ann, Action::GetObject));
+    let in_person = format!(
+        r#""Principal":{{"AWS":"arn:aws:iam::{}:user/robot"}},"#,
+        UserId(1)
+    );
+    let access = bucket_policy(&statement("Allow", &in_person, "s3:ListBucket", ALL, ""));
+    let bucket = Bucket::new(&access);
+    assert!(bucket.may(&by(member(3, 1, "ann/robot")), Action::ListBucket));
+}
+
+#[test]
+fn lists_grant_and_ownership_switches_them_off() {
+    let bob = by(user(2, "bob"));
+    let nobody = Caller::anonymous(ORIGIN);
+    let mut access = BucketAccess {
+        acl: Some(Arc::new(CannedAcl::PublicRead.acl(UserId(1), UserId(1)))),
+        ..BucketAccess::default()
+    };
+    assert!(Bucket::new(&access).may(&nobody, Action::ListBucket));
+    assert!(!Bucket::new(&access).may(&nobody, Action::GetObject));
+    assert!(!Bucket::new(&access).may(&bob, Action::PutObject));
+    access.block = Some(PublicAccessBlock {
+        ignore_public_acls: true,
+        ..PublicAccessBlock::default()
+    });
+    assert!(!Bucket::new(&access).may(&bob, Action::ListBucket));
+    access.block = None;
+    access.ownership = Some(Ownership::BucketOwnerEnforced);
+    assert!(!Bucket::new(&access).may(&nobody, Action::ListBucket));
+    access.ownership = None;
+    // An object of bob's in ann's bucket is bob's; ann may delete it, no more.
+    let object = |acl: Option<&'static Acl>| ObjectAccess {
+        owner: UserId(2),
+        acl,
+        tags: &[],
+    };
+    let mut bucket = Bucket::new(&access);
+    bucket.object = Some(object(None));
+    let ann = by(user(1, "ann"));
+    assert!(bucket.may(&bob, Action::GetObject) && bucket.may(&bob, Action::PutObjectAcl));
+    assert!(bucket.may(&bob, Action::GetObjectTagging));
+    assert!(!bucket.may(&ann, Action::GetObject) && !bucket.may(&ann, Action::GetObjectAcl));
+    bucket.object = None;
+    assert!(bucket.may(&ann, Action::DeleteObject));
+    let enforced = BucketAccess {
+        ownership: Some(Ownership::BucketOwnerEnforced),
+        ..access.clone()
+    };
+    let mut bucket = Bucket::new(&enforced);
+    bucket.object = Some(object(None));
+    assert!(bucket.may(&ann, Action::GetObject));
+    assert!(!bucket.may(&bob, Action::GetObject));
+    // Whoever owns an object can always mend its list, but reads only what the list grants.
+    let empty = Acl {
+        owner: UserId(2),
+        grants: Vec::new(),
+    };
+    let mut bucket = Bucket::new(&access);
+    bucket.object = Some(ObjectAccess {
+        owner: UserId(2),
+        acl: Some(&empty),
+        tags: &[],
+    });
+    assert!(!bucket.may(&bob, Action::GetObject));
+    assert!(bucket.may(&bob, Action::PutObjectAcl));
+    let shared = Acl {
+        owner: UserId(2),
+        grants: vec![Grant {
+            grantee: Grantee::User(UserId(1)),
+            permission: Permission::FullControl,
+        }],
+    };
+    bucket.object = Some(ObjectAccess {
+        owner: UserId(2),
+        acl: Some(&shared),
+        tags: &[],
+    });
+    assert!(bucket.may(&ann, Action::GetObject));
+    let robot = by(member(3, 1, "ann/robot"));
+    assert!(!bucket.may(&robot, Action::GetObject));
+    assert_eq!(
+        bucket.ask(&robot, Action::GetObject).reason,
+        Reason::NoPolicyOfUser
+    );
+}
+
+#[test]
+fn a_public_policy_can_be_restricted() {
+    let mut access = bucket_policy(&statement("Allow", ANYBODY, "s3:GetObject", ALL, ""));
+    access.block = Some(PublicAccessBlock {
+        restrict_public_buckets: true,
+        ..PublicAccessBlock::default()
+    });
+    let bucket = Bucket::new(&access);
+    let decision = bucket.ask(&Caller::anonymous(ORIGIN), Action::GetObject);
+    assert_eq!(
+        (decision.allowed, decision.reason),
+        (false, Reason::Restricted)
+    );
+    assert!(bucket.may(&by(user(1, "ann")), Action::GetObject));
+    assert!(bucket.may(&by(member(3, 1, "ann/robot")), Action::GetObject));
+    assert!(!access.is_public());
+}
+
+#[test]
+fn identities_are_managed_by_their_account_and_the_tenant() {
+    let tenant = TenantName::default();
+    let may = |caller: &Caller, account: u64, action, of_tenant| {
+        let resource = Resource::Identity {
+            tenant: &tenant,
+            account: UserId(account),
+            path: "user/robot",
+            of_tenant,
+        };
+        authorize(caller, action, resource, &Details::default()).is_ok()
+    };
+    let ann = by(user(1, "ann"));
+    assert!(may(&ann, 1, Action::CreateUser, false));
+    assert!(!may(&ann, 2, Action::CreateUser, false));
+    assert!(may(&ann, 1, Action::CreateAccessKey, true));
+    assert!(
+        !may(&ann, 1, Action::PutUserPolicy, true),
+        "nobody gives rights to itself"
+    );
+    let admin = by(User {
+        tenant_admin: true,
+        ..user(9, "boss")
+    });
+    assert!(may(&admin, 1, Action::PutUserPolicy, true));
+    let star = statement("Allow", "", "iam:*", "*", "");
+    let robot = by(with_policy(member(3, 1, "ann/robot"), &star, false));
+    assert!(may(&robot, 1, Action::CreateUser, false));
+    assert!(
+        !may(&robot, 2, Action::CreateUser, false),
+        "a policy ends with its account"
+    );
+    assert!(!may(&robot, 1, Action::PutUserPolicy, true));
+    assert!(!may(&Caller::anonymous(ORIGIN), 1, Action::GetUser, false));
+}
+
+struct Said(Vec<(Fact, &'static str)>);
+
+impl Facts for Said {
+    fn fact(&self, fact: Fact) -> Option<Cow<'_, str>> {
+        let found = self.0.iter().find(|(name, _)| *name == fact);
+        found.map(|(_, value)| Cow::Borrowed(*value))
+    }
+}
+
+/// Each operator, as the IAM user guide's table has it.
+#[test]
+fn conditions_compare() {
+    let tags = [("class".to_owned(), "Public".to_owned())];
+    let acl = Acl::private(UserId(1));
+    let facts = Arc::new(Said(vec![
+        (Fact::UserAgent, "boto3/1.2"),
+        (Fact::SignatureAge, "600"),
+        (Fact::Tagging, "team=a%20b&x=1+2"),
+        (Fact::TlsVersion, "1.3"),
+    ]));
+    let caller = by(user(2, "bob")).with_facts(facts);
+    let meets = |condition: &str| {
+        let more = format!(r#","Condition":{condition}"#);
+        let access = bucket_policy(&statement("Allow", ANYBODY, "s3:*", ALL, &more));
+        let mut bucket = Bucket::new(&access);
+        bucket.object = Some(ObjectAccess {
+            owner: UserId(1),
+            acl: Some(&acl),
+            tags: &tags,
+        });
+        bucket.details = Details {
+            now: Timestamp::from_secs(1_700_000_000),
+            prefix: Some("home/bob/x"),
+            max_keys: Some(10),
+            ..Details::default()
+        };
+        bucket.may(&caller, Action::GetObject)
+    };
+    for (condition, holds) in [
+        (r#"{"StringEquals":{"s3:prefix":["a","home/bob/x"]}}"#, true),
+        (r#"{"StringEquals":{"s3:prefix":"HOME/bob/x"}}"#, false),
+        (r#"{"StringEquals":{"s3:prefix":"home/*"}}"#, false),
+        (
+            r#"{"StringEqualsIgnoreCase":{"s3:prefix":"HOME/bob/x"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringNotEquals":{"s3:prefix":["a","home/bob/x"]}}"#,
+            false,
+        ),
+        (r#"{"StringNotEquals":{"s3:delimiter":"/"}}"#, true),
+        (
+            r#"{"StringLike":{"s3:prefix":"home/${aws:username}/*"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringLike":{"s3:prefix":"home/${aws:userid}/*"}}"#,
+            false,
+        ),
+        (r#"{"StringNotLike":{"s3:prefix":"home/*"}}"#, false),
+        (r#"{"StringLike":{"s3:delimiter":"*"}}"#, false),
+        (r#"{"StringLikeIfExists":{"s3:delimiter":"x"}}"#, true),
+        (r#"{"StringLikeIfExists":{"s3:prefix":"x"}}"#, false),
+        (r#"{"NumericEquals":{"s3:max-keys":"10"}}"#, true),
+        (r#"{"NumericNotEquals":{"s3:max-keys":10}}"#, false),
+        (r#"{"NumericLessThan":{"s3:max-keys":10}}"#, false),
+        (r#"{"NumericLessThanEquals":{"s3:max-keys":"10.0"}}"#, true),
+        (r#"{"NumericGreaterThan":{"s3:signatureAge":"599"}}"#, true),
+        (
+            r#"{"NumericGreaterThanEquals":{"s3:TlsVersion":"1.2"}}"#,
+            true,
+        ),
+        (
+            r#"{"DateGreaterThan":{"aws:CurrentTime":"2023-01-01T00:00:00Z"}}"#,
+            true,
+        ),
+        (
+            r#"{"DateLessThan":{"aws:CurrentTime":"2023-01-01"}}"#,
+            false,
+        ),
+        (
+            r#"{"DateLessThanEquals":{"aws:EpochTime":"1700000000"}}"#,
+            true,
+        ),
+        (
+            r#"{"DateEquals":{"aws:CurrentTime":"2023-11-14T23:13:20+01:00"}}"#,
+            true,
+        ),
+        (r#"{"Bool":{"aws:SecureTransport":"true"}}"#, true),
+        (r#"{"Bool":{"aws:SecureTransport":"FALSE"}}"#, false),
+        (
+            r#"{"IpAddress":{"aws:SourceIp":["192.0.2.0/24","10.1.0.0/16"]}}"#,
+            true,
+        ),
+        (r#"{"IpAddress":{"aws:SourceIp":"10.1.2.4"}}"#, false),
+        (r#"{"IpAddress":{"aws:SourceIp":"::/0"}}"#, false),
+        (r#"{"NotIpAddress":{"aws:SourceIp":"10.0.0.0/8"}}"#, false),
+        (
+            r#"{"ArnEquals":{"aws:PrincipalArn":"arn:aws:iam::*:root"}}"#,
+            true,
+        ),
+        (
+            r#"{"ArnLike":{"aws:PrincipalArn":"arn:aws:iam::*:user/*"}}"#,
+            false,
+        ),
+        (
+            r#"{"ArnNotLike":{"aws:PrincipalArn":"arn:aws:iam::*:user/*"}}"#,
+            true,
+        ),
+        (
+            r#"{"Null":{"s3:delimiter":"true","s3:prefix":"false"}}"#,
+            true,
+        ),
+        (r#"{"Null":{"s3:prefix":"true"}}"#, false),
+        (
+            r#"{"StringEquals":{"s3:ExistingObjectTag/class":"Public"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringEquals":{"s3:ExistingObjectTag/Class":"Public"}}"#,
+            false,
+        ),
+        (
+            r#"{"StringEquals":{"s3:RequestObjectTag/team":"a b","s3:RequestObjectTag/x":"1 2"}}"#,
+            true,
+        ),
+        (
+            r#"{"ForAllValues:StringEquals":{"s3:RequestObjectTagKeys":["team","x","y"]}}"#,
+            true,
+        ),
+        (
+            r#"{"ForAllValues:StringEquals":{"s3:RequestObjectTagKeys":["team"]}}"#,
+            false,
+        ),
+        (
+            r#"{"ForAnyValue:StringEquals":{"s3:RequestObjectTagKeys":["team"]}}"#,
+            true,
+        ),
+        (
+            r#"{"ForAnyValue:StringEquals":{"s3:RequestObjectTagKeys":["none"]}}"#,
+            false,
+        ),
+        (
+            r#"{"ForAllValues:StringEquals":{"s3:delimiter":"x"}}"#,
+            true,
+        ),
+        (
+            r#"{"ForAnyValue:StringEquals":{"s3:delimiter":"x"}}"#,
+            false,
+        ),
+        (
+            r#"{"StringLike":{"aws:UserAgent":"boto3/*"},"StringEquals":{"aws:PrincipalType":"Account"}}"#,
+            true,
+        ),
+        (r#"{"StringEquals":{"aws:SourceVpc":"vpc-1"}}"#, false),
+        (
+            r#"{"StringEquals":{"aws:username":"bob","aws:userid":"0000000000000002"}}"#,
+            true,
+        ),
+    ] {
+        assert_eq!(meets(condition), holds, "{condition}");
+    }
+}
+
+/// A bucket policy as the property test makes it up.
+#[derive(Clone, Debug)]
+struct Sketch {
+    allow: bool,
+    principal: Option<u64>,
+    actions: Vec<&'static str>,
+    not_action: bool,
+    resource: &'static str,
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let principal = prop::option::of(1u64..4);
+    let actions = prop::collection::vec(
+        prop::sample::select(vec![
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:Get*",
+            "s3:*",
+            "s3:ListBucket",
+        ]),
+        1..3,
+    );
+    let resource = prop::sample::select(vec![
+        "arn:aws:s3:::data",
+        "arn:aws:s3:::data/*",
+        "arn:aws:s3:::data/a/*",
+        "arn:aws:s3:::data/x",
+        "*",
+    ]);
+    (any::<bool>(), principal, actions, any::<bool>(), resource).prop_map(
+        |(allow, principal, actions, not_action, resource)| Sketch {
+            allow,
+            principal,
+            actions,
+            not_action,
+            resource,
+        },
+    )
+}
+
+impl Sketch {
+    fn json(&self) -> String {
+        let effect = if self.allow { "Allow" } else { "Deny" };
+        let principal = self.principal.map_or("\"*\"".into(), |id| {
+            format!(r#"{{"AWS":"arn:aws:iam::{}:root"}}"#, UserId(id))
+        });
+        let action = if self.not_action {
+            "NotAction"
+        } else {
+            "Action"
+        };
+        format!(
+            r#"{{"Effect":"{effect}","Principal":{principal},"{action}":{:?},"Resource":"{}"}}"#,
+            self.actions, self.resource
+        )
+    }
+
+    /// Whether it speaks of the request, by the letter.
+    fn speaks(&self, who: Option<u64>, action: Action, path: &str) -> bool {
+        let like = |pattern: &str, text: &str| {
+            pattern
+                .strip_suffix('*')
+                .map_or(pattern == text, |prefix| text.starts_with(prefix))
+        };
+        let name = action.to_string();
+        let listed = self.actions.iter().any(|pattern| like(pattern, &name));
+        let resource = self
+            .resource
+            .strip_prefix("arn:aws:s3:::")
+            .unwrap_or(self.resource);
+        (self.principal.is_none() || self.principal == who)
+            && listed != self.not_action
+            && like(resource, path)
+    }
+}
+
+proptest! {
+    #[test]
+    fn is_what_the_letter_says(
+        sketches in prop::collection::vec(sketch(), 1..6),
+        who in prop::option::of(1u64..4),
+        action in prop::sample::select(vec![Action::GetObject, Action::PutObject, Action::ListBucket]),
+    ) {
+        let statements: Vec<String> = sketches.iter().map(Sketch::json).collect();
+        let text = format!(r#"{{"Version":"2012-10-17","Statement":[{}]}}"#, statements.join(","));
+        let access = bucket_policy(&text);
+        let caller = who.map_or_else(|| Caller::anonymous(ORIGIN), |id| by(user(id, "someone")));
+        let path = if action.level() == Level::Object { "data/a/b" } else { "data" };
+        let said = |allow: bool| {
+            sketches.iter().any(|s| s.allow == allow && s.speaks(who, action, path))
+        };
+        let expected = !said(false) && (who == Some(1) || said(true));
+        prop_assert_eq!(Bucket::new(&access).may(&caller, action), expected, "{}", text);
+    }
+}

@@ -1,0 +1,226 @@
+//! The names of what a condition asks for.
+//!
+//! A name that is not known here is refused when the policy is set: a misspelt key in a statement
+//! that denies would deny nothing, and nobody would know.
+
+use std::fmt;
+
+use crate::Fact;
+
+macro_rules! keys {
+    ($($name:ident $text:literal,)*) => {
+        /// A condition key.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Key {
+            $($name,)*
+            /// Something that the client said.
+            Said(Fact),
+            /// A tag that the object has.
+            ExistingObjectTag(Box<str>),
+            /// A tag that the request gives the object.
+            RequestObjectTag(Box<str>),
+            /// A tag that the request gives a user or role.
+            RequestTag(Box<str>),
+            /// A tag of who asks.
+            PrincipalTag(Box<str>),
+            /// A tag of what is asked for.
+            ResourceTag(Box<str>),
+            /// A claim of a token.
+            Claim(Box<str>),
+            /// A name that AWS knows and that has no value here.
+            Unused(Box<str>),
+        }
+
+        const FIXED: &[(&str, Key)] = &[$(($text, Key::$name),)*];
+    };
+}
+
+keys! {
+    Username "aws:username",
+    UserId "aws:userid",
+    PrincipalArn "aws:PrincipalArn",
+    PrincipalAccount "aws:PrincipalAccount",
+    PrincipalType "aws:PrincipalType",
+    SourceIp "aws:SourceIp",
+    SecureTransport "aws:SecureTransport",
+    CurrentTime "aws:CurrentTime",
+    EpochTime "aws:EpochTime",
+    TagKeys "aws:TagKeys",
+    ResourceAccount "s3:ResourceAccount",
+    Prefix "s3:prefix",
+    Delimiter "s3:delimiter",
+    MaxKeys "s3:max-keys",
+    CopySource "s3:x-amz-copy-source",
+    VersionId "s3:VersionId",
+    RequestObjectTagKeys "s3:RequestObjectTagKeys",
+}
+
+/// Keys of AWS that no request to Dewar gives a value: what depends on them depends on nothing.
+const UNUSED: &[&str] = &[
+    "aws:CalledVia",
+    "aws:CalledViaFirst",
+    "aws:CalledViaLast",
+    "aws:FederatedProvider",
+    "aws:MultiFactorAuthAge",
+    "aws:MultiFactorAuthPresent",
+    "aws:PrincipalIsAWSService",
+    "aws:PrincipalOrgID",
+    "aws:PrincipalOrgPaths",
+    "aws:PrincipalServiceName",
+    "aws:PrincipalServiceNamesList",
+    "aws:RequestedRegion",
+    "aws:ResourceAccount",
+    "aws:ResourceOrgID",
+    "aws:ResourceOrgPaths",
+    "aws:SourceAccount",
+    "aws:SourceArn",
+    "aws:SourceIdentity",
+    "aws:SourceOrgID",
+    "aws:SourceOrgPaths",
+    "aws:SourceVpc",
+    "aws:SourceVpcArn",
+    "aws:SourceVpce",
+    "aws:TokenIssueTime",
+    "aws:ViaAWSService",
+    "aws:VpcSourceIp",
+    "iam:PassedToService",
+    "iam:PermissionsBoundary",
+    "iam:PolicyARN",
+    "s3:AccessPointNetworkOrigin",
+    "s3:DataAccessPointAccount",
+    "s3:DataAccessPointArn",
+    "s3:InventoryAccessibleOptionalFields",
+    "s3:ObjectCreationOperation",
+    "sts:ExternalId",
+    "sts:RoleSessionName",
+    "sts:SourceIdentity",
+    "sts:TransitiveTagKeys",
+];
+
+/// Longest name of a tag or claim in a key.
+const NAME_BYTES_MAX: usize = 256;
+
+impl Key {
+    /// The key of a name, in any case of letters; tags keep theirs.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if let Some((what, name)) = text.split_once('/') {
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
+                return None;
+            }
+            let name = name.into();
+            return Some(match what.to_ascii_lowercase().as_str() {
+                "s3:existingobjecttag" => Self::ExistingObjectTag(name),
+                "s3:requestobjecttag" => Self::RequestObjectTag(name),
+                "aws:requesttag" => Self::RequestTag(name),
+                "aws:principaltag" => Self::PrincipalTag(name),
+                "aws:resourcetag" | "iam:resourcetag" | "s3:resourcetag" | "s3:buckettag" => {
+                    Self::ResourceTag(name)
+                }
+                _ => return Self::claim(text),
+            });
+        }
+        if let Some((_, key)) = FIXED
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text))
+        {
+            return Some(key.clone());
+        }
+        let said = Fact::ALL
+            .iter()
+            .find(|fact| fact.key().eq_ignore_ascii_case(text));
+        if let Some(fact) = said {
+            return Some(Self::Said(*fact));
+        }
+        let unused = UNUSED.iter().find(|name| name.eq_ignore_ascii_case(text));
+        if let Some(name) = unused {
+            return Some(Self::Unused((*name).into()));
+        }
+        Self::claim(text)
+    }
+
+    /// A claim of an issuer's tokens: `idp.example.org/realms/lab:aud`. Services have no dot.
+    fn claim(text: &str) -> Option<Self> {
+        let (issuer, claim) = text.rsplit_once(':')?;
+        let known = issuer.contains('.') && !claim.is_empty() && text.len() <= NAME_BYTES_MAX;
+        known.then(|| Self::Claim(text.into()))
+    }
+
+    /// Whether a fixed value of it names few enough that a statement with it is not for the
+    /// public (S3 user guide, "The meaning of public").
+    pub(crate) fn narrows(&self) -> bool {
+        match self {
+            Self::SourceIp
+            | Self::UserId
+            | Self::Username
+            | Self::PrincipalArn
+            | Self::PrincipalAccount => true,
+            Self::Said(fact) => *fact == Fact::SseKmsKeyId,
+            Self::Unused(name) => matches!(
+                &**name,
+                "aws:SourceArn"
+                    | "aws:SourceVpc"
+                    | "aws:SourceVpcArn"
+                    | "aws:SourceVpce"
+                    | "aws:SourceAccount"
+                    | "aws:SourceOrgID"
+                    | "aws:SourceOrgPaths"
+                    | "aws:PrincipalOrgID"
+                    | "aws:PrincipalOrgPaths"
+                    | "s3:DataAccessPointArn"
+                    | "s3:DataAccessPointAccount"
+            ),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(fact) => f.write_str(fact.key()),
+            Self::ExistingObjectTag(name) => write!(f, "s3:ExistingObjectTag/{name}"),
+            Self::RequestObjectTag(name) => write!(f, "s3:RequestObjectTag/{name}"),
+            Self::RequestTag(name) => write!(f, "aws:RequestTag/{name}"),
+            Self::PrincipalTag(name) => write!(f, "aws:PrincipalTag/{name}"),
+            Self::ResourceTag(name) => write!(f, "aws:ResourceTag/{name}"),
+            Self::Claim(text) | Self::Unused(text) => f.write_str(text),
+            fixed => {
+                let found = FIXED.iter().find(|(_, key)| key == fixed);
+                f.write_str(found.map_or("", |(name, _)| name))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_find_their_keys_and_back() {
+        let said = Fact::ALL.iter().map(|fact| fact.key());
+        let tags = [
+            "s3:ExistingObjectTag/Ab",
+            "aws:PrincipalTag/team",
+            "aws:RequestTag/a",
+        ];
+        let fixed = FIXED.iter().map(|(name, _)| *name);
+        for name in fixed.chain(said).chain(tags).chain(UNUSED.iter().copied()) {
+            let key = Key::parse(name).expect(name);
+            assert_eq!(key.to_string(), name);
+            if !name.contains('/') {
+                assert_eq!(Key::parse(&name.to_ascii_uppercase()), Some(key));
+            }
+        }
+        assert!(Key::parse("idp.example.org/realms/lab:aud").is_some());
+        for unknown in [
+            "",
+            "s3:prefixes",
+            "aws:sourceip2",
+            "prefix",
+            "s3:ExistingObjectTag/",
+        ] {
+            assert_eq!(Key::parse(unknown), None, "{unknown}");
+        }
+    }
+}

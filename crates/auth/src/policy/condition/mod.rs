@@ -1,0 +1,178 @@
+//! Conditions of a statement: operator, key and values (IAM user guide, "Condition operators").
+
+mod key;
+pub(crate) mod value;
+
+pub(crate) use key::Key;
+
+use std::borrow::Cow;
+
+use super::PolicyError;
+use super::json::Node;
+use super::parse::{Parsing, malformed};
+use super::pattern::{Reading, Variables};
+use value::{Test, Wanted};
+
+/// What a request says about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// Nothing.
+    Absent,
+    /// One value.
+    One(Cow<'a, str>),
+    /// Any number of values.
+    Many(Vec<Cow<'a, str>>),
+}
+
+impl<'a> Found<'a> {
+    pub(crate) fn maybe(value: Option<Cow<'a, str>>) -> Self {
+        value.map_or(Self::Absent, Self::One)
+    }
+
+    fn values(&self) -> &[Cow<'a, str>] {
+        match self {
+            Self::Absent => &[],
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
+/// Whether all values of a key are meant, or any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantifier {
+    /// The key has one value.
+    Single,
+    /// `ForAnyValue:`
+    Any,
+    /// `ForAllValues:`
+    All,
+}
+
+/// One line of a condition block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    key: Key,
+    test: Test,
+    /// Whether the operator says *not*.
+    negated: bool,
+    /// Whether a request that does not say passes.
+    if_exists: bool,
+    quantifier: Quantifier,
+    wanted: Vec<Wanted>,
+}
+
+impl Condition {
+    /// Whether a request that says `found` about the key meets it.
+    pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> bool {
+        if self.test == Test::Null {
+            let absent = found.values().is_empty();
+            return self.wanted.contains(&Wanted::Bool(absent));
+        }
+        let values = found.values();
+        if values.is_empty() {
+            return match self.quantifier {
+                Quantifier::All => true,
+                Quantifier::Any => self.if_exists,
+                // What is not there is not equal to anything.
+                Quantifier::Single => self.if_exists || self.negated,
+            };
+        }
+        let meets = |value: &Cow<'_, str>| {
+            let one_of = self
+                .wanted
+                .iter()
+                .any(|wanted| self.test.holds(value, wanted, variables));
+            one_of != self.negated
+        };
+        match self.quantifier {
+            Quantifier::All => values.iter().all(meets),
+            // Of several values of a key without quantifier, none may break a *not*.
+            Quantifier::Single if self.negated => values.iter().all(meets),
+            Quantifier::Any | Quantifier::Single => values.iter().any(meets),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether it leaves over few enough that a statement with it is not for the public.
+    pub(crate) fn narrows(&self) -> bool {
+        let positive = !self.negated && !self.if_exists && self.quantifier == Quantifier::Single;
+        positive && self.key.narrows() && self.wanted.iter().all(Wanted::is_narrow)
+    }
+}
+
+/// Reads a `Condition` block.
+pub(super) fn parse(node: &Node, parsing: &Parsing) -> Result<Vec<Condition>, PolicyError> {
+    let Node::Map(operators) = node else {
+        return Err(malformed("Condition must be an object"));
+    };
+    let mut conditions = Vec::new();
+    for (operator, keys) in operators {
+        let Node::Map(keys) = keys else {
+            return Err(malformed(format!(
+                "Condition {operator:?} must be an object"
+            )));
+        };
+        for (name, values) in keys {
+            let key = Key::parse(name).ok_or_else(|| {
+                malformed(format!("Policy has an invalid condition key: {name:?}"))
+            })?;
+            conditions.push(one(operator, key, values, parsing)?);
+        }
+    }
+    Ok(conditions)
+}
+
+fn one(
+    operator: &str,
+    key: Key,
+    values: &Node,
+    parsing: &Parsing,
+) -> Result<Condition, PolicyError> {
+    let unknown = || malformed(format!("Invalid Condition type : {operator}"));
+    let (quantifier, rest) = match operator.split_once(':') {
+        Some(("ForAnyValue", rest)) => (Quantifier::Any, rest),
+        Some(("ForAllValues", rest)) => (Quantifier::All, rest),
+        Some(_) => return Err(unknown()),
+        None => (Quantifier::Single, operator),
+    };
+    let (name, if_exists) = match rest.strip_suffix("IfExists") {
+        Some(name) => (name, true),
+        None => (rest, false),
+    };
+    let (test, negated) = Test::parse(name).ok_or_else(unknown)?;
+    if test == Test::Null && (if_exists || quantifier != Quantifier::Single) {
+        return Err(unknown());
+    }
+    let reading = Reading {
+        wildcards: matches!(test, Test::Like | Test::Arn),
+        variables: parsing.variables,
+        fold: test == Test::EqualsFolded,
+    };
+    let wanted = values
+        .one_or_many()
+        .ok_or_else(|| malformed(format!("Condition {operator} on {key} has no value")))?
+        .iter()
+        .map(|node| {
+            let text = node.as_scalar().ok_or_else(|| {
+                malformed(format!("Condition {operator} on {key} needs plain values"))
+            })?;
+            test.wanted(&text, reading).ok_or_else(|| {
+                malformed(format!(
+                    "Condition {operator} on {key} has an invalid value {text:?}"
+                ))
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Condition {
+        key,
+        test,
+        negated,
+        if_exists,
+        quantifier,
+        wanted,
+    })
+}

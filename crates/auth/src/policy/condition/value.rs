@@ -1,0 +1,245 @@
+//! Comparing a value with what a condition wants.
+
+use std::net::IpAddr;
+
+use time::format_description::well_known::{Iso8601, Rfc3339};
+use time::{Date, OffsetDateTime, PrimitiveDateTime};
+
+use super::super::pattern::{Pattern, Reading, Variables};
+
+/// What an operator does, apart from *not*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    Equals,
+    EqualsFolded,
+    Like,
+    Numeric(Order),
+    Date(Order),
+    Bool,
+    Binary,
+    Ip,
+    Arn,
+    Null,
+}
+
+/// Which way a number or a date must differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Equals,
+    Less,
+    LessEquals,
+    Greater,
+    GreaterEquals,
+}
+
+/// A value that a condition wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Text(Pattern),
+    Bool(bool),
+    /// Bits of the finite `f64`.
+    Number(Number),
+    /// Nanoseconds since the epoch.
+    Instant(i128),
+    Network {
+        address: IpAddr,
+        bits: u8,
+    },
+    /// The parts of an ARN between its colons.
+    Arn(Box<[Pattern; 6]>),
+}
+
+/// A finite number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Number(f64);
+
+impl Eq for Number {}
+
+impl Number {
+    fn parse(text: &str) -> Option<Self> {
+        let plain = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+        let number: f64 = text.parse().ok().filter(|_| plain)?;
+        number.is_finite().then_some(Self(number))
+    }
+}
+
+impl Wanted {
+    /// Whether it leaves over few enough to count as a restriction.
+    pub(super) fn is_narrow(&self) -> bool {
+        match self {
+            Self::Network { address, bits } => *bits >= if address.is_ipv4() { 8 } else { 32 },
+            Self::Text(pattern) => pattern.as_exact().is_some(),
+            Self::Arn(parts) => parts.iter().all(|part| part.as_exact().is_some()),
+            _ => false,
+        }
+    }
+}
+
+impl Test {
+    /// The test of an operator's name without quantifier and `IfExists`, and whether it says *not*.
+    pub(super) fn parse(name: &str) -> Option<(Self, bool)> {
+        use Order::{Equals, Greater, GreaterEquals, Less, LessEquals};
+        Some(match name {
+            "StringEquals" => (Self::Equals, false),
+            "StringNotEquals" => (Self::Equals, true),
+            "StringEqualsIgnoreCase" => (Self::EqualsFolded, false),
+            "StringNotEqualsIgnoreCase" => (Self::EqualsFolded, true),
+            "StringLike" => (Self::Like, false),
+            "StringNotLike" => (Self::Like, true),
+            "NumericEquals" => (Self::Numeric(Equals), false),
+            "NumericNotEquals" => (Self::Numeric(Equals), true),
+            "NumericLessThan" => (Self::Numeric(Less), false),
+            "NumericLessThanEquals" => (Self::Numeric(LessEquals), false),
+            "NumericGreaterThan" => (Self::Numeric(Greater), false),
+            "NumericGreaterThanEquals" => (Self::Numeric(GreaterEquals), false),
+            "DateEquals" => (Self::Date(Equals), false),
+            "DateNotEquals" => (Self::Date(Equals), true),
+            "DateLessThan" => (Self::Date(Less), false),
+            "DateLessThanEquals" => (Self::Date(LessEquals), false),
+            "DateGreaterThan" => (Self::Date(Greater), false),
+            "DateGreaterThanEquals" => (Self::Date(GreaterEquals), false),
+            "Bool" => (Self::Bool, false),
+            "BinaryEquals" => (Self::Binary, false),
+            "IpAddress" => (Self::Ip, false),
+            "NotIpAddress" => (Self::Ip, true),
+            "ArnEquals" | "ArnLike" => (Self::Arn, false),
+            "ArnNotEquals" | "ArnNotLike" => (Self::Arn, true),
+            "Null" => (Self::Null, false),
+            _ => return None,
+        })
+    }
+
+    /// A value of the policy as this test compares with it.
+    pub(super) fn wanted(self, text: &str, reading: Reading) -> Option<Wanted> {
+        Some(match self {
+            Self::Equals | Self::EqualsFolded | Self::Like => {
+                Wanted::Text(Pattern::new(text, reading).ok()?)
+            }
+            Self::Binary => Wanted::Text(Pattern::exact(text)),
+            Self::Numeric(_) => Wanted::Number(Number::parse(text)?),
+            Self::Date(_) => Wanted::Instant(instant(text)?),
+            Self::Bool | Self::Null => Wanted::Bool(boolean(text)?),
+            Self::Ip => network(text)?,
+            Self::Arn => {
+                let parts = arn_parts(text)?;
+                let patterns: Vec<Pattern> = parts
+                    .iter()
+                    .map(|part| Pattern::new(part, reading).ok())
+                    .collect::<Option<_>>()?;
+                Wanted::Arn(Box::new(patterns.try_into().ok()?))
+            }
+        })
+    }
+
+    /// Whether a value of the request is what is wanted. What cannot be read as what the test
+    /// compares is not.
+    pub(super) fn holds(self, value: &str, wanted: &Wanted, variables: Variables<'_>) -> bool {
+        match (self, wanted) {
+            (_, Wanted::Text(pattern)) => pattern.matches(value, variables),
+            (_, Wanted::Bool(wanted)) => boolean(value) == Some(*wanted),
+            (Self::Numeric(order), Wanted::Number(wanted)) => {
+                Number::parse(value).is_some_and(|value| order.holds(&value.0, &wanted.0))
+            }
+            (Self::Date(order), Wanted::Instant(wanted)) => {
+                instant(value).is_some_and(|value| order.holds(&value, wanted))
+            }
+            (_, Wanted::Network { address, bits }) => value
+                .parse::<IpAddr>()
+                .is_ok_and(|value| inside(value.to_canonical(), *address, *bits)),
+            (_, Wanted::Arn(patterns)) => {
+                let parts: Vec<&str> = value.splitn(6, ':').collect();
+                parts.len() == 6
+                    && patterns
+                        .iter()
+                        .zip(parts)
+                        .all(|(pattern, part)| pattern.matches(part, variables))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Order {
+    fn holds<T: PartialOrd>(self, value: &T, wanted: &T) -> bool {
+        match self {
+            Self::Equals => value == wanted,
+            Self::Less => value < wanted,
+            Self::LessEquals => value <= wanted,
+            Self::Greater => value > wanted,
+            Self::GreaterEquals => value >= wanted,
+        }
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("false") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// A date of ISO 8601, or seconds since the epoch, as nanoseconds since it.
+fn instant(text: &str) -> Option<i128> {
+    if let Ok(seconds) = text.parse::<i64>() {
+        return Some(i128::from(seconds) * 1_000_000_000);
+    }
+    let at = OffsetDateTime::parse(text, &Rfc3339)
+        .or_else(|_| OffsetDateTime::parse(text, &Iso8601::DEFAULT))
+        .or_else(|_| {
+            PrimitiveDateTime::parse(text, &Iso8601::DEFAULT).map(PrimitiveDateTime::assume_utc)
+        })
+        .or_else(|_| Date::parse(text, &Iso8601::DEFAULT).map(|date| date.midnight().assume_utc()))
+        .ok()?;
+    Some(at.unix_timestamp_nanos())
+}
+
+/// An address, or a network as `address/bits`.
+fn network(text: &str) -> Option<Wanted> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.unwrap_or(most);
+    (bits <= most).then_some(Wanted::Network { address, bits })
+}
+
+fn inside(value: IpAddr, network: IpAddr, bits: u8) -> bool {
+    // The upper `bits` of both, in one number.
+    let same = |a: u128, b: u128, width: u8| {
+        bits == 0 || (a ^ b).checked_shr(u32::from(width - bits)) == Some(0)
+    };
+    match (value, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+        _ => false,
+    }
+}
+
+/// The six parts of an ARN, cut at colons that are not inside a variable.
+pub(crate) fn arn_parts(text: &str) -> Option<Vec<&str>> {
+    if text == "*" {
+        return Some(vec!["*"; 6]);
+    }
+    let mut parts = Vec::with_capacity(6);
+    let (mut start, mut inside) = (0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '$' if text[at..].starts_with("${") => inside = true,
+            '}' => inside = false,
+            ':' if !inside && parts.len() < 5 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    (parts.len() == 6).then_some(parts)
+}

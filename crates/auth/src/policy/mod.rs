@@ -1,0 +1,194 @@
+//! Policy documents in the language of IAM: statements that allow or deny actions on resources to
+//! principals, under conditions.
+//!
+//! A document is compiled when it is set or read from the catalog and then only asked. Reading is
+//! strict: whatever is not understood is refused with S3's `MalformedPolicy`, since a statement
+//! that is silently ignored is a hole. Sizes are bounded before anything is read.
+//!
+//! | here | what |
+//! |---|---|
+//! | `json` | JSON in which no name stands twice |
+//! | `parse` | the document's elements |
+//! | `pattern` | `*`, `?`, `${variables}` in linear time |
+//! | `condition` | operators, keys, values |
+//! | `principal` | who is meant |
+//! | `resource` | what is meant: ARNs with tenants |
+//! | `statement` | whether a statement speaks of a request |
+
+pub(crate) mod condition;
+mod json;
+mod parse;
+mod pattern;
+pub(crate) mod principal;
+mod resource;
+pub(crate) mod statement;
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+use crate::ActionSet;
+use condition::Condition;
+pub(crate) use principal::Meant;
+use principal::PrincipalSet;
+use resource::ResourceSet;
+use statement::Ask;
+
+/// Longest policy of a bucket in bytes (S3 user guide: 20 KB).
+pub const BUCKET_POLICY_BYTES_MAX: usize = 20 * 1024;
+
+/// Longest policy of a user, group or role in bytes. IAM's own limits are lower, and count without
+/// white space; what IAM takes, this takes.
+pub const IDENTITY_POLICY_BYTES_MAX: usize = 20 * 1024;
+
+/// Why a document is not taken.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PolicyError {
+    /// Longer than its kind may be.
+    #[error("Policy exceeds the maximum allowed document size.")]
+    TooLong,
+    /// Not a policy, or one that says something that is not known.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+/// Where a document stands, which decides what must and what must not be in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind<'a> {
+    /// On a bucket: statements name principals, and resources of this bucket alone.
+    Bucket(&'a str),
+    /// On a user, group or role: statements name no principal.
+    Identity,
+    /// Who may become a role: statements name principals and no resource.
+    Trust,
+}
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It allows.
+    Allow,
+    /// It denies, whatever else allows.
+    Deny,
+}
+
+/// A statement, compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    pub(crate) sid: Option<Box<str>>,
+    pub(crate) effect: Effect,
+    /// Whom it speaks of; on users, groups and roles: whoever has the policy.
+    principals: Option<PrincipalSet>,
+    actions: ActionSet,
+    resources: ResourceSet,
+    conditions: Box<[Condition]>,
+}
+
+/// A policy, compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    statements: Box<[Statement]>,
+    /// Those that deny, then those that allow, by place in the document.
+    denying: Box<[u32]>,
+    allowing: Box<[u32]>,
+    public: bool,
+    keyed: bool,
+}
+
+/// What a policy says about a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Verdict<'a> {
+    pub(crate) deny: Option<(usize, &'a Statement)>,
+    /// The statement that allows, and how it means the caller.
+    pub(crate) allow: Option<(usize, &'a Statement, Meant)>,
+}
+
+impl Policy {
+    /// Compiles a document of at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`PolicyError`], in words that name the element.
+    pub fn parse(text: &str, kind: PolicyKind<'_>, bytes_max: usize) -> Result<Self, PolicyError> {
+        if text.len() > bytes_max {
+            return Err(PolicyError::TooLong);
+        }
+        parse::document(text, kind).map(Self::new)
+    }
+
+    fn new(statements: Vec<Statement>) -> Self {
+        let of = |effect| {
+            let places = statements.iter().zip(0u32..);
+            let places = places.filter(|(statement, _)| statement.effect == effect);
+            places.map(|(_, at)| at).collect::<Box<[u32]>>()
+        };
+        Self {
+            denying: of(Effect::Deny),
+            allowing: of(Effect::Allow),
+            public: statements.iter().any(Statement::is_public),
+            keyed: statements.iter().any(Statement::asks_for_path),
+            statements: statements.into(),
+        }
+    }
+
+    /// How many statements it has.
+    #[must_use]
+    pub fn statements(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Whether it allows something to everybody without a condition that leaves only few over (S3
+    /// user guide, "The meaning of public").
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.public
+    }
+
+    /// Whether a statement tells keys of a bucket apart. Where none does, deciding for one key
+    /// decides for all.
+    #[must_use]
+    pub fn tells_keys_apart(&self) -> bool {
+        self.keyed
+    }
+
+    /// What it says: the first statement that denies, and the first that allows, preferring one
+    /// that means the caller in person.
+    pub(crate) fn verdict(&self, ask: &Ask<'_>) -> Verdict<'_> {
+        let mut verdict = Verdict::default();
+        for at in &self.denying {
+            let statement = &self.statements[*at as usize];
+            if statement.speaks_of(ask).is_some() {
+                verdict.deny = Some((*at as usize, statement));
+                return verdict;
+            }
+        }
+        for at in &self.allowing {
+            let statement = &self.statements[*at as usize];
+            if let Some(meant) = statement.speaks_of(ask) {
+                let better = verdict.allow.is_none_or(|(_, _, before)| before < meant);
+                if better {
+                    verdict.allow = Some((*at as usize, statement, meant));
+                }
+                if meant == Meant::InPerson {
+                    break;
+                }
+            }
+        }
+        verdict
+    }
+}
+
+/// For fuzzing: no text makes the parser or the comparison fail.
+pub fn fuzz_iam_policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    for kind in [
+        PolicyKind::Bucket("bucket"),
+        PolicyKind::Identity,
+        PolicyKind::Trust,
+    ] {
+        if let Ok(policy) = Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX) {
+            statement::ask_everything(&policy);
+        }
+    }
+}

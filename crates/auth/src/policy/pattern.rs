@@ -1,0 +1,583 @@
+//! Text with `*`, `?` and policy variables, compared in time linear in the text.
+//!
+//! A pattern is cut at its stars; what stands between two stars is looked for from left to right
+//! and its first place is taken, which is always right when only the order matters. A piece
+//! without `?` is found by the standard library's search, which never looks back; one with `?` by
+//! shift-and, where each character costs one step per 64 characters of the piece. So no pattern
+//! makes a request take time that grows with a product of lengths.
+
+use std::borrow::Cow;
+
+use super::condition::Key;
+
+/// What stands in a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// `*`
+    Many,
+    /// `?`
+    One,
+    /// `${key}` or `${key, 'default'}`
+    Variable {
+        key: Key,
+        default: Option<String>,
+    },
+}
+
+/// What variables are replaced by; gives nothing where the request does not say.
+pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Option<String>;
+
+/// A pattern, ready to be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    shape: Shape,
+    /// Whether the case of ASCII letters does not matter; other letters are compared as they are.
+    fold: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Shape {
+    Any,
+    Exact(Box<str>),
+    Prefix(Box<str>),
+    Glob(Glob),
+    /// With variables, so that each request compiles it anew.
+    Template(Box<[Piece]>),
+}
+
+/// How a text is read as a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Whether `*` and `?` stand for others.
+    pub(crate) wildcards: bool,
+    /// Whether `${…}` is a variable.
+    pub(crate) variables: bool,
+    /// Whether case does not matter.
+    pub(crate) fold: bool,
+}
+
+/// What is wrong with a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadVariable(pub(crate) String);
+
+impl Pattern {
+    /// Compiles a text.
+    ///
+    /// # Errors
+    /// When a variable is not closed, or of a name that there is not.
+    pub(crate) fn new(text: &str, reading: Reading) -> Result<Self, BadVariable> {
+        let pieces = pieces(text, reading)?;
+        let fold = reading.fold;
+        let template = pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Variable { .. }));
+        let shape = if template {
+            Shape::Template(pieces.into())
+        } else {
+            shape(pieces, fold)
+        };
+        Ok(Self { shape, fold })
+    }
+
+    /// A text that stands for itself.
+    pub(crate) fn exact(text: &str) -> Self {
+        Self {
+            shape: Shape::Exact(text.into()),
+            fold: false,
+        }
+    }
+
+    /// Whether it is `*`.
+    pub(crate) fn is_any(&self) -> bool {
+        self.shape == Shape::Any
+    }
+
+    /// The text that alone it stands for, if it has no wildcard and no variable.
+    pub(crate) fn as_exact(&self) -> Option<&str> {
+        match &self.shape {
+            Shape::Exact(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether `text` is one of those that it stands for. A variable that the request does not
+    /// fill matches nothing.
+    pub(crate) fn matches(&self, text: &str, variables: Variables<'_>) -> bool {
+        let folded = if self.fold && text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Cow::Owned(text.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(text)
+        };
+        match &self.shape {
+            Shape::Any => true,
+            Shape::Exact(exact) => **exact == *folded,
+            Shape::Prefix(prefix) => folded.starts_with(&**prefix),
+            Shape::Glob(glob) => glob.matches(&folded),
+            Shape::Template(pieces) => {
+                let Some(pieces) = filled(pieces, variables) else {
+                    return false;
+                };
+                let pattern = Self {
+                    shape: shape(pieces, self.fold),
+                    fold: false,
+                };
+                pattern.matches(&folded, &|_| None)
+            }
+        }
+    }
+
+    /// Whether some text that begins with `prefix` can match, or `prefix` itself without its last
+    /// character (which is a separator). Variables count as `*`.
+    pub(crate) fn may_begin_with(&self, prefix: &str) -> bool {
+        let own = prefix.get(..prefix.len().saturating_sub(1)).unwrap_or("");
+        let text: Cow<'_, [Piece]> = match &self.shape {
+            Shape::Any => return true,
+            Shape::Exact(text) => return &**text == own || text.starts_with(prefix),
+            Shape::Prefix(text) => return own.starts_with(&**text) || text.starts_with(prefix),
+            Shape::Glob(glob) => return glob.may_begin_with(prefix, own),
+            Shape::Template(pieces) => Cow::Borrowed(pieces),
+        };
+        let open: Vec<Piece> = text
+            .iter()
+            .map(|piece| match piece {
+                Piece::Variable { .. } => Piece::Many,
+                other => other.clone(),
+            })
+            .collect();
+        let pattern = Self {
+            shape: shape(open, self.fold),
+            fold: self.fold,
+        };
+        pattern.may_begin_with(prefix)
+    }
+}
+
+fn pieces(text: &str, reading: Reading) -> Result<Vec<Piece>, BadVariable> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let special = match c {
+            '*' if reading.wildcards => Some(Piece::Many),
+            '?' if reading.wildcards => Some(Piece::One),
+            _ => None,
+        };
+        if let Some(piece) = special {
+            flush(&mut plain, &mut pieces);
+            if !(piece == Piece::Many && pieces.last() == Some(&Piece::Many)) {
+                pieces.push(piece);
+            }
+            rest = &rest[1..];
+        } else if reading.variables && rest.starts_with("${") {
+            let end = rest
+                .find('}')
+                .ok_or_else(|| BadVariable(rest.chars().take(64).collect()))?;
+            let inside = &rest[2..end];
+            match inside {
+                // The three that stand for themselves.
+                "*" | "?" | "$" => plain.push_str(inside),
+                _ => {
+                    flush(&mut plain, &mut pieces);
+                    pieces.push(variable(inside)?);
+                }
+            }
+            rest = &rest[end + 1..];
+        } else {
+            plain.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    flush(&mut plain, &mut pieces);
+    Ok(pieces)
+}
+
+fn flush(plain: &mut String, pieces: &mut Vec<Piece>) {
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(plain)));
+    }
+}
+
+fn variable(inside: &str) -> Result<Piece, BadVariable> {
+    let bad = || BadVariable(inside.chars().take(64).collect());
+    let (name, default) = match inside.split_once(',') {
+        None => (inside, None),
+        Some((name, default)) => {
+            let default = default.trim();
+            let unquoted = default
+                .strip_prefix('\'')
+                .and_then(|text| text.strip_suffix('\''));
+            (name, Some(unquoted.ok_or_else(bad)?.to_owned()))
+        }
+    };
+    let key = Key::parse(name.trim()).ok_or_else(bad)?;
+    Ok(Piece::Variable { key, default })
+}
+
+/// The pieces with their variables replaced. What replaces them stands for itself: a user whose
+/// name holds a star gains nothing by it.
+fn filled(pieces: &[Piece], variables: Variables<'_>) -> Option<Vec<Piece>> {
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Variable { key, default } => {
+                let value = variables(key).or_else(|| default.clone())?;
+                Some(Piece::Text(value))
+            }
+            other => Some(other.clone()),
+        })
+        .collect()
+}
+
+fn shape(pieces: Vec<Piece>, fold: bool) -> Shape {
+    // Texts that came to stand side by side are one.
+    let mut joined: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match (joined.last_mut(), piece) {
+            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(&text),
+            (_, Piece::Text(text)) if text.is_empty() => {}
+            (Some(Piece::Many), Piece::Many) => {}
+            (_, piece) => joined.push(piece),
+        }
+    }
+    for piece in &mut joined {
+        if let Piece::Text(text) = piece
+            && fold
+        {
+            text.make_ascii_lowercase();
+        }
+    }
+    match &joined[..] {
+        [] => Shape::Exact("".into()),
+        [Piece::Many] => Shape::Any,
+        [Piece::Text(text)] => Shape::Exact(text.as_str().into()),
+        [Piece::Text(text), Piece::Many] => Shape::Prefix(text.as_str().into()),
+        pieces => Shape::Glob(Glob::new(pieces)),
+    }
+}
+
+/// A pattern with stars or question marks in any place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Glob {
+    /// What stands between stars, in order; none is empty.
+    segments: Box<[Segment]>,
+    /// Whether it begins with a star.
+    open_start: bool,
+    /// Whether it ends with one.
+    open_end: bool,
+}
+
+/// A piece between stars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    /// Without `?`.
+    Plain(Box<str>),
+    /// With; `None` is a `?`.
+    Masked(Masked),
+}
+
+impl Glob {
+    fn new(pieces: &[Piece]) -> Self {
+        let mut segments = Vec::new();
+        let mut current: Vec<Option<char>> = Vec::new();
+        let mut any_one = false;
+        let mut close = |current: &mut Vec<Option<char>>, any_one: &mut bool| {
+            if !current.is_empty() {
+                segments.push(if *any_one {
+                    Segment::Masked(Masked::new(current))
+                } else {
+                    let text: String = current.iter().flatten().collect();
+                    Segment::Plain(text.into())
+                });
+            }
+            current.clear();
+            *any_one = false;
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => current.extend(text.chars().map(Some)),
+                Piece::One => {
+                    current.push(None);
+                    any_one = true;
+                }
+                Piece::Many | Piece::Variable { .. } => close(&mut current, &mut any_one),
+            }
+        }
+        close(&mut current, &mut any_one);
+        Self {
+            segments: segments.into(),
+            open_start: matches!(pieces.first(), Some(Piece::Many)),
+            open_end: matches!(pieces.last(), Some(Piece::Many)),
+        }
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        let mut rest = text;
+        let mut segments = &*self.segments;
+        if !self.open_start {
+            let Some((first, others)) = segments.split_first() else {
+                return rest.is_empty();
+            };
+            if others.is_empty() && !self.open_end {
+                return first.at_start(rest) == Some(rest.len());
+            }
+            let Some(end) = first.at_start(rest) else {
+                return false;
+            };
+            rest = &rest[end..];
+            segments = others;
+        }
+        if !self.open_end {
+            let Some((last, others)) = segments.split_last() else {
+                return rest.is_empty();
+            };
+            let Some(start) = last.at_end(rest) else {
+                return false;
+            };
+            rest = &rest[..start];
+            segments = others;
+        }
+        for segment in segments {
+            let Some(end) = segment.find_end(rest) else {
+                return false;
+            };
+            rest = &rest[end..];
+        }
+        true
+    }
+
+    /// See [`Pattern::may_begin_with`]: the positions that the pattern can be in after `prefix`.
+    fn may_begin_with(&self, prefix: &str, own: &str) -> bool {
+        if self.matches(own) || self.open_start {
+            return true;
+        }
+        let Some(first) = self.segments.first() else {
+            return false;
+        };
+        // Up to the first star all characters count, one by one.
+        let mut wanted = first.chars();
+        for c in prefix.chars() {
+            match wanted.next() {
+                Some(Some(w)) if w != c => return false,
+                Some(_) => {}
+                None => return self.segments.len() > 1 || self.open_end,
+            }
+        }
+        true
+    }
+}
+
+impl Segment {
+    fn chars(&self) -> Box<dyn Iterator<Item = Option<char>> + '_> {
+        match self {
+            Self::Plain(text) => Box::new(text.chars().map(Some)),
+            Self::Masked(masked) => Box::new(masked.chars.iter().copied()),
+        }
+    }
+
+    /// Where it ends, if the text begins with it.
+    fn at_start(&self, text: &str) -> Option<usize> {
+        match self {
+            Self::Plain(plain) => text.starts_with(&**plain).then_some(plain.len()),
+            Self::Masked(masked) => {
+                let mut chars = text.char_indices();
+                for wanted in &masked.chars {
+                    let (_, c) = chars.next()?;
+                    if wanted.is_some_and(|wanted| wanted != c) {
+                        return None;
+                    }
+                }
+                Some(chars.next().map_or(text.len(), |(at, _)| at))
+            }
+        }
+    }
+
+    /// Where it begins, if the text ends with it.
+    fn at_end(&self, text: &str) -> Option<usize> {
+        match self {
+            Self::Plain(plain) => text
+                .ends_with(&**plain)
+                .then_some(text.len().saturating_sub(plain.len())),
+            Self::Masked(masked) => {
+                let (start, _) = text.char_indices().rev().nth(masked.chars.len() - 1)?;
+                (self.at_start(&text[start..])? == text.len() - start).then_some(start)
+            }
+        }
+    }
+
+    /// Where its first occurrence ends.
+    fn find_end(&self, text: &str) -> Option<usize> {
+        match self {
+            Self::Plain(plain) => text.find(&**plain).map(|at| at + plain.len()),
+            Self::Masked(masked) => masked.find_end(text),
+        }
+    }
+}
+
+/// A piece with question marks, and for each of its characters the places where it may stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Masked {
+    chars: Box<[Option<char>]>,
+    /// By character, sorted: a bit for each place of it; places of `?` are set in all.
+    places: Box<[(char, Box<[u64]>)]>,
+    /// The places of `?`: for characters that do not occur.
+    others: Box<[u64]>,
+}
+
+impl Masked {
+    fn new(chars: &[Option<char>]) -> Self {
+        let words = chars.len().div_ceil(64);
+        let mut others = vec![0u64; words];
+        for (at, _) in chars.iter().enumerate().filter(|(_, c)| c.is_none()) {
+            others[at / 64] |= 1 << (at % 64);
+        }
+        let mut distinct: Vec<char> = chars.iter().flatten().copied().collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let places = distinct.into_iter().map(|c| {
+            let mut mask = others.clone();
+            for (at, _) in chars.iter().enumerate().filter(|(_, x)| **x == Some(c)) {
+                mask[at / 64] |= 1 << (at % 64);
+            }
+            (c, mask.into_boxed_slice())
+        });
+        Self {
+            chars: chars.into(),
+            places: places.collect(),
+            others: others.into(),
+        }
+    }
+
+    fn find_end(&self, text: &str) -> Option<usize> {
+        let last = self.chars.len() - 1;
+        let mut state = vec![0u64; self.others.len()];
+        for (at, c) in text.char_indices() {
+            let mask = match self.places.binary_search_by_key(&c, |(c, _)| *c) {
+                Ok(found) => &self.places[found].1,
+                Err(_) => &self.others,
+            };
+            let mut carry = 1;
+            for (word, mask) in state.iter_mut().zip(mask.iter()) {
+                let next = *word >> 63;
+                *word = (*word << 1 | carry) & mask;
+                carry = next;
+            }
+            if state[last / 64] & (1 << (last % 64)) != 0 {
+                return Some(at + c.len_utf8());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GLOB: Reading = Reading {
+        wildcards: true,
+        variables: true,
+        fold: false,
+    };
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        let pattern = Pattern::new(pattern, GLOB).expect("a pattern");
+        pattern.matches(text, &|key| match key {
+            Key::Username => Some("jo*n".into()),
+            _ => None,
+        })
+    }
+
+    /// The same by trying everything.
+    fn naive(pattern: &[char], text: &[char]) -> bool {
+        match (pattern.first(), text.first()) {
+            (None, None) => true,
+            (Some('*'), _) => {
+                naive(&pattern[1..], text) || (!text.is_empty() && naive(pattern, &text[1..]))
+            }
+            (Some('?'), Some(_)) => naive(&pattern[1..], &text[1..]),
+            (Some(p), Some(t)) if p == t => naive(&pattern[1..], &text[1..]),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn is_what_trying_everything_says(pattern in "[abä*?]{0,8}", text in "[abä]{0,10}") {
+            let p: Vec<char> = pattern.chars().collect();
+            let t: Vec<char> = text.chars().collect();
+            prop_assert_eq!(matches(&pattern, &text), naive(&p, &t));
+        }
+
+        #[test]
+        fn may_begin_where_something_does(pattern in "[ab/*?]{0,6}", tail in "[ab/]{0,4}") {
+            let compiled = Pattern::new(&pattern, GLOB).expect("a pattern");
+            let text = format!("ab/{tail}");
+            if matches(&pattern, &text) || matches(&pattern, "ab") {
+                prop_assert!(compiled.may_begin_with("ab/"));
+            }
+        }
+    }
+
+    #[test]
+    fn begins_only_where_it_can() {
+        for (pattern, can) in [
+            ("*", true),
+            ("bucket", true),
+            ("bucket/*", true),
+            ("bucket/a", true),
+            ("buck*", true),
+            ("b?cket/x", true),
+            ("*/*", true),
+            ("other", false),
+            ("bucke", false),
+            ("bucket2/*", false),
+            ("other*", false),
+            ("b?cketx", false),
+            ("${aws:username}/*", true),
+        ] {
+            let compiled = Pattern::new(pattern, GLOB).expect("a pattern");
+            assert_eq!(compiled.may_begin_with("bucket/"), can, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn variables_stand_for_themselves() {
+        assert!(matches("home/${aws:username}/*", "home/jo*n/a"));
+        assert!(!matches("home/${aws:username}/*", "home/john/a"));
+        assert!(matches("${aws:username}", "jo*n"));
+        assert!(!matches("${aws:userid}", ""));
+        assert!(matches("${aws:userid, 'none'}-x", "none-x"));
+        assert!(matches("a${*}b${?}c${$}", "a*b?c$"));
+        assert!(!matches("a${*}b", "axb"));
+        for bad in ["${aws:username", "${nothing:known}", "${aws:userid, x}"] {
+            assert!(Pattern::new(bad, GLOB).is_err(), "{bad}");
+        }
+        let old = Reading {
+            variables: false,
+            ..GLOB
+        };
+        let literal = Pattern::new("${aws:username}", old).expect("no variable");
+        assert!(literal.matches("${aws:username}", &|_| None));
+    }
+
+    #[test]
+    fn case_is_folded_where_asked() {
+        let reading = Reading { fold: true, ..GLOB };
+        let pattern = Pattern::new("Ab*C?", reading).expect("a pattern");
+        assert!(pattern.matches("aBxxcD", &|_| None));
+        assert!(!pattern.matches("bBxxcD", &|_| None));
+    }
+
+    /// What takes others hours.
+    #[test]
+    fn hostile_patterns_end() {
+        let text = "a".repeat(100_000);
+        let many = format!("{}b", "a*".repeat(5_000));
+        assert!(!matches(&many, &text));
+        let one = format!("*{}b*", "a?".repeat(5_000));
+        assert!(!matches(&one, &text[..20_000]));
+    }
+}

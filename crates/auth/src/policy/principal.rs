@@ -1,0 +1,164 @@
+//! Whom a statement means.
+
+use dewar_types::UserId;
+
+use crate::{Caller, Principal, User};
+
+use super::PolicyError;
+use super::json::Node;
+use super::parse::malformed;
+
+/// How a statement means a caller; the better, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Meant {
+    /// As one of an account, whose own policies have a say too.
+    ByAccount,
+    /// In person, or as anybody.
+    InPerson,
+}
+
+/// `Principal` or `NotPrincipal`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PrincipalSet {
+    negated: bool,
+    members: Box<[Member]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Member {
+    /// `*`: the nameless too.
+    Everyone,
+    /// All of an account, by its id, or of a tenant, by its name (empty: the default one).
+    Account(Box<str>),
+    /// A user or role: the account field, and what follows it.
+    Arn { account: Box<str>, rest: Box<str> },
+    /// An account by its canonical id.
+    Canonical(Box<str>),
+    /// The users of an issuer.
+    Federated(Box<str>),
+    /// A service of AWS: nobody here.
+    Service,
+}
+
+impl PrincipalSet {
+    pub(super) fn parse(node: &Node, negated: bool) -> Result<Self, PolicyError> {
+        let invalid = || malformed("Invalid principal in policy");
+        let mut members = Vec::new();
+        match node {
+            Node::Text(text) if text == "*" => members.push(Member::Everyone),
+            Node::Map(kinds) if !kinds.is_empty() => {
+                for (kind, values) in kinds {
+                    for value in values.one_or_many().ok_or_else(invalid)? {
+                        let text = value.as_text().ok_or_else(invalid)?;
+                        members.push(Member::parse(kind, text).ok_or_else(invalid)?);
+                    }
+                }
+            }
+            _ => return Err(invalid()),
+        }
+        Ok(Self {
+            negated,
+            members: members.into(),
+        })
+    }
+
+    /// Whether everybody is meant.
+    pub(super) fn is_everyone(&self) -> bool {
+        self.negated || self.members.contains(&Member::Everyone)
+    }
+
+    /// Whether and how the caller is meant.
+    pub(super) fn means(&self, caller: &Caller) -> Option<Meant> {
+        let found = self.members.iter().filter_map(|m| m.means(caller)).max();
+        match (self.negated, found) {
+            (false, found) => found,
+            (true, None) => Some(Meant::InPerson),
+            (true, Some(_)) => None,
+        }
+    }
+}
+
+impl Member {
+    fn parse(kind: &str, text: &str) -> Option<Self> {
+        if text.is_empty() || text.len() > 2048 {
+            return None;
+        }
+        match kind {
+            "AWS" if text == "*" => Some(Self::Everyone),
+            "AWS" => Self::parse_aws(text),
+            "CanonicalUser" => Some(Self::Canonical(text.into())),
+            "Federated" => Some(Self::Federated(text.into())),
+            "Service" => Some(Self::Service),
+            _ => None,
+        }
+    }
+
+    fn parse_aws(text: &str) -> Option<Self> {
+        let Some(arn) = text.strip_prefix("arn:") else {
+            let plain = text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            return plain.then(|| Self::Account(text.into()));
+        };
+        let parts: Vec<&str> = arn.splitn(5, ':').collect();
+        let [partition, service, region, account, rest] = parts[..] else {
+            return None;
+        };
+        let known = partition.starts_with("aws") && region.is_empty();
+        // A wildcard inside would mean more than it seems to (IAM allows none either).
+        if !known || rest.contains(['*', '?']) || account.contains(['*', '?']) {
+            return None;
+        }
+        let of = |kinds: &[&str]| kinds.iter().any(|kind| rest.starts_with(kind));
+        match service {
+            "iam" if rest == "root" => Some(Self::Account(account.into())),
+            "iam" if of(&["user/", "role/", "group/"]) => Some(()).map(|()| Self::Arn {
+                account: account.into(),
+                rest: rest.into(),
+            }),
+            "sts" if of(&["assumed-role/", "federated-user/"]) => Some(Self::Arn {
+                account: account.into(),
+                rest: rest.into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn means(&self, caller: &Caller) -> Option<Meant> {
+        if *self == Self::Everyone {
+            return Some(Meant::InPerson);
+        }
+        let user = match caller.principal() {
+            Principal::User(user) => user,
+            Principal::Anonymous | Principal::System => return None,
+        };
+        match self {
+            Self::Everyone => Some(Meant::InPerson),
+            Self::Account(account) => is_account(user, account).then_some(if user.is_root() {
+                Meant::InPerson
+            } else {
+                Meant::ByAccount
+            }),
+            Self::Canonical(id) => is_id(user.account, id).then_some(if user.is_root() {
+                Meant::InPerson
+            } else {
+                Meant::ByAccount
+            }),
+            Self::Arn { account, rest } => {
+                let path = rest.strip_prefix("user")?;
+                (is_account(user, account) && user.is_at(path)).then_some(Meant::InPerson)
+            }
+            Self::Federated(_) | Self::Service => None,
+        }
+    }
+}
+
+/// Whether an ARN's account field names the user's account or tenant.
+fn is_account(user: &User, account: &str) -> bool {
+    is_id(user.account, account) || user.tenant.as_str() == account
+}
+
+/// Whether `text` is the id, without making text of it.
+fn is_id(id: UserId, text: &str) -> bool {
+    text.len() == 16 && text.parse() == Ok(id)
+}

@@ -1,0 +1,148 @@
+//! What a statement is about: ARNs, whose account field names a tenant.
+//!
+//! `arn:aws:s3:::bucket/key` leaves the account empty, as AWS does. On a bucket it then means this
+//! bucket's tenant; on a user, group or role the tenant of whoever has the policy. To speak of a
+//! bucket of another tenant, a policy writes the tenant's name there, or `*`.
+
+use super::condition::value::arn_parts;
+use super::json::Node;
+use super::parse::{Parsing, malformed};
+use super::pattern::{Pattern, Reading, Variables};
+use super::{PolicyError, PolicyKind};
+
+/// `Resource` or `NotResource`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResourceSet {
+    negated: bool,
+    members: Box<[Member]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Member {
+    /// `*`
+    All,
+    Arn(Box<Arn>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Arn {
+    service: Pattern,
+    /// Nothing where the field is empty.
+    account: Option<Pattern>,
+    path: Pattern,
+}
+
+/// A resource as a request names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named<'a> {
+    pub(crate) service: &'a str,
+    /// Its tenant.
+    pub(crate) tenant: &'a str,
+    /// The id of the account that it belongs to.
+    pub(crate) account: &'a str,
+    /// Whether an empty account field means it.
+    pub(crate) at_home: bool,
+    /// What stands behind the account: `bucket/key`, `user/path/name`.
+    pub(crate) path: &'a str,
+}
+
+impl ResourceSet {
+    /// Everything.
+    pub(super) fn all() -> Self {
+        Self {
+            negated: false,
+            members: Box::new([Member::All]),
+        }
+    }
+
+    pub(super) fn parse(
+        node: &Node,
+        negated: bool,
+        parsing: &Parsing<'_>,
+    ) -> Result<Self, PolicyError> {
+        let invalid = || malformed("Policy has invalid resource");
+        let members = node
+            .one_or_many()
+            .ok_or_else(invalid)?
+            .iter()
+            .map(|node| {
+                let text = node.as_text().ok_or_else(invalid)?;
+                Member::parse(text, parsing).ok_or_else(invalid)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { negated, members })
+    }
+
+    pub(super) fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> bool {
+        let found = self
+            .members
+            .iter()
+            .any(|member| member.holds(named, variables));
+        found != self.negated
+    }
+
+    /// Whether it can tell two keys of a bucket apart.
+    pub(super) fn tells_keys_apart(&self) -> bool {
+        let one = |member: &Member| match member {
+            Member::All => false,
+            Member::Arn(arn) => !arn.path.is_any(),
+        };
+        self.negated || self.members.iter().any(one)
+    }
+}
+
+impl Member {
+    fn parse(text: &str, parsing: &Parsing<'_>) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::All);
+        }
+        let parts = arn_parts(text)?;
+        let [arn, partition, service, _region, account, path] = parts[..] else {
+            return None;
+        };
+        let reading = Reading {
+            wildcards: true,
+            variables: parsing.variables,
+            fold: false,
+        };
+        let aws = Pattern::new(partition, reading).ok()?;
+        if arn != "arn" || !aws.matches("aws", &|_| None) || path.is_empty() {
+            return None;
+        }
+        let arn = Arn {
+            service: Pattern::new(service, reading).ok()?,
+            account: if account.is_empty() {
+                None
+            } else {
+                Some(Pattern::new(account, reading).ok()?)
+            },
+            path: Pattern::new(path, reading).ok()?,
+        };
+        if let PolicyKind::Bucket(bucket) = parsing.kind {
+            let mut prefix = bucket.to_owned();
+            prefix.push('/');
+            if !arn.service.matches("s3", &|_| None) || !arn.path.may_begin_with(&prefix) {
+                return None;
+            }
+        }
+        Some(Self::Arn(Box::new(arn)))
+    }
+
+    fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Arn(arn) => {
+                let account = match &arn.account {
+                    None => named.at_home,
+                    Some(pattern) => {
+                        pattern.matches(named.tenant, variables)
+                            || pattern.matches(named.account, variables)
+                    }
+                };
+                account
+                    && arn.service.matches(named.service, variables)
+                    && arn.path.matches(named.path, variables)
+            }
+        }
+    }
+}

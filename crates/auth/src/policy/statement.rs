@@ -1,0 +1,274 @@
+//! Whether a statement speaks of a request, and what the request says about condition keys.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use crate::{Action, Caller, Details, Fact, Level, Principal, Resource};
+
+use super::condition::{Found, Key};
+use super::resource::Named;
+use super::{Effect, Meant, Policy, Statement};
+
+/// A request, as policies are asked about it. What must be put together for that is put together
+/// once, when the first statement wants it.
+pub(crate) struct Ask<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) action: Action,
+    pub(crate) resource: &'a Resource<'a>,
+    pub(crate) details: &'a Details<'a>,
+    /// Whether the policy stands on the resource itself.
+    pub(crate) on_resource: bool,
+    /// The resource's account id and path.
+    named: &'a OnceCell<(String, String)>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(
+        caller: &'a Caller,
+        action: Action,
+        resource: &'a Resource<'a>,
+        details: &'a Details<'a>,
+        named: &'a OnceCell<(String, String)>,
+    ) -> Self {
+        Self {
+            caller,
+            action,
+            resource,
+            details,
+            on_resource: false,
+            named,
+        }
+    }
+
+    /// The same, to be asked of the policy that stands on the resource.
+    pub(crate) fn of_resource(&self) -> Self {
+        Self {
+            on_resource: true,
+            ..*self
+        }
+    }
+
+    fn named(&self) -> Named<'_> {
+        let (account, path) = self.named.get_or_init(|| match self.resource {
+            Resource::Tenant(_) => (String::new(), String::from("*")),
+            Resource::Bucket {
+                bucket, owner, key, ..
+            } => {
+                let path = match key.filter(|_| self.action.level() == Level::Object) {
+                    Some(key) => format!("{bucket}/{key}"),
+                    None => (*bucket).to_owned(),
+                };
+                (owner.to_string(), path)
+            }
+            Resource::Identity { account, path, .. } => (account.to_string(), (*path).to_owned()),
+        });
+        let tenant = self.resource.tenant();
+        let own = self
+            .caller
+            .user()
+            .is_some_and(|user| user.tenant == *tenant);
+        Named {
+            service: self.action.service(),
+            tenant: tenant.as_str(),
+            account,
+            at_home: self.on_resource || own,
+            path,
+        }
+    }
+
+    /// What the request says about a key.
+    fn find(&self, key: &Key) -> Found<'_> {
+        let user = self.caller.user();
+        let text = |value: &'static str| Found::One(Cow::Borrowed(value));
+        let details = self.details;
+        match key {
+            Key::Username => Found::maybe(user.map(|user| Cow::Borrowed(user.short_name()))),
+            Key::UserId => Found::maybe(user.map(|user| Cow::Owned(user.id.to_string()))),
+            Key::PrincipalArn => Found::maybe(user.map(|user| Cow::Owned(user.arn()))),
+            Key::PrincipalAccount => {
+                Found::maybe(user.map(|user| Cow::Owned(user.account.to_string())))
+            }
+            Key::PrincipalType => text(match self.caller.principal() {
+                Principal::Anonymous => "Anonymous",
+                Principal::User(user) if user.is_root() => "Account",
+                Principal::User(_) => "User",
+                Principal::System => "Service",
+            }),
+            Key::SourceIp => {
+                let address = self.caller.origin().address;
+                Found::maybe(address.map(|address| Cow::Owned(address.to_canonical().to_string())))
+            }
+            Key::SecureTransport => text(if self.caller.origin().secure {
+                "true"
+            } else {
+                "false"
+            }),
+            Key::CurrentTime | Key::EpochTime => {
+                Found::One(Cow::Owned(details.now.secs().to_string()))
+            }
+            Key::ResourceAccount => match self.resource {
+                Resource::Tenant(_) => Found::Absent,
+                Resource::Bucket { owner, .. } => Found::One(Cow::Owned(owner.to_string())),
+                Resource::Identity { account, .. } => Found::One(Cow::Owned(account.to_string())),
+            },
+            Key::Prefix => Found::maybe(details.prefix.map(Cow::Borrowed)),
+            Key::Delimiter => Found::maybe(details.delimiter.map(Cow::Borrowed)),
+            Key::MaxKeys => Found::maybe(details.max_keys.map(|max| Cow::Owned(max.to_string()))),
+            Key::CopySource => Found::maybe(details.copy_source.map(Cow::Borrowed)),
+            Key::VersionId => Found::maybe(details.version.map(Cow::Borrowed)),
+            Key::RequestObjectTag(name) => self.request_tag(name),
+            Key::RequestObjectTagKeys | Key::TagKeys => self.request_tag_keys(),
+            Key::ExistingObjectTag(name) => {
+                let Resource::Bucket {
+                    object: Some(object),
+                    ..
+                } = self.resource
+                else {
+                    return Found::Absent;
+                };
+                let tag = object.tags.iter().find(|(key, _)| key == name.as_ref());
+                Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
+            }
+            Key::Said(fact) => Found::maybe(self.said(*fact)),
+            Key::RequestTag(_)
+            | Key::PrincipalTag(_)
+            | Key::ResourceTag(_)
+            | Key::Claim(_)
+            | Key::Unused(_) => Found::Absent,
+        }
+    }
+
+    fn said(&self, fact: Fact) -> Option<Cow<'_, str>> {
+        self.caller.facts().and_then(|facts| facts.fact(fact))
+    }
+
+    fn request_tag(&self, name: &str) -> Found<'_> {
+        if let Some(tags) = self.details.tags {
+            let tag = tags.iter().find(|(key, _)| key == name);
+            return Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())));
+        }
+        let header = self.said(Fact::Tagging);
+        let tag = header.and_then(|header| {
+            let mut tags = encoded_tags(&header);
+            tags.find(|(key, _)| key == name).map(|(_, value)| value)
+        });
+        Found::maybe(tag.map(Cow::Owned))
+    }
+
+    fn request_tag_keys(&self) -> Found<'_> {
+        if let Some(tags) = self.details.tags {
+            return Found::Many(
+                tags.iter()
+                    .map(|(key, _)| Cow::Borrowed(key.as_str()))
+                    .collect(),
+            );
+        }
+        match self.said(Fact::Tagging) {
+            None => Found::Absent,
+            Some(header) => Found::Many(
+                encoded_tags(&header)
+                    .map(|(key, _)| Cow::Owned(key))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The value of a policy variable.
+    fn variable(&self, key: &Key) -> Option<String> {
+        match self.find(key) {
+            Found::One(value) => Some(value.into_owned()),
+            Found::Absent | Found::Many(_) => None,
+        }
+    }
+}
+
+/// Tags as a header or form field carries them.
+fn encoded_tags(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(key), decoded(value))
+    })
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let digit = |at: usize| tail.get(at).and_then(|b| char::from(*b).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high << 4 | low).unwrap_or_default());
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Statement {
+    /// Whether it speaks of the request, and how it means the caller.
+    pub(super) fn speaks_of(&self, ask: &Ask<'_>) -> Option<Meant> {
+        if !self.actions.contains(ask.action) {
+            return None;
+        }
+        let meant = match &self.principals {
+            None => Meant::InPerson,
+            Some(principals) => principals.means(ask.caller)?,
+        };
+        let variables = |key: &Key| ask.variable(key);
+        let holds = self.resources.holds(&ask.named(), &variables)
+            && self
+                .conditions
+                .iter()
+                .all(|condition| condition.holds(&ask.find(condition.key()), &variables));
+        holds.then_some(meant)
+    }
+
+    /// Whether it allows something to everybody.
+    pub(super) fn is_public(&self) -> bool {
+        self.effect == Effect::Allow
+            && self
+                .principals
+                .as_ref()
+                .is_some_and(super::principal::PrincipalSet::is_everyone)
+            && !self.conditions.iter().any(super::Condition::narrows)
+    }
+
+    /// See [`Policy::tells_keys_apart`].
+    pub(super) fn asks_for_path(&self) -> bool {
+        self.resources.tells_keys_apart()
+            || self.conditions.iter().any(|condition| {
+                matches!(condition.key(), Key::ExistingObjectTag(_) | Key::VersionId)
+            })
+    }
+}
+
+/// For fuzzing: asks a policy about every action.
+pub(super) fn ask_everything(policy: &Policy) {
+    let caller = Caller::anonymous(crate::Origin {
+        address: Some(std::net::IpAddr::from([192, 0, 2, 1])),
+        secure: true,
+    });
+    let tenant = dewar_types::TenantName::default();
+    let details = Details {
+        prefix: Some("a/b"),
+        max_keys: Some(10),
+        ..Details::default()
+    };
+    for action in Action::ALL {
+        let resource = Resource::Bucket {
+            tenant: &tenant,
+            bucket: "bucket",
+            owner: dewar_types::UserId(7),
+            access: None,
+            key: Some("key/äß"),
+            object: None,
+        };
+        let named = OnceCell::new();
+        policy.verdict(&Ask::new(&caller, *action, &resource, &details, &named));
+    }
+}
