@@ -10,6 +10,7 @@
 
 use core::arch::x86_64::*;
 
+use super::pointers::with_pointers;
 use super::scalar;
 use crate::DATA_SHARDS_MAX;
 use crate::field::AFFINE;
@@ -34,31 +35,12 @@ fn matrices<const N: usize>(columns: &[Column]) -> [[i64; N]; DATA_SHARDS_MAX] {
 #[target_feature(enable = "gfni,avx512f,avx512bw")]
 pub(super) unsafe fn combine_512(columns: &[Column], inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let length = outputs.first().map_or(0, |output| output.len());
-    // SAFETY: what is asked for here is what the caller has promised.
-    unsafe {
-        match outputs {
-            [a] => sums_512([a.as_mut_ptr()], length, columns, inputs),
-            [a, b] => sums_512([a.as_mut_ptr(), b.as_mut_ptr()], length, columns, inputs),
-            [a, b, c] => sums_512(
-                [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr()],
-                length,
-                columns,
-                inputs,
-            ),
-            [a, b, c, d] => sums_512(
-                [
-                    a.as_mut_ptr(),
-                    b.as_mut_ptr(),
-                    c.as_mut_ptr(),
-                    d.as_mut_ptr(),
-                ],
-                length,
-                columns,
-                inputs,
-            ),
-            _ => {}
-        }
-    }
+    with_pointers!(
+        outputs,
+        // SAFETY: what is asked for here is what the caller has promised.
+        |pointers| unsafe { sums_512(pointers, length, columns, inputs) },
+        ()
+    );
 }
 
 /// Vectors of each output in flight: 4 outputs x 4 vectors leave room for 4 vectors of input and
@@ -131,31 +113,12 @@ unsafe fn sums_512<const N: usize>(
 #[target_feature(enable = "gfni,avx2")]
 pub(super) unsafe fn combine_256(columns: &[Column], inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let length = outputs.first().map_or(0, |output| output.len());
-    // SAFETY: what is asked for here is what the caller has promised.
-    let done = unsafe {
-        match outputs {
-            [a] => sums_256([a.as_mut_ptr()], length, columns, inputs),
-            [a, b] => sums_256([a.as_mut_ptr(), b.as_mut_ptr()], length, columns, inputs),
-            [a, b, c] => sums_256(
-                [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr()],
-                length,
-                columns,
-                inputs,
-            ),
-            [a, b, c, d] => sums_256(
-                [
-                    a.as_mut_ptr(),
-                    b.as_mut_ptr(),
-                    c.as_mut_ptr(),
-                    d.as_mut_ptr(),
-                ],
-                length,
-                columns,
-                inputs,
-            ),
-            _ => 0,
-        }
-    };
+    let done = with_pointers!(
+        outputs,
+        // SAFETY: what is asked for here is what the caller has promised.
+        |pointers| unsafe { sums_256(pointers, length, columns, inputs) },
+        0
+    );
     scalar::combine(columns, inputs, outputs, done);
 }
 

@@ -6,6 +6,7 @@
 //! written or read: beyond the end of an input its column is left out.
 
 mod kernel;
+mod pointers;
 mod scalar;
 
 #[cfg(target_arch = "x86_64")]

@@ -4,6 +4,7 @@
 
 use core::arch::aarch64::*;
 
+use super::pointers::with_pointers;
 use super::scalar;
 use crate::DATA_SHARDS_MAX;
 use crate::field::NIBBLES;
@@ -17,31 +18,12 @@ use crate::matrix::Column;
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn combine(columns: &[Column], inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let length = outputs.first().map_or(0, |output| output.len());
-    // SAFETY: what is asked for here is what the caller has promised.
-    let done = unsafe {
-        match outputs {
-            [a] => sums([a.as_mut_ptr()], length, columns, inputs),
-            [a, b] => sums([a.as_mut_ptr(), b.as_mut_ptr()], length, columns, inputs),
-            [a, b, c] => sums(
-                [a.as_mut_ptr(), b.as_mut_ptr(), c.as_mut_ptr()],
-                length,
-                columns,
-                inputs,
-            ),
-            [a, b, c, d] => sums(
-                [
-                    a.as_mut_ptr(),
-                    b.as_mut_ptr(),
-                    c.as_mut_ptr(),
-                    d.as_mut_ptr(),
-                ],
-                length,
-                columns,
-                inputs,
-            ),
-            _ => 0,
-        }
-    };
+    let done = with_pointers!(
+        outputs,
+        // SAFETY: what is asked for here is what the caller has promised.
+        |pointers| unsafe { sums(pointers, length, columns, inputs) },
+        0
+    );
     scalar::combine(columns, inputs, outputs, done);
 }
 
