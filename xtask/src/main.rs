@@ -5,8 +5,10 @@
 //! leads.
 
 mod bench;
+mod demo;
 mod docs;
 mod run;
+mod s3_tests;
 mod tidy;
 mod workspace;
 
@@ -76,6 +78,8 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run the public suite ceph/s3-tests from a checkout
+    S3Tests(s3_tests::S3Tests),
     /// Make the reference pages and the API documentation
     Docs {
         /// Only check that the reference pages are what would be made
@@ -127,6 +131,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Fuzz { args } => run::fuzz(workspace, args),
         Word::Sim { args } => run::sim(workspace, args),
         Word::Bench { args } => bench::bench(workspace, args),
+        Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),
     }
 }

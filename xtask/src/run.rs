@@ -76,7 +76,8 @@ pub(crate) fn build_as_tested(workspace: &Workspace, test: &str) -> Result<()> {
     ))
 }
 
-fn told(command: &Command) -> String {
+/// A command as it is shown.
+pub(crate) fn told(command: &Command) -> String {
     let program = command.get_program();
     let program = std::path::Path::new(program).file_name().unwrap_or(program);
     let words = std::iter::once(program).chain(command.get_args());

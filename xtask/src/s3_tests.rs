@@ -1,0 +1,210 @@
+//! `cargo xtask s3-tests`: the public suite ceph/s3-tests against a demo server made for the
+//! occasion, compared with the list of tests that are known to pass.
+//!
+//! The suite is in no package registry, so it runs from a checkout, outside CI. The list may only
+//! grow: a test on it that does not pass any more is a failure, and `--record` adds new ones.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::demo::Demo;
+use crate::run::run;
+use crate::run::{build_as_tested, told};
+use crate::workspace::Workspace;
+
+/// Away from the ports that people use by hand, and from those of the benchmark.
+const PORT_BASE: u16 = 19100;
+/// Below the root of the workspace: what the suite needs, and what is known to pass.
+const FOLDER: &str = "tests/s3-suite";
+/// Left out as issue and conformance page say: KMS, bucket logging, cloud tiers and what restores
+/// from them.
+const SELECTION: &str = "not kms and not bucket_logging and not cloud_ and not restore_object and \
+                         not restore_noncur and not read_through";
+const FILES: [&str; 2] = ["test_s3.py", "test_headers.py"];
+
+/// The users that the suite's configuration asks for: section, name, tenant.
+const USERS: [(&str, &str, &str); 6] = [
+    ("s3 main", "main", ""),
+    ("s3 alt", "alt", ""),
+    ("s3 tenant", "tenanted", "suite"),
+    ("iam", "iam", ""),
+    ("iam root", "iamroot", "account1"),
+    ("iam alt root", "iamaltroot", "account2"),
+];
+
+/// Settings of the server that the suite counts on.
+const SETTINGS: [(&str, &str); 1] = [("DEWAR_LOG_LEVEL", "warn")];
+
+/// What `cargo xtask s3-tests` was asked.
+#[derive(clap::Args)]
+pub(crate) struct S3Tests {
+    /// A checkout of ceph/s3-tests
+    #[arg(long, value_name = "CHECKOUT")]
+    suite: PathBuf,
+    /// A binary that is built already, instead of the one of the tests
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Add what passes for the first time to the list
+    #[arg(long)]
+    record: bool,
+    /// Only tests that match; then nothing is recorded, and only what ran is compared
+    #[arg(long, value_name = "EXPRESSION")]
+    only: Option<String>,
+    /// Arguments for pytest
+    #[arg(last = true)]
+    pytest: Vec<String>,
+}
+
+/// Runs the suite.
+pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
+    let suite = asked.suite.canonicalize();
+    let suite = suite.with_context(|| format!("{} is no checkout", asked.suite.display()))?;
+    let binary = match &asked.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            build_as_tested(workspace, "command_line")?;
+            workspace.binary("debug")
+        }
+    };
+    let folder = workspace.root.join(FOLDER);
+    let python = python(workspace, &folder.join("requirements.txt"))?;
+    let scratch = workspace.target.join("s3-suite");
+    let port_base = PORT_BASE + u16::try_from(std::process::id() % 1000).unwrap_or_default() * 8;
+    let demo = Demo::start(&binary, &scratch, port_base, &SETTINGS)?;
+    let configuration = scratch.join("suite.conf");
+    std::fs::write(&configuration, configure(&demo, port_base)?)
+        .with_context(|| format!("write {}", configuration.display()))?;
+
+    let outcomes = scratch.join("outcomes");
+    let selection = match &asked.only {
+        Some(only) => format!("({SELECTION}) and ({only})"),
+        None => SELECTION.to_owned(),
+    };
+    let mut pytest = Command::new(python);
+    pytest
+        .args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"])
+        .args(["-p", "outcomes", "-k", &selection])
+        .args(&asked.pytest)
+        .args(FILES.map(|file| format!("s3tests/functional/{file}")))
+        .current_dir(&suite)
+        .env("S3TEST_CONF", &configuration)
+        .env("PYTHONPATH", &folder)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("OUTCOMES", &outcomes);
+    for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL"] {
+        pytest.env_remove(name);
+    }
+    eprintln!("+ {}", told(&pytest));
+    // Failed tests are no failure of the run: the list decides.
+    pytest.status().context("run pytest")?;
+    let ran = read_outcomes(&outcomes)?;
+    judge(&folder.join("passes.txt"), &ran, asked)
+}
+
+/// A Python with what the suite needs, in a folder of its own.
+fn python(workspace: &Workspace, requirements: &Path) -> Result<PathBuf> {
+    let place = workspace.root.join(".venv-s3-suite");
+    let python = place.join("bin/python");
+    let stamp = place.join("installed");
+    let wanted = std::fs::read_to_string(requirements)
+        .with_context(|| format!("read {}", requirements.display()))?;
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(python);
+    }
+    run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&place))?;
+    run(Command::new(&python)
+        .args(["-m", "pip", "--quiet", "install", "--requirement"])
+        .arg(requirements))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))?;
+    Ok(python)
+}
+
+/// Makes the users, and the suite's configuration file from them.
+fn configure(demo: &Demo, port: u16) -> Result<String> {
+    let mut text = format!(
+        "[DEFAULT]\nhost = 127.0.0.1\nport = {port}\nis_secure = False\nssl_verify = False\n\
+         [fixtures]\nbucket prefix = suite-{{random}}-\n\
+         iam name prefix = suite-\niam path prefix = /suite/\n"
+    );
+    for (section, name, tenant) in USERS {
+        let email = format!("{name}@example.org");
+        demo.admin(&["user", "add", name])?;
+        let key = demo.admin(&["key", "add", "--user", name])?;
+        let users = demo.admin(&["user", "list"])?;
+        let id = users
+            .as_array()
+            .and_then(|users| users.iter().find(|user| user["name"] == name))
+            .and_then(|user| user["id"].as_str())
+            .with_context(|| format!("no id of user {name}"))?;
+        let said = |member: &str| {
+            let said = key[member].as_str();
+            said.with_context(|| format!("no {member} of user {name}"))
+        };
+        let (access_key, secret_key) = (said("access_key")?, said("secret_key")?);
+        write!(
+            text,
+            "[{section}]\ndisplay_name = {name}\nuser_id = {id}\nemail = {email}\n\
+             access_key = {access_key}\nsecret_key = {secret_key}\ntenant = {tenant}\n"
+        )
+        .context("write the configuration")?;
+        if section == "s3 main" {
+            text.push_str("api_name = us-east-1\n");
+        }
+    }
+    Ok(text)
+}
+
+/// What became of each test.
+fn read_outcomes(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("no outcomes in {}: did pytest start?", path.display()))?;
+    let ran: BTreeMap<_, _> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(outcome, test)| (test.to_owned(), outcome.to_owned()))
+        .collect();
+    ensure!(!ran.is_empty(), "no test ran");
+    Ok(ran)
+}
+
+fn judge(list: &Path, ran: &BTreeMap<String, String>, asked: &S3Tests) -> Result<()> {
+    let listed = std::fs::read_to_string(list).unwrap_or_default();
+    let mut listed: Vec<String> = listed.lines().map(str::to_owned).collect();
+    let passes = |test: &String| ran.get(test).is_some_and(|outcome| outcome == "passed");
+    let (mut lost, mut new) = (Vec::new(), Vec::new());
+    for test in &listed {
+        let is_asked = asked.only.is_none() || ran.contains_key(test);
+        if is_asked && !passes(test) {
+            lost.push(test.clone());
+        }
+    }
+    for test in ran.keys().filter(|test| passes(test)) {
+        if !listed.contains(test) {
+            new.push(test.clone());
+        }
+    }
+    for test in &new {
+        println!("passes now: {test}");
+    }
+    for test in &lost {
+        println!("passed once, not now: {test}");
+    }
+    if asked.record && asked.only.is_none() {
+        listed.extend(new);
+        listed.sort();
+        std::fs::write(list, listed.join("\n") + "\n")
+            .with_context(|| format!("write {}", list.display()))?;
+    }
+    let passed = ran.keys().filter(|test| passes(test)).count();
+    println!("passed {passed} of {}", ran.len());
+    if lost.is_empty() {
+        return Ok(());
+    }
+    bail!("{} tests that passed once do not pass any more", lost.len())
+}
