@@ -153,11 +153,17 @@ impl Figures {
             "1 when a new object would be taken, 0 when too few disks live or have room",
             i64::from(takes_writes(&self.store, &self.journal)),
         )?;
+        let tolerance = i64::from(self.pool.layout().m);
+        page.gauge(
+            "pool_tolerance",
+            "Disks that the layout can lose, when none is away",
+            tolerance,
+        )?;
         let away = states.len() - online;
         page.gauge(
             "pool_margin",
             "Disks that may still be lost of what was written on all; negative: too many are away",
-            i64::from(self.pool.layout().m) - signed(away),
+            tolerance - signed(away),
         )?;
         let all = ["online", "missing", "hung", "failed", "blank"];
         page.gauges(
