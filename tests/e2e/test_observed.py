@@ -103,7 +103,7 @@ def test_the_alert_rules_hold_and_ask_for_metrics_that_exist(server, bucket):
     promtool = ROOT / ".tools/usr/bin/promtool"
     subprocess.run([promtool, "check", "rules", rules], check=True)
     subprocess.run([promtool, "test", "rules", rules.with_name("dewar.tests.yml")], check=True)
-    server.boto().put_object(Bucket=bucket, Key="k", Body=b"x" * 1000)
+    server.boto().put_object(Bucket=bucket, Key="k", Body=b"x" * 1_000_000)
     # Families without a value so far are not shown: those of a scrub come when its first pass has ended,
     # the ledger's once it has been counted.
     server.admin("scrub")
