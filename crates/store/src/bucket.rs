@@ -1,7 +1,8 @@
 //! Buckets: list, create, look at, delete.
 
 use dewar_auth::{Action, Caller, Resource, authorize};
-use dewar_meta::ns::{Bucket, BucketQuery, NewBucket};
+use dewar_meta::ns::record::DirRecord;
+use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
@@ -35,7 +36,11 @@ impl Store {
         };
         let page = self.inner.tree.buckets(&tenant, query).await?;
         Ok(BucketPage {
-            buckets: page.buckets.iter().map(bucket_info).collect(),
+            buckets: page
+                .buckets
+                .iter()
+                .map(|bucket| bucket_info(&tenant, &bucket.name, &bucket.record))
+                .collect(),
             next: page
                 .buckets
                 .last()
@@ -77,7 +82,7 @@ impl Store {
             .create_bucket(&actor(caller, &principal), &tenant, &bucket.name, new)
             .await
         {
-            Ok(bucket) => Ok(bucket_info(&bucket)),
+            Ok(bucket) => Ok(info_of(&bucket)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 match tree.bucket(&tenant, &bucket.name).await? {
                     Some(there) => Err(taken(caller, &there)),
@@ -97,7 +102,7 @@ impl Store {
             .inner
             .admit(caller, Action::ListBucket, bucket, None)
             .await?;
-        Ok(bucket_info(&found))
+        Ok(info_of(&found))
     }
 
     /// Removes an empty bucket; uploads in progress in it are given up.
@@ -129,16 +134,16 @@ fn taken(caller: &Caller, there: &Bucket) -> Error {
     Error::new(kind, format!("bucket {} exists already", there.name))
 }
 
-fn bucket_info(bucket: &Bucket) -> BucketInfo {
-    let created = bucket
-        .record
-        .bucket
-        .as_ref()
-        .map(|settings| settings.created);
+fn info_of(bucket: &Bucket) -> BucketInfo {
+    bucket_info(&bucket.tenant, &bucket.name, &bucket.record)
+}
+
+fn bucket_info(tenant: &Tenant, name: &BucketName, record: &DirRecord) -> BucketInfo {
+    let created = record.bucket.as_ref().map(|settings| settings.created);
     BucketInfo {
-        tenant: bucket.tenant.name.clone(),
-        name: bucket.name.clone(),
-        owner: bucket.record.attributes.owner,
+        tenant: tenant.name.clone(),
+        name: name.clone(),
+        owner: record.attributes.owner,
         created: created.unwrap_or_default(),
     }
 }

@@ -22,6 +22,7 @@ mod carried;
 mod content;
 mod copy;
 mod delete;
+pub mod document;
 pub mod engine;
 mod get;
 mod info;

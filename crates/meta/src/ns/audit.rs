@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use dewar_types::{BlobId, EntryId, Error, TenantId, VersionId};
 
+use super::documents::kind_of;
 use super::record::{
-    Counter, Entry, Extent, FileRecord, LongRecord, PartRecord, Record, Scope, TenantRecord,
-    VersionRecord,
+    Counter, DocumentRecord, Entry, Extent, FileRecord, LongRecord, PartRecord, Record, Scope,
+    TenantRecord, VersionRecord,
 };
 use super::{Tree, ids, keys};
 use crate::kv::{KvRead, Scan};
@@ -40,7 +41,8 @@ struct Auditor<'k> {
     counters: BTreeMap<Bytes, (Counter, i64)>,
     /// Directories that can be reached, with the scopes that count what is in them.
     dirs: BTreeMap<EntryId, Vec<Scope>>,
-    buckets: BTreeSet<EntryId>,
+    /// With the documents that each says it has.
+    buckets: BTreeMap<EntryId, u64>,
     /// Long lists that something names.
     lists: BTreeSet<Bytes>,
 }
@@ -57,11 +59,12 @@ impl Tree {
             audit: Audit::default(),
             counters: BTreeMap::new(),
             dirs: BTreeMap::new(),
-            buckets: BTreeSet::new(),
+            buckets: BTreeMap::new(),
             lists: BTreeSet::new(),
         };
         auditor.tenants().await?;
         auditor.entries().await?;
+        auditor.documents().await?;
         auditor.history().await?;
         auditor.uploads().await?;
         auditor.lists().await?;
@@ -135,8 +138,8 @@ impl Auditor<'_> {
                     Entry::Dir(child) => {
                         let id = child.attributes.id;
                         let mut inside = scopes.clone();
-                        if child.bucket.is_some() {
-                            self.buckets.insert(id);
+                        if let Some(settings) = &child.bucket {
+                            self.buckets.insert(id, settings.documents);
                             inside.push(Scope::Bucket(id));
                         } else {
                             self.audit.dirs += 1;
@@ -232,11 +235,34 @@ impl Auditor<'_> {
         Ok(())
     }
 
+    /// Every bucket has exactly the documents that its entry says.
+    async fn documents(&mut self) -> Result<(), Error> {
+        let mut said = self.buckets.clone();
+        for (key, value) in self.table(keys::DOCUMENT).await? {
+            let (bucket, _) = keys::parse_document(&key)?;
+            let mask = kind_of(&key)?.mask();
+            DocumentRecord::from_value(&key, &value)?;
+            match said.get_mut(&bucket) {
+                Some(said) if *said & mask != 0 => *said &= !mask,
+                _ => self.fault(format!(
+                    "document {} is not in its bucket's entry",
+                    key.escape_ascii()
+                )),
+            }
+        }
+        for (bucket, left) in said {
+            if left != 0 {
+                self.fault(format!("bucket {bucket} lacks documents: {left:b}"));
+            }
+        }
+        Ok(())
+    }
+
     async fn uploads(&mut self) -> Result<(), Error> {
         let mut uploads = BTreeSet::new();
         for (key, _) in self.table(keys::UPLOAD).await? {
             let (bucket, _, upload) = keys::parse_upload(&key)?;
-            if !self.buckets.contains(&bucket) {
+            if !self.buckets.contains_key(&bucket) {
                 self.fault(format!("upload {upload} is in no bucket"));
             }
             uploads.insert(upload);

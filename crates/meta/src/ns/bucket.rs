@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use dewar_types::{
     BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
 };
 
 use super::dirs::dir_change;
 use super::record::{
-    BucketSettings, ChangeRecord, Counter, DirRecord, Record, Scope, TenantRecord, Verb,
+    BucketSettings, ChangeRecord, Counter, DirRecord, DocumentKind, Record, Scope, TenantRecord,
+    Verb, Versioning,
 };
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
@@ -23,12 +25,16 @@ const PAGE: usize = 1000;
 const BUCKET_NAME_MIN: usize = 3;
 
 /// What a new bucket is like.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NewBucket {
     /// The group that owns it.
     pub group: Option<GroupId>,
     /// Whether every front computes MD5.
     pub md5: bool,
+    /// What happens to versions that are replaced.
+    pub versioning: Versioning,
+    /// Documents that it begins with.
+    pub documents: BTreeMap<DocumentKind, Bytes>,
 }
 
 /// Which buckets are wanted.
@@ -44,11 +50,20 @@ pub struct BucketQuery<'a> {
     pub max: usize,
 }
 
+/// A bucket in a list: without its documents, which a list does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBucket {
+    /// Its name.
+    pub name: BucketName,
+    /// Owner, settings.
+    pub record: DirRecord,
+}
+
 /// A page of buckets.
 #[derive(Clone, Debug, Default)]
 pub struct BucketPage {
     /// In byte order of their names.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<ListedBucket>,
     /// Whether there are more.
     pub truncated: bool,
 }
@@ -96,6 +111,7 @@ impl Tree {
             principal: String::new(),
             version: None,
             replaced: None,
+            documents: Vec::new(),
         };
         stage.log(actor, change).await?;
         match stage.commit().await? {
@@ -160,7 +176,8 @@ impl Tree {
         }
     }
 
-    /// Makes a bucket that belongs to `actor`.
+    /// Makes a bucket that belongs to `actor`. What it gives does not hold the documents; look the
+    /// bucket up for them.
     ///
     /// # Errors
     /// `AlreadyOwned` when the actor owns one of that name, `AlreadyExists` when another does.
@@ -187,8 +204,10 @@ impl Tree {
                 implicit: false,
                 bucket: Some(BucketSettings {
                     created: stage.now(),
-                    versioning: super::record::Versioning::Off,
+                    versioning: new.versioning,
                     md5: new.md5,
+                    documents: new.documents.keys().map(|kind| kind.mask()).sum(),
+                    revision: 0,
                 }),
                 space: None,
             };
@@ -197,10 +216,19 @@ impl Tree {
                 name: name.clone(),
                 id,
                 record: record.clone(),
+                documents: None,
             };
             let key = keys::dir(tenant.root(), name.as_str());
             stage.require(Require::absent(key.clone()));
-            stage.put_dir(key, record);
+            let documents = new.documents.clone().into_iter();
+            let documents: BTreeMap<_, _> =
+                documents.map(|(kind, bytes)| (kind, Some(bytes))).collect();
+            if documents.is_empty() {
+                stage.put_dir(key, record);
+            } else {
+                stage.put_documents(id, documents).await?;
+                stage.put(key, record.to_value());
+            }
             let path = bucket.path("");
             let change = dir_change(Verb::CreateBucket, &bucket, tenant.root(), id, &path);
             stage.log(actor, change).await?;
@@ -226,6 +254,7 @@ impl Tree {
             name: name.clone(),
             id: dir.record.attributes.id,
             record: dir.record.clone(),
+            documents: dir.documents.clone(),
         }))
     }
 
@@ -286,12 +315,8 @@ impl Tree {
             .into_iter()
             .take(query.max)
             .map(|(name, record)| {
-                Ok(Bucket {
-                    tenant: tenant.clone(),
-                    name: BucketName::new(&name)?,
-                    id: record.attributes.id,
-                    record,
-                })
+                let name = BucketName::new(&name)?;
+                Ok(ListedBucket { name, record })
             })
             .collect::<Result<_, Error>>()?;
         Ok(BucketPage { buckets, truncated })
@@ -326,6 +351,7 @@ impl Tree {
                 to: uploads.to,
             });
             stage.delete(key);
+            stage.drop_documents(bucket.id, &chain.last().record);
             for counter in [
                 Counter::Objects(Scope::Bucket(bucket.id)),
                 Counter::Bytes(Scope::Bucket(bucket.id)),

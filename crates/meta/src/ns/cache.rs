@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::documents::BucketDocuments;
 use super::record::DirRecord;
 use crate::kv::{Read, Require, Seq};
 
@@ -25,6 +26,8 @@ pub(super) struct Dir {
     pub(super) key: Bytes,
     /// What stands there.
     pub(super) record: DirRecord,
+    /// The documents, if it is a bucket that has any.
+    pub(super) documents: Option<Arc<BucketDocuments>>,
     value: Bytes,
     /// The last batch at which it is known to be so.
     seq: AtomicU64,
@@ -35,9 +38,16 @@ impl Dir {
         Self {
             key,
             record,
+            documents: None,
             value,
             seq: AtomicU64::new(seq),
         }
+    }
+
+    /// The same with the documents that belong to it.
+    pub(super) fn with_documents(mut self, documents: BucketDocuments) -> Self {
+        self.documents = Some(Arc::new(documents));
+        self
     }
 
     /// The precondition that it is unchanged.

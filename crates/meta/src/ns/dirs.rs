@@ -236,5 +236,6 @@ pub(super) fn dir_change(
         principal: String::new(),
         version: None,
         replaced: None,
+        documents: Vec::new(),
     }
 }

@@ -1,7 +1,10 @@
 //! Who asks, and which tenant and bucket is meant.
 
+use std::sync::Arc;
+
 use dewar_types::{BucketName, EntryId, Error, ErrorKind, TenantId, TenantName, UserId};
 
+use super::documents::BucketDocuments;
 use super::record::DirRecord;
 
 /// Who makes a change: goes to the change log and owns what is made.
@@ -52,6 +55,8 @@ pub struct Bucket {
     pub id: EntryId,
     /// Owner, settings.
     pub record: DirRecord,
+    /// Its documents, if it has any: see [`Bucket::document`].
+    pub(super) documents: Option<Arc<BucketDocuments>>,
 }
 
 impl Bucket {

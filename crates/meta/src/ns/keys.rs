@@ -6,6 +6,7 @@
 //! | `e` | parent (8), name, `/` if a directory | entry: `FileRecord`, `DirRecord`, `SymlinkRecord` |
 //! | `v` | parent (8), name, `/`, !version (16) | older versions, newest first: `VersionRecord` |
 //! | `l` | version (16), list (1), chunk (2) | long extent and part lists |
+//! | `B` | bucket (8), kind (1) | a document of the bucket: `DocumentRecord` |
 //! | `h` | directory (8) | hint that an implicit directory may have become empty |
 //! | `u` | bucket (8), key escaped and ended, upload (16) | `UploadRecord` |
 //! | `p` | upload (16), part number (2) | `PartRecord` |
@@ -35,6 +36,8 @@ pub const ENTRY: u8 = b'e';
 pub const VERSION: u8 = b'v';
 /// Long lists of a version.
 pub const LONG: u8 = b'l';
+/// Documents of buckets.
+pub const DOCUMENT: u8 = b'B';
 /// Directories that may have become empty.
 pub const HINT: u8 = b'h';
 /// Multipart uploads.
@@ -242,6 +245,29 @@ pub fn long(version: VersionId, list: u8, chunk: u16) -> Bytes {
 
 /// The list of [`long`] that holds part sizes.
 pub const PARTS_LIST: u8 = 0xff;
+
+/// A document of a bucket; see [`super::record::DocumentKind`] for the kinds.
+#[must_use]
+pub fn document(bucket: EntryId, kind: u8) -> Bytes {
+    build(&[&[DOCUMENT], &bucket.0.to_be_bytes(), &[kind]])
+}
+
+/// All documents of a bucket.
+#[must_use]
+pub fn documents(bucket: EntryId) -> KeyRange {
+    KeyRange::prefix(build(&[&[DOCUMENT], &bucket.0.to_be_bytes()]))
+}
+
+/// Bucket and kind of a document's key.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_document(key: &[u8]) -> Result<(EntryId, u8), Error> {
+    match numbered(key, DOCUMENT, "bucket document")? {
+        (bucket, [kind]) => Ok((EntryId(bucket), *kind)),
+        _ => Err(corrupt(key, "bucket document")),
+    }
+}
 
 /// The hint that the directory may have become empty.
 #[must_use]

@@ -26,6 +26,8 @@
 //! - **Implicit directories** come with the first key below them and are invisible when nothing
 //!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
 //! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch.
+//! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
+//!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
 //! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
 //!
 //! # Crashes and cancellation
@@ -50,6 +52,7 @@ mod condition;
 mod copy;
 mod delete;
 mod dirs;
+mod documents;
 mod handle;
 mod ids;
 pub mod keys;
@@ -74,10 +77,11 @@ use bytes::Bytes;
 use dewar_env::Env;
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
 
-pub use bucket::{BucketPage, BucketQuery, NewBucket, Usage};
+pub use bucket::{BucketPage, BucketQuery, ListedBucket, NewBucket, Usage};
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
 pub use dirs::DirOptions;
+pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
 pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};

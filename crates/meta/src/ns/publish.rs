@@ -273,5 +273,6 @@ pub(super) fn change(verb: Verb, target: &Target, parent: EntryId, entry: EntryI
         principal: String::new(),
         version: None,
         replaced: None,
+        documents: Vec::new(),
     }
 }

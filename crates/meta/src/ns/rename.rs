@@ -297,6 +297,7 @@ impl Stage<'_> {
             principal: String::new(),
             version: None,
             replaced: None,
+            documents: Vec::new(),
         };
         self.log(actor, change).await
     }

@@ -33,6 +33,16 @@ impl Chain {
         self.dirs.last().expect("a chain holds the bucket at least")
     }
 
+    /// The bucket as it is now, with its settings and documents.
+    pub(super) fn bucket_now(&self) -> Bucket {
+        let top = self.dirs.first();
+        Bucket {
+            record: top.map_or_else(|| self.bucket.record.clone(), |top| top.record.clone()),
+            documents: top.and_then(|top| top.documents.clone()),
+            ..self.bucket.clone()
+        }
+    }
+
     /// Its id.
     pub(super) fn last_id(&self) -> EntryId {
         self.last().record.attributes.id
@@ -127,9 +137,34 @@ impl Tree {
             return Ok(Err((key, read)));
         };
         let record = DirRecord::from_value(&key, value)?;
-        let dir = Arc::new(Dir::new(key, record, value.clone(), read.seq));
+        let dir = if has_documents(&record) {
+            match self.documented(key).await? {
+                Ok(dir) => Arc::new(dir),
+                Err(absent) => return Ok(Err(absent)),
+            }
+        } else {
+            Arc::new(Dir::new(key, record, value.clone(), read.seq))
+        };
         self.cache.insert(since, Arc::clone(&dir));
         Ok(Ok(dir))
+    }
+
+    /// A bucket with its documents, both of one moment.
+    async fn documented(&self, key: Bytes) -> Result<Result<Dir, (Bytes, Read)>, Error> {
+        let kv = self.kv.snapshot();
+        let read = kv.get(&key).await?;
+        let Some(value) = &read.value else {
+            return Ok(Err((key, read)));
+        };
+        let record = DirRecord::from_value(&key, value)?;
+        let id = record.attributes.id;
+        let documented = has_documents(&record);
+        let dir = Dir::new(key, record, value.clone(), read.seq);
+        if !documented {
+            return Ok(Ok(dir));
+        }
+        let documents = Self::load_documents(kv.as_ref(), id).await?;
+        Ok(Ok(dir.with_documents(documents)))
     }
 
     /// Follows `names` down from the bucket.
@@ -195,6 +230,11 @@ impl Tree {
         let names: Vec<&str> = path.as_str().split('/').collect();
         self.resolve(bucket, &names).await
     }
+}
+
+fn has_documents(record: &DirRecord) -> bool {
+    let settings = record.bucket.as_ref();
+    settings.is_some_and(|settings| settings.documents != 0)
 }
 
 /// There is nothing at `path`.

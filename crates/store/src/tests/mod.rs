@@ -1,6 +1,7 @@
 //! The verbs on simulated disks and a catalog in memory.
 
 mod access;
+mod documents;
 mod faults;
 mod format;
 mod joining;

@@ -3,7 +3,7 @@
 use dewar_types::{EntryId, Timestamp, VersionId, Zone};
 use minicbor::{Decode, Encode};
 
-use super::{VersionRecord, is_default};
+use super::{DocumentKind, VersionRecord, is_default};
 
 /// One change of the tree. Its place in commit order comes from the engine, with
 /// [`crate::kv::Kv::changes`].
@@ -40,6 +40,9 @@ pub struct ChangeRecord {
     /// The version that this one took the place of.
     #[n(9)]
     pub replaced: Option<VersionId>,
+    /// The documents of the bucket that were set or removed.
+    #[cbor(n(10), skip_if = "is_default")]
+    pub documents: Vec<DocumentKind>,
 }
 
 impl ChangeRecord {
@@ -96,6 +99,9 @@ pub enum Verb {
     /// A tenant was made.
     #[n(11)]
     CreateTenant,
+    /// Settings or documents of a bucket changed.
+    #[n(12)]
+    ConfigureBucket,
 }
 
 /// What a reader of the log needs to know of a version without looking it up.

@@ -38,6 +38,13 @@ pub struct BucketSettings {
     #[cbor(n(2), skip_if = "is_default")]
     pub md5: bool,
     // 3: object lock, 4: default layout, 5: default pool
+    /// Which documents it has: [`super::DocumentKind::mask`] of each, in one number.
+    #[cbor(n(6), skip_if = "is_default")]
+    pub documents: u64,
+    /// Counts the changes of settings and documents, so that each change of a document changes
+    /// this record too, which every change in the bucket requires to be as it was read.
+    #[cbor(n(7), skip_if = "is_default")]
+    pub revision: u64,
 }
 
 /// What happens to a version that is replaced.

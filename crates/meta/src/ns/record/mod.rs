@@ -14,6 +14,7 @@
 mod change;
 mod counter;
 mod dir;
+mod document;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use counter::{Counter, Scope};
 pub use dir::{
     BucketSettings, DirRecord, HintRecord, HintStep, SpaceMark, TenantRecord, Versioning,
 };
+pub use document::{DocumentKind, DocumentRecord};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
@@ -119,6 +121,7 @@ records! {
     PartRecord: b'p' 1 "part";
     TenantRecord: b't' 1 "tenant";
     ChangeRecord: b'c' 1 "change";
+    DocumentRecord: b'D' 1 "bucket document";
 }
 
 /// Whether a field may be left out.

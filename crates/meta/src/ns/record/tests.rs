@@ -47,6 +47,8 @@ golden! {
     sample_part: "part.bin" part();
     sample_tenant: "tenant.bin" tenant();
     sample_change: "change.bin" change();
+    sample_document: "document.bin" document();
+    sample_documented: "bucket-documented.bin" documented();
 }
 
 fn digests() -> DigestSet {
@@ -190,12 +192,32 @@ fn bucket() -> DirRecord {
             created: Timestamp(1_800_000_000_000_000_000),
             versioning: Versioning::Suspended,
             md5: true,
+            documents: 0,
+            revision: 0,
         }),
         space: Some(SpaceMark {
             counted: true,
             max_bytes: Some(1 << 50),
             max_objects: None,
         }),
+    }
+}
+
+/// A bucket with documents.
+fn documented() -> DirRecord {
+    let mut record = bucket();
+    if let Some(settings) = &mut record.bucket {
+        settings.documents = DocumentKind::Policy.mask() | DocumentKind::Tags.mask();
+        settings.revision = 3;
+    }
+    record
+}
+
+fn document() -> DocumentRecord {
+    DocumentRecord {
+        stamp: VersionId(9),
+        modified: Timestamp(1_800_000_000_000_000_000),
+        content: b"{}".to_vec().into(),
     }
 }
 
@@ -279,6 +301,7 @@ fn change() -> ChangeRecord {
         principal: "alice".into(),
         version: Some((&version()).into()),
         replaced: Some(VersionId(4)),
+        documents: Vec::new(),
     }
 }
 

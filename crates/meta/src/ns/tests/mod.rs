@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod cost;
+mod documents;
 mod engines;
 mod history;
 mod listing;
