@@ -32,8 +32,8 @@ const USERS: [(&str, &str, &str); 6] = [
     ("s3 alt", "alt", ""),
     ("s3 tenant", "tenanted", "suite"),
     ("iam", "iam", ""),
-    ("iam root", "iamroot", "account1"),
-    ("iam alt root", "iamaltroot", "account2"),
+    ("iam root", "iamroot", ""),
+    ("iam alt root", "iamaltroot", ""),
 ];
 
 /// Settings of the server that the suite counts on.
@@ -134,14 +134,19 @@ fn configure(demo: &Demo, port: u16) -> Result<String> {
     );
     for (section, name, tenant) in USERS {
         let email = format!("{name}@example.org");
-        demo.admin(&["user", "add", name])?;
-        let key = demo.admin(&["key", "add", "--user", name])?;
-        let users = demo.admin(&["user", "list"])?;
-        let id = users
-            .as_array()
-            .and_then(|users| users.iter().find(|user| user["name"] == name))
-            .and_then(|user| user["id"].as_str())
+        let mut add = vec!["user", "add", name, "--email", &email];
+        if !tenant.is_empty() {
+            add.extend(["--tenant", tenant]);
+        }
+        if section == "iam" {
+            add.push("--tenant-admin");
+        }
+        let user = demo.admin(&add)?;
+        let id = user["id"]
+            .as_str()
             .with_context(|| format!("no id of user {name}"))?;
+        let designation = user["name"].as_str().unwrap_or(name);
+        let key = demo.admin(&["key", "add", "--user", designation])?;
         let said = |member: &str| {
             let said = key[member].as_str();
             said.with_context(|| format!("no {member} of user {name}"))

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::admin::{AdminError, Failure, KeyAdd};
+use crate::admin::{AdminError, Failure, KeyAdd, UserAdd};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
 use crate::engine::Engine;
@@ -186,7 +186,13 @@ impl Demo {
         })
         .map_err(failed("key"))?
         {
-            match admin.user_add(NAME).await {
+            match admin
+                .user_add(UserAdd {
+                    name: NAME.to_owned(),
+                    ..UserAdd::default()
+                })
+                .await
+            {
                 Err(error) if error.kind != Failure::Exists => {
                     return Err(failed("user")(error));
                 }

@@ -48,7 +48,10 @@ use dewar_meta::kv::Kv;
 use dewar_meta::ns::Tree;
 use dewar_types::{BlobId, DiskId, Layout, Result};
 
-pub use accounts::{Accounts, KeyInfo};
+pub use accounts::{
+    Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, PolicyVersion, Role,
+    RoleChange, UserChange,
+};
 pub use blobs::{BlobTable, JournalHold};
 pub use get::Download;
 pub use multipart::PartUpload;
@@ -108,6 +111,7 @@ impl Store {
     pub fn new(parts: Parts) -> Self {
         let accounts = Accounts::new(
             Arc::clone(&parts.kv),
+            Arc::clone(&parts.tree),
             parts.env.clone(),
             Arc::clone(&parts.master),
         );

@@ -34,6 +34,14 @@ pub enum ErrorKind {
     NotModified,
     /// The request makes no sense.
     InvalidArgument,
+    /// A policy document that is not one, or says what is not known.
+    MalformedPolicy,
+    /// The bucket has no access control lists: its owner owns everything in it.
+    AclsDisabled,
+    /// The bucket's access control list grants something to others, and cannot be switched off.
+    AclsGrant,
+    /// No user has the mail address.
+    NoSuchMail,
     /// No byte of the object lies in the range.
     InvalidRange,
     /// A name breaks the rules.

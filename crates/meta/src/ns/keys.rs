@@ -22,6 +22,7 @@
 //! | `t` | tenant name | `TenantRecord` |
 //! | `U` | tenant (8), user name | users, the identity layer's |
 //! | `K` | access key | access keys with wrapped secrets, the identity layer's |
+//! | `I` | kind (1), tenant (8) or nothing, name | other records of the identity layer |
 //! | `L` | (engine) | change log |
 //!
 //! In table `e` a file `a` sorts as `a` and a directory `a` as `a/`. Names hold no `/`, so walking
@@ -68,6 +69,8 @@ pub const TENANT: u8 = b't';
 pub const USER: u8 = b'U';
 /// Access keys.
 pub const ACCESS_KEY: u8 = b'K';
+/// Groups, roles, policies; users by id and by mail address.
+pub const IDENTITY: u8 = b'I';
 
 /// Half-open range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -555,6 +558,30 @@ pub fn user(tenant: TenantId, name: &str) -> Bytes {
 #[must_use]
 pub fn users(tenant: TenantId) -> KeyRange {
     KeyRange::prefix(build(&[&[USER], &tenant.0.to_be_bytes()]))
+}
+
+/// All users of all tenants.
+#[must_use]
+pub fn all_users() -> KeyRange {
+    KeyRange::prefix(Bytes::from_static(&[USER]))
+}
+
+/// A group, role or policy of a tenant by name; `kind` tells them apart.
+#[must_use]
+pub fn identity(kind: u8, tenant: TenantId, name: &str) -> Bytes {
+    build(&[&[IDENTITY, kind], &tenant.0.to_be_bytes(), name.as_bytes()])
+}
+
+/// All of a kind whose names begin so.
+#[must_use]
+pub fn identities(kind: u8, tenant: TenantId, prefix: &str) -> KeyRange {
+    KeyRange::prefix(identity(kind, tenant, prefix))
+}
+
+/// A user by something that no two users of the deployment share.
+#[must_use]
+pub fn user_by(kind: u8, value: &[u8]) -> Bytes {
+    build(&[&[IDENTITY, kind], value])
 }
 
 /// An access key by its public part.

@@ -50,6 +50,7 @@ codes! {
     InternalError = 500,
     InvalidAccessKeyId = 403,
     InvalidArgument = 400,
+    InvalidBucketAclWithObjectOwnership = 400,
     InvalidBucketName = 400,
     InvalidDigest = 400,
     InvalidLocationConstraint = 400,
@@ -65,6 +66,7 @@ codes! {
     KeyTooLongError = 400,
     MalformedPOSTRequest = 400,
     MalformedTrailerError = 400,
+    MalformedPolicy = 400,
     MalformedXML = 400,
     MaxMessageLengthExceeded = 400,
     MetadataTooLarge = 400,
@@ -97,4 +99,5 @@ codes! {
     SignatureDoesNotMatch = 403,
     SlowDown = 503,
     XAmzContentSHA256Mismatch = 400,
+    UnresolvableGrantByEmailAddress = 400,
 }

@@ -19,13 +19,46 @@ pub enum State {
     Disabled,
 }
 
-/// A local user of the default tenant.
+/// A user to add.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserAdd {
+    /// Its name; `ROOT/NAME` for a user of ROOT's account.
+    pub name: String,
+    /// Its tenant, made if there is none; the default one if absent.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// What people call it.
+    #[serde(default)]
+    pub display_name: Option<String>,
+    /// Where mail reaches it.
+    #[serde(default)]
+    pub email: Option<String>,
+    /// Whether it manages the users and policies of its tenant.
+    #[serde(default)]
+    pub tenant_admin: bool,
+}
+
+/// A local user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserInfo {
-    /// Unique within the tenant.
+    /// Unique within the tenant; `TENANT:NAME` outside the default one.
     pub name: String,
-    /// Its number, in 16 hexadecimal digits; never given twice.
+    /// Its number, in 16 hexadecimal digits; never given twice. Access control lists know it by
+    /// this one.
     pub id: String,
+    /// The user whose account it belongs to; itself, if it is an account of its own.
+    pub account: String,
+    /// As policies name it.
+    pub arn: String,
+    /// What people call it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Where mail reaches it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// Whether it manages the users and policies of its tenant.
+    pub tenant_admin: bool,
     /// Whether it may do anything.
     pub state: State,
     /// When it was added, RFC 3339 in UTC.
@@ -165,10 +198,7 @@ pub enum Request {
     /// How does the check fare?
     Fsck {},
     /// Add a user.
-    UserAdd {
-        /// Its name.
-        name: String,
-    },
+    UserAdd(UserAdd),
     /// List users by name.
     UserList {
         /// Only those after this name.
@@ -278,9 +308,11 @@ impl From<Error> for AdminError {
             ErrorKind::NotFound | ErrorKind::NoSuchBucket => Failure::NotFound,
             ErrorKind::AlreadyExists | ErrorKind::AlreadyOwned => Failure::Exists,
             ErrorKind::NotEmpty => Failure::InUse,
-            ErrorKind::InvalidArgument | ErrorKind::InvalidName | ErrorKind::TooLarge => {
-                Failure::Invalid
-            }
+            ErrorKind::InvalidArgument
+            | ErrorKind::InvalidName
+            | ErrorKind::MalformedPolicy
+            | ErrorKind::Quota
+            | ErrorKind::TooLarge => Failure::Invalid,
             ErrorKind::Unavailable
             | ErrorKind::Busy(_)
             | ErrorKind::Timeout
@@ -311,7 +343,7 @@ pub trait AdminApi: Send + Sync {
     /// How the check fares.
     async fn fsck(&self) -> Result<FsckInfo>;
     /// Adds a user.
-    async fn user_add(&self, name: &str) -> Result<UserInfo>;
+    async fn user_add(&self, request: UserAdd) -> Result<UserInfo>;
     /// Users after a name.
     async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>>;
     /// Removes a user who owns no bucket, with all keys.
@@ -349,7 +381,7 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
             Reply::Done
         }
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
-        Request::UserAdd { name } => Reply::User(api.user_add(&name).await?),
+        Request::UserAdd(request) => Reply::User(api.user_add(request).await?),
         Request::UserList { after } => Reply::Users(api.user_list(after.as_deref()).await?),
         Request::UserRemove { name } => {
             api.user_remove(&name).await?;

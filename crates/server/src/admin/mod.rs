@@ -16,7 +16,7 @@ mod upkeep;
 
 pub use api::{
     AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
-    PoolStatus, Reply, Request, State, Status, UserInfo, dispatch,
+    PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo, dispatch,
 };
 pub use client::{Client, ClientError};
 pub use server::serve;

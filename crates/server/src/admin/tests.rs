@@ -24,6 +24,11 @@ fn user(name: &str, state: State) -> UserInfo {
     UserInfo {
         name: name.to_owned(),
         id: "0001000000000001".to_owned(),
+        account: "0001000000000001".to_owned(),
+        arn: "arn:aws:iam::0001000000000001:root".to_owned(),
+        display_name: None,
+        email: None,
+        tenant_admin: false,
         state,
         created: "2026-01-01T00:00:00Z".to_owned(),
     }
@@ -72,7 +77,8 @@ impl AdminApi for Memory {
         Ok(FsckInfo::default())
     }
 
-    async fn user_add(&self, name: &str) -> Result<UserInfo> {
+    async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {
+        let name = request.name.as_str();
         let mut users = self.users.lock().expect("lock");
         if users.contains_key(name) {
             return Err(AdminError::new(
@@ -194,14 +200,16 @@ async fn requests_reach_the_api_and_come_back() {
     );
     let mut client = connect(&running.path).await;
     for name in ["a", "b", "c"] {
-        let request = Request::UserAdd {
+        let request = Request::UserAdd(UserAdd {
             name: name.to_owned(),
-        };
+            ..UserAdd::default()
+        });
         assert!(matches!(client.ask(&request).await, Ok(Reply::User(_))));
     }
-    let twice = Request::UserAdd {
+    let twice = Request::UserAdd(UserAdd {
         name: "a".to_owned(),
-    };
+        ..UserAdd::default()
+    });
     let error = client.ask(&twice).await.expect_err("exists");
     assert_eq!(error.to_string(), "user a exists");
 

@@ -13,7 +13,7 @@ use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, Target, reach};
 use super::{disks, status};
-use crate::admin::{KeyAdd, KeyInfo, NewKey, Page, Reply, Request, State, UserInfo};
+use crate::admin::{KeyAdd, KeyInfo, NewKey, Page, Reply, Request, State, UserAdd, UserInfo};
 use crate::credentials;
 use crate::engine::OpenEngine;
 
@@ -24,7 +24,7 @@ const SECRET_FILE_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
     /// Add a user; `dewar key add` then gives it a key
-    Add(NameArgs),
+    Add(UserAddArgs),
     /// List users
     List(ListArgs),
     /// Remove a user who owns no bucket, with all keys
@@ -40,6 +40,27 @@ pub enum UserCommand {
 pub struct NameArgs {
     /// The user's name
     name: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A user to add.
+#[derive(Debug, Args)]
+pub struct UserAddArgs {
+    /// The user's name; ROOT/NAME for a user of ROOT's account, who may do what policies allow
+    name: String,
+    /// Its tenant, made if there is none [default: the default tenant]
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// What people call it
+    #[arg(long, value_name = "TEXT")]
+    display_name: Option<String>,
+    /// Where mail reaches it; access control lists may name it by this
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+    /// Let it manage the users, groups and policies of its tenant, over the IAM API
+    #[arg(long)]
+    tenant_admin: bool,
     #[command(flatten)]
     shared: Shared,
 }
@@ -115,9 +136,18 @@ pub(super) fn user<O: OpenEngine>(command: UserCommand, opener: &O) -> CommandRe
     let (name, shared, request): (String, Shared, fn(String) -> Request) = match command {
         UserCommand::List(ListArgs { shared }) => return user_list(&shared, opener),
         UserCommand::Add(args) => {
-            credentials::check_user_name(&args.name)
-                .map_err(|reason| CommandError::new(USAGE, reason))?;
-            (args.name, args.shared, |name| Request::UserAdd { name })
+            for part in args.name.splitn(2, '/') {
+                credentials::check_user_name(part)
+                    .map_err(|reason| CommandError::new(USAGE, reason))?;
+            }
+            let request = Request::UserAdd(UserAdd {
+                name: args.name,
+                tenant: args.tenant,
+                display_name: args.display_name,
+                email: args.email,
+                tenant_admin: args.tenant_admin,
+            });
+            return one(&args.shared, opener, request);
         }
         UserCommand::Remove(NameArgs { name, shared }) => {
             let request = Request::UserRemove { name: name.clone() };

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::admin::tests::Memory;
-use crate::admin::{AdminApi, AdminError, Client, Reply, Request as AdminRequest};
+use crate::admin::{AdminApi, AdminError, Client, Reply, Request as AdminRequest, UserAdd};
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::listener::RequestBody;
 
@@ -165,9 +165,10 @@ async fn serves_says_so_and_leaves_nothing_behind() {
         .await
         .expect("connects")
         .expect("there");
-    let add = AdminRequest::UserAdd {
+    let add = AdminRequest::UserAdd(UserAdd {
         name: "alice".to_owned(),
-    };
+        ..UserAdd::default()
+    });
     assert!(matches!(client.ask(&add).await, Ok(Reply::User(_))));
 
     // A second server on the same state folder is refused, whatever its ports.

@@ -8,9 +8,9 @@ use dewar_auth::User;
 use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
-use dewar_store::Store;
 use dewar_store::engine::{Engine, LiveFolders};
-use dewar_types::{Error, ErrorKind, Timestamp, UserId};
+use dewar_store::{NewUser, Store};
+use dewar_types::{Error, ErrorKind, TenantName, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -18,7 +18,7 @@ use super::metrics::takes_writes;
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo, KeyAdd,
-    KeyInfo, NewKey, Page, PoolStatus, State, Status, UserInfo,
+    KeyInfo, NewKey, Page, PoolStatus, State, Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
 
@@ -184,9 +184,17 @@ impl AdminApi for StoreAdmin {
         Ok(self.upkeep.fsck())
     }
 
-    async fn user_add(&self, name: &str) -> Result<UserInfo> {
-        let id = UserId(self.store.tree().ids().entry().await?.0);
-        Ok(user_info(&self.store.accounts().add_user(id, name).await?))
+    async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {
+        let new = NewUser {
+            name: request.name,
+            tenant: TenantName::new(request.tenant.as_deref().unwrap_or_default())
+                .map_err(Error::from)?,
+            path: String::new(),
+            display_name: request.display_name,
+            email: request.email,
+            tenant_admin: request.tenant_admin,
+        };
+        Ok(user_info(&self.store.accounts().make_user(new).await?))
     }
 
     async fn user_list(&self, after: Option<&str>) -> Result<Page<UserInfo>> {
@@ -194,13 +202,25 @@ impl AdminApi for StoreAdmin {
         let after = after.unwrap_or_default();
         let rest = users
             .iter()
-            .filter(|user| *user.name > *after)
-            .map(user_info);
-        Ok(page(rest.collect(), |user| user.name.clone()))
+            .map(user_info)
+            .filter(|user| *user.name > *after);
+        let mut users: Vec<_> = rest.collect();
+        users.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(page(users, |user| user.name.clone()))
     }
 
     async fn user_remove(&self, name: &str) -> Result<()> {
         let mut user = self.store.accounts().user(name).await?;
+        let accounts = self.store.accounts();
+        if user.is_root()
+            && !accounts
+                .users_of(&user.tenant, &user.name)
+                .await?
+                .is_empty()
+        {
+            let message = format!("user {name} has an account with users");
+            return Err(AdminError::new(Failure::InUse, message));
+        }
         // Of a disabled one it must be known too whether buckets are left.
         user.disabled = false;
         let caller = dewar_auth::Caller::for_user(user);
@@ -298,8 +318,16 @@ pub(super) fn rfc3339(time: Timestamp) -> String {
 
 fn user_info(user: &User) -> UserInfo {
     UserInfo {
-        name: user.name.clone(),
+        name: match user.tenant.as_str() {
+            "" => user.name.clone(),
+            tenant => format!("{tenant}:{}", user.name),
+        },
         id: user.id.to_string(),
+        account: user.account.to_string(),
+        arn: user.arn(),
+        display_name: user.display_name.clone(),
+        email: user.email.clone(),
+        tenant_admin: user.tenant_admin,
         state: state(user.disabled),
         created: rfc3339(user.created),
     }

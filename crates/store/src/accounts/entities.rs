@@ -1,0 +1,398 @@
+//! Groups and roles.
+
+use dewar_auth::{Policy, PolicyKind, User};
+use dewar_meta::kv::{Batch, Require};
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+use minicbor::{Decode, Encode};
+
+use super::record::{GroupRecord, Held, RoleRecord, UserRecord, decode, encode};
+use super::users::{bare, user_key};
+use super::{Accounts, GROUP, ROLE, check_name, check_path, exists, folded, none};
+
+/// Most groups of a user.
+const GROUPS_MAX: usize = 32;
+/// Longest policy of who may become a role, in bytes.
+const TRUST_BYTES_MAX: usize = 20 * 1024;
+/// Sessions last from 15 minutes to 12 hours.
+const SESSION_SECONDS: std::ops::RangeInclusive<u32> = 900..=43_200;
+
+/// A group of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its id.
+    pub id: u64,
+    /// With the account's name before it.
+    pub name: String,
+    /// As IAM has it.
+    pub path: String,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Its id.
+    pub id: u64,
+    /// With the account's name before it.
+    pub name: String,
+    /// As IAM has it.
+    pub path: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Who may become it.
+    pub trust: String,
+    /// What people wrote about it.
+    pub description: Option<String>,
+    /// Longest session in seconds.
+    pub max_session: u32,
+}
+
+/// A change of a role.
+#[derive(Clone, Debug, Default)]
+pub struct RoleChange {
+    /// Who may become it.
+    pub trust: Option<String>,
+    /// What people wrote about it.
+    pub description: Option<String>,
+    /// Longest session in seconds.
+    pub max_session: Option<u32>,
+}
+
+impl Accounts {
+    /// All records of a kind, of an account (`root`) or of the whole tenant.
+    pub(super) async fn entities<T: for<'b> Decode<'b, ()> + Encode<()>>(
+        &self,
+        kind: u8,
+        tenant: &TenantName,
+        root: Option<&str>,
+    ) -> Result<Vec<T>> {
+        let tenant = self.tenant_id(tenant).await?;
+        let prefix = root.map(|root| folded(&format!("{root}/")));
+        let range = catalog::identities(kind, tenant, prefix.as_deref().unwrap_or_default());
+        let values = self.all(&range).await?;
+        values.iter().map(|(_, value)| decode(value)).collect()
+    }
+
+    /// Makes a group.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], [`ErrorKind::InvalidName`].
+    pub async fn make_group(&self, tenant: &TenantName, name: &str, path: &str) -> Result<Group> {
+        check_name("group", name)?;
+        check_path(path)?;
+        let record = GroupRecord {
+            id: self.new_id().await?,
+            name: name.to_owned(),
+            path: path.to_owned(),
+            created: self.env.clock.now(),
+            held: Held::default(),
+        };
+        let key = catalog::identity(GROUP, self.make_tenant(tenant).await?, &folded(name));
+        self.add(vec![(key, encode(&record))], || exists("group", name))
+            .await?;
+        Ok(record.into())
+    }
+
+    /// A group.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn group(&self, tenant: &TenantName, name: &str) -> Result<Group> {
+        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
+        let found = self.read::<GroupRecord>(&key).await?;
+        found.map(Into::into).ok_or_else(|| none("group", name))
+    }
+
+    /// Groups of an account, or of the tenant where none is named.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn groups(&self, tenant: &TenantName, root: Option<&str>) -> Result<Vec<Group>> {
+        let records: Vec<GroupRecord> = self.entities(GROUP, tenant, root).await?;
+        let of = |name: &str| root.is_some() || !name.contains('/');
+        let groups = records.into_iter().filter(|record| of(&record.name));
+        Ok(groups.map(Into::into).collect())
+    }
+
+    /// Gives a group another name or path; its members stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::AlreadyExists`].
+    pub async fn change_group(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        new_name: Option<&str>,
+        new_path: Option<&str>,
+    ) -> Result<Group> {
+        if let Some(new) = new_name {
+            check_name("group", new)?;
+        }
+        if let Some(path) = new_path {
+            check_path(path)?;
+        }
+        let id = self.tenant_id(tenant).await?;
+        let key = catalog::identity(GROUP, id, &folded(name));
+        let moved = new_name.map(|new| catalog::identity(GROUP, id, &folded(new)));
+        let moved = moved.filter(|moved| *moved != key);
+        if let (Some(moved), Some(new)) = (&moved, new_name)
+            && self.read::<GroupRecord>(moved).await?.is_some()
+        {
+            return Err(exists("group", new));
+        }
+        let members = self.members(tenant, name).await?;
+        let change = |record: &mut GroupRecord, batch: &mut Batch| {
+            if let Some(new) = new_name {
+                new.clone_into(&mut record.name);
+            }
+            if let Some(path) = new_path {
+                path.clone_into(&mut record.path);
+            }
+            if let Some(moved) = &moved {
+                batch.require.push(Require::absent(moved.clone()));
+                batch.puts.push((moved.clone(), encode(&*record)));
+                batch.deletes.push(key.clone());
+            }
+            Ok(record.clone())
+        };
+        let record = self.edit(&key, || none("group", name), change).await?;
+        if let Some(new) = new_name.filter(|new| *new != name) {
+            for member in members {
+                self.set_member(tenant, &member.name, name, false).await?;
+                self.set_member(tenant, &member.name, new, true).await?;
+            }
+        }
+        Ok(record.into())
+    }
+
+    /// Removes a group without members and policies.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some.
+    pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        self.group(tenant, name).await?;
+        if !self.members(tenant, name).await?.is_empty() {
+            return Err(in_use("group", name, "members"));
+        }
+        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
+        let remove = |record: &mut GroupRecord, batch: &mut Batch| {
+            if record.held != Held::default() {
+                return Err(in_use("group", name, "policies"));
+            }
+            batch.deletes.push(key.clone());
+            Ok(())
+        };
+        self.edit(&key, || none("group", name), remove).await
+    }
+
+    /// Puts a user into a group, or takes it out. That it was so already is no error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32 groups.
+    pub async fn set_member(
+        &self,
+        tenant: &TenantName,
+        user: &str,
+        group: &str,
+        member: bool,
+    ) -> Result<()> {
+        let name = match self.group(tenant, group).await {
+            Ok(group) => group.name,
+            Err(error) if member => return Err(error),
+            Err(_) => group.to_owned(),
+        };
+        let key = user_key(self.tenant_id(tenant).await?, user);
+        let change = |record: &mut UserRecord, _: &mut Batch| {
+            record.groups.retain(|group| folded(group) != folded(&name));
+            if member {
+                record.groups.push(name.clone());
+            }
+            if record.groups.len() > GROUPS_MAX {
+                let message = format!("a user is in at most {GROUPS_MAX} groups");
+                return Err(Error::new(ErrorKind::Quota, message));
+            }
+            Ok(())
+        };
+        self.edit(&key, || none("user", user), change).await
+    }
+
+    /// The users in a group, by name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn members(&self, tenant: &TenantName, group: &str) -> Result<Vec<User>> {
+        let mut found = Vec::new();
+        let range = catalog::users(self.tenant_id(tenant).await?);
+        for (_, value) in self.all(&range).await? {
+            let record: UserRecord = decode(&value)?;
+            if record
+                .groups
+                .iter()
+                .any(|name| folded(name) == folded(group))
+            {
+                found.push(bare(&record)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The groups that a user is in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn groups_of(&self, tenant: &TenantName, user: &str) -> Result<Vec<Group>> {
+        let record = self.user_in(self.tenant_id(tenant).await?, user).await?;
+        let mut groups = Vec::new();
+        for name in &record.groups {
+            groups.push(self.group(tenant, name).await?);
+        }
+        Ok(groups)
+    }
+
+    /// Makes a role that those may become who the policy `trust` names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MalformedPolicy`], [`ErrorKind::AlreadyExists`], [`ErrorKind::InvalidName`],
+    /// [`ErrorKind::InvalidArgument`] for sessions that are too short or too long.
+    pub async fn make_role(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        path: &str,
+        change: RoleChange,
+    ) -> Result<Role> {
+        check_name("role", name)?;
+        check_path(path)?;
+        let mut record = RoleRecord {
+            id: self.new_id().await?,
+            name: name.to_owned(),
+            path: path.to_owned(),
+            created: self.env.clock.now(),
+            held: Held::default(),
+            trust: String::new(),
+            description: None,
+            max_session: 3600,
+        };
+        change_role(&mut record, &change)?;
+        check_trust(&record.trust)?;
+        let key = catalog::identity(ROLE, self.make_tenant(tenant).await?, &folded(name));
+        self.add(vec![(key, encode(&record))], || exists("role", name))
+            .await?;
+        Ok(record.into())
+    }
+
+    /// A role.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn role(&self, tenant: &TenantName, name: &str) -> Result<Role> {
+        let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
+        let found = self.read::<RoleRecord>(&key).await?;
+        found.map(Into::into).ok_or_else(|| none("role", name))
+    }
+
+    /// Roles of an account, or of the tenant where none is named.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn roles(&self, tenant: &TenantName, root: Option<&str>) -> Result<Vec<Role>> {
+        let records: Vec<RoleRecord> = self.entities(ROLE, tenant, root).await?;
+        let of = |name: &str| root.is_some() || !name.contains('/');
+        let roles = records.into_iter().filter(|record| of(&record.name));
+        Ok(roles.map(Into::into).collect())
+    }
+
+    /// Changes a role.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::MalformedPolicy`], [`ErrorKind::InvalidArgument`].
+    pub async fn change_role(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        change: RoleChange,
+    ) -> Result<Role> {
+        let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
+        let edit = |record: &mut RoleRecord, _: &mut Batch| {
+            change_role(record, &change)?;
+            Ok(record.clone())
+        };
+        let record = self.edit(&key, || none("role", name), edit).await?;
+        Ok(record.into())
+    }
+
+    /// Removes a role without policies.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some.
+    pub async fn remove_role(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
+        let remove = |record: &mut RoleRecord, batch: &mut Batch| {
+            if record.held != Held::default() {
+                return Err(in_use("role", name, "policies"));
+            }
+            batch.deletes.push(key.clone());
+            Ok(())
+        };
+        self.edit(&key, || none("role", name), remove).await
+    }
+}
+
+fn check_trust(text: &str) -> Result<()> {
+    Policy::parse(text, PolicyKind::Trust, TRUST_BYTES_MAX)
+        .map(drop)
+        .map_err(|error| Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error))
+}
+
+fn change_role(record: &mut RoleRecord, change: &RoleChange) -> Result<()> {
+    if let Some(trust) = &change.trust {
+        check_trust(trust)?;
+        record.trust.clone_from(trust);
+    }
+    if let Some(description) = &change.description {
+        if description.len() > 1000 {
+            let message = "a description has at most 1000 bytes";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        record.description = Some(description.clone()).filter(|text| !text.is_empty());
+    }
+    if let Some(seconds) = change.max_session {
+        if !SESSION_SECONDS.contains(&seconds) {
+            let message = "sessions last 900 to 43200 seconds";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        record.max_session = seconds;
+    }
+    Ok(())
+}
+
+fn in_use(what: &str, name: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{what} {name} has {why}"))
+}
+
+impl From<GroupRecord> for Group {
+    fn from(record: GroupRecord) -> Self {
+        Self {
+            id: record.id,
+            name: record.name,
+            path: record.path,
+            created: record.created,
+        }
+    }
+}
+
+impl From<RoleRecord> for Role {
+    fn from(record: RoleRecord) -> Self {
+        Self {
+            id: record.id,
+            name: record.name,
+            path: record.path,
+            created: record.created,
+            trust: record.trust,
+            description: record.description,
+            max_session: record.max_session,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Access keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_auth::{AccessKey, Secret};
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+
+use super::record::{KeyRecord, UserRecord, decode, encode};
+use super::users::user_key;
+use super::{Accounts, CACHED_MAX, designation, exists, folded, none};
+
+const ACCESS_KEY_CHARS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const SECRET_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// An access key as administrators see it: without its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// Its public half.
+    pub access_key: String,
+    /// Whose: `[TENANT:]NAME`.
+    pub user: String,
+    /// Whether it is switched off.
+    pub disabled: bool,
+    /// Whether its user is, so that it does not work either way.
+    pub user_disabled: bool,
+    /// When it was added.
+    pub created: Timestamp,
+}
+
+impl Accounts {
+    /// Adds an access key; makes up what is not given. The secret is returned this once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] without such a user; [`ErrorKind::AlreadyExists`];
+    /// [`ErrorKind::InvalidName`] or [`ErrorKind::InvalidArgument`] for an unfit id or secret.
+    pub async fn add_key(
+        &self,
+        user: &str,
+        access_key: Option<String>,
+        secret: Option<Secret>,
+    ) -> Result<(String, Secret)> {
+        let user = self.user(user).await?;
+        let access_key =
+            access_key.unwrap_or_else(|| format!("DW{}", self.random_text(18, ACCESS_KEY_CHARS)));
+        let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+        if !(3..=128).contains(&access_key.len()) || !access_key.bytes().all(fit) {
+            let message = format!(
+                "access key {access_key:?}: 3 to 128 letters, digits, '-', '_' and '.' are allowed"
+            );
+            return Err(Error::new(ErrorKind::InvalidName, message));
+        }
+        let secret = secret.unwrap_or_else(|| self.random_secret());
+        if !(8..=128).contains(&secret.reveal().len()) {
+            let message = "a secret key has 8 to 128 characters";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let wrapped = self
+            .master
+            .wrap(&*self.env.rng, &context(&access_key), &secret)
+            .map_err(|error| Error::with_source(ErrorKind::Internal, "wrapping a secret", error))?;
+        let record = KeyRecord {
+            user: user.id,
+            user_name: user.name,
+            tenant: user.tenant.as_str().to_owned(),
+            secret: wrapped,
+            disabled: false,
+            created: self.env.clock.now(),
+            revision: self.env.rng.u64(),
+        };
+        let puts = vec![(catalog::access_key(&access_key), encode(&record))];
+        self.add(puts, || exists("access key", &access_key)).await?;
+        Ok((access_key, secret))
+    }
+
+    /// The access keys, of one user (`[TENANT:]NAME`) or of all, by id.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn access_keys(&self, user: Option<&str>) -> Result<Vec<KeyInfo>> {
+        let wanted = match user {
+            None => None,
+            Some(user) => {
+                let (tenant, name) = designation(user)?;
+                Some((tenant, folded(name)))
+            }
+        };
+        let users = self.users().await?.into_iter();
+        let disabled: BTreeMap<_, _> = users.map(|user| (user.id, user.disabled)).collect();
+        let mut found = Vec::new();
+        for (key, value) in self.all(&catalog::access_keys()).await? {
+            let record: KeyRecord = decode(&value)?;
+            let of = |(tenant, name): &(TenantName, String)| {
+                tenant.as_str() == record.tenant && *name == folded(&record.user_name)
+            };
+            if wanted.as_ref().is_some_and(|wanted| !of(wanted)) {
+                continue;
+            }
+            found.push(KeyInfo {
+                access_key: String::from_utf8_lossy(&key[1..]).into_owned(),
+                user_disabled: disabled.get(&record.user).copied().unwrap_or_default(),
+                user: shown(&record.tenant, &record.user_name),
+                disabled: record.disabled,
+                created: record.created,
+            });
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn keys_of(&self, tenant: &TenantName, name: &str) -> Result<Vec<KeyInfo>> {
+        self.access_keys(Some(&shown(tenant.as_str(), name))).await
+    }
+
+    /// Their user has another name now.
+    pub(super) async fn rename_keys(&self, keys: &[KeyInfo], name: &str) -> Result<()> {
+        for key in keys {
+            let id = key.access_key.as_str();
+            let rename = |record: &mut KeyRecord, _: &mut Batch| {
+                name.clone_into(&mut record.user_name);
+                Ok(())
+            };
+            self.edit(&catalog::access_key(id), || none("access key", id), rename)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Switches an access key off or on again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn set_key_disabled(&self, access_key: &str, disabled: bool) -> Result<()> {
+        let revision = self.env.rng.u64();
+        let change = |record: &mut KeyRecord, _: &mut Batch| {
+            record.disabled = disabled;
+            record.revision = revision;
+            Ok(())
+        };
+        let key = catalog::access_key(access_key);
+        self.edit(&key, || none("access key", access_key), change)
+            .await
+    }
+
+    /// Removes an access key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn remove_key(&self, access_key: &str) -> Result<()> {
+        let key = catalog::access_key(access_key);
+        let remove = |_: &mut KeyRecord, batch: &mut Batch| {
+            batch.deletes.push(key.clone());
+            Ok(())
+        };
+        self.edit(&key, || none("access key", access_key), remove)
+            .await
+    }
+
+    pub(super) async fn lookup(&self, id: &str) -> Result<Option<AccessKey>> {
+        let changes = {
+            let cache = self.cache.read();
+            if let Some(key) = cache.keys.get(id) {
+                return Ok(Some(key.clone()));
+            }
+            cache.changes
+        };
+        let Some(record) = self.read::<KeyRecord>(&catalog::access_key(id)).await? else {
+            return Ok(None);
+        };
+        let tenant = self.tenant_id(&TenantName::new(&record.tenant)?).await?;
+        let at = user_key(tenant, &record.user_name);
+        let Some(user) = self.read::<UserRecord>(&at).await? else {
+            return Ok(None);
+        };
+        // A removed user's name may have been given to another since.
+        if record.disabled || user.disabled || user.id != record.user {
+            return Ok(None);
+        }
+        // With the account's own user all of the account is switched off.
+        if let Some(account) = user.account {
+            let root = self.user_by_id(account).await?;
+            if root.is_none_or(|root| root.disabled) {
+                return Ok(None);
+            }
+        }
+        let user = self.whole(user).await?;
+        let secret = self
+            .master
+            .unwrap_secret(&context(id), &record.secret)
+            .map_err(|error| {
+                let what = format!("the secret of access key {id}");
+                Error::with_source(ErrorKind::Internal, what, error)
+            })?;
+        let key = AccessKey {
+            id: id.into(),
+            secret,
+            revision: record.revision,
+            user: Arc::new(user),
+        };
+        let mut cache = self.cache.write();
+        if cache.changes == changes {
+            if cache.keys.len() >= CACHED_MAX {
+                cache.keys.clear();
+            }
+            cache.keys.insert(id.to_owned(), key.clone());
+        }
+        Ok(Some(key))
+    }
+
+    /// A new secret. None begins with a dash: command lines take that for an option.
+    fn random_secret(&self) -> Secret {
+        loop {
+            let text = self.random_text(40, SECRET_CHARS);
+            if !text.starts_with('-') {
+                return Secret::new(text);
+            }
+        }
+    }
+
+    /// `len` characters, each as likely as the others (the alphabets divide 256).
+    fn random_text(&self, len: usize, alphabet: &[u8]) -> String {
+        let mut bytes = vec![0; len];
+        self.env.rng.fill(&mut bytes);
+        bytes
+            .iter()
+            .map(|b| char::from(alphabet[usize::from(*b) % alphabet.len()]))
+            .collect()
+    }
+}
+
+/// A name as people write it.
+pub(super) fn shown(tenant: &str, name: &str) -> String {
+    if tenant.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{tenant}:{name}")
+    }
+}
+
+/// What a wrapped secret is bound to, so that it cannot be moved to another key.
+fn context(access_key: &str) -> String {
+    format!("access-key:{access_key}")
+}

@@ -1,0 +1,279 @@
+//! Users, groups, roles, policies and access keys: their records in the catalog, and the one place
+//! that unwraps secrets.
+//!
+//! # Names
+//! A user is named `NAME` within its tenant, or `TENANT:NAME` where the tenant is another than the
+//! default one. A user of an account is `ROOT/NAME`, ROOT being the user whose account it is; so
+//! are groups, roles and policies of an account. Those without a slash belong to the tenant. The
+//! names of what an account makes are told apart without regard to case, as IAM does.
+//!
+//! # What is cached
+//! Keys with their users, and users by id, with their policies compiled. Any change of any record
+//! here clears all of it: accounts change rarely.
+
+mod entities;
+mod keys;
+mod policies;
+mod record;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_auth::{AccessKey, Credentials, MasterKeys, User};
+use dewar_env::{BoxFuture, Env};
+use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan};
+use dewar_meta::ns::keys as catalog;
+use dewar_meta::ns::{Actor, Tenant, Tree};
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
+use minicbor::{Decode, Encode};
+use parking_lot::RwLock;
+
+pub use entities::{Group, Role, RoleChange};
+pub use keys::KeyInfo;
+pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
+pub use users::{NewUser, UserChange};
+
+use record::{decode, encode};
+
+/// Access keys kept unwrapped; a miss costs a catalog read and an AES-GCM.
+const CACHED_MAX: usize = 10_000;
+
+/// Tries of a change that collides with others.
+const TRIES: usize = 16;
+
+/// Users by id.
+const BY_ID: u8 = b'i';
+/// Users by mail address.
+const BY_EMAIL: u8 = b'e';
+/// Groups.
+const GROUP: u8 = b'g';
+/// Roles.
+const ROLE: u8 = b'r';
+/// Policies that stand for themselves.
+const POLICY: u8 = b'p';
+
+/// The users, groups, roles, policies and keys of a deployment.
+pub struct Accounts {
+    kv: Arc<dyn Kv>,
+    tree: Arc<Tree>,
+    env: Env,
+    master: Arc<MasterKeys>,
+    cache: RwLock<Cache>,
+}
+
+/// What was found lately.
+#[derive(Default)]
+struct Cache {
+    keys: BTreeMap<String, AccessKey>,
+    users: BTreeMap<UserId, Arc<User>>,
+    /// Changes so far: what was read before one is not kept after it, or a key that was switched
+    /// off in between would stay valid.
+    changes: u64,
+}
+
+/// A name as people write it: `[TENANT:]NAME`.
+fn designation(text: &str) -> Result<(TenantName, &str)> {
+    match text.split_once(':') {
+        None => Ok((TenantName::default(), text)),
+        Some((tenant, name)) => Ok((TenantName::new(tenant)?, name)),
+    }
+}
+
+impl Accounts {
+    pub(crate) fn new(kv: Arc<dyn Kv>, tree: Arc<Tree>, env: Env, master: Arc<MasterKeys>) -> Self {
+        Self {
+            kv,
+            tree,
+            env,
+            master,
+            cache: RwLock::default(),
+        }
+    }
+
+    /// The tenant of a name, if there is one.
+    async fn tenant_id(&self, name: &TenantName) -> Result<TenantId> {
+        if name.is_default() {
+            return Ok(Tenant::default_tenant().id);
+        }
+        let found = self.tree.tenant(name).await?;
+        found
+            .map(|tenant| tenant.id)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no tenant {name}")))
+    }
+
+    /// The tenant of a name, made if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] for one that could be taken for the id of an account.
+    pub async fn make_tenant(&self, name: &TenantName) -> Result<TenantId> {
+        match self.tenant_id(name).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+        if name.as_str().parse::<UserId>().is_ok() {
+            let message = format!("tenant {name}: 16 hexadecimal digits name accounts");
+            return Err(Error::new(ErrorKind::InvalidName, message));
+        }
+        let actor = Actor {
+            user: UserId(0),
+            principal: "system",
+        };
+        match self.tree.create_tenant(&actor, name).await {
+            Ok(tenant) => Ok(tenant.id),
+            // Somebody else was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.tenant_id(name).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read<T: for<'b> Decode<'b, ()>>(&self, key: &Bytes) -> Result<Option<T>> {
+        let value = self.kv.get(key).await?.value;
+        value.map(|value| decode(&value)).transpose()
+    }
+
+    /// Writes what must not be there yet.
+    async fn add(&self, puts: Vec<(Bytes, Bytes)>, exists: impl Fn() -> Error) -> Result<()> {
+        let batch = Batch {
+            require: puts
+                .iter()
+                .map(|(key, _)| Require::absent(key.clone()))
+                .collect(),
+            puts,
+            ..Batch::default()
+        };
+        match self.kv.commit(batch).await {
+            Ok(_) => {
+                self.forget();
+                Ok(())
+            }
+            Err(CommitError::Conflict(_)) => Err(exists()),
+            Err(CommitError::Failed(error)) => Err(error.context("adding to the accounts")),
+        }
+    }
+
+    /// Changes a record that is there, with what goes along.
+    async fn edit<T, R>(
+        &self,
+        key: &Bytes,
+        absent: impl Fn() -> Error,
+        change: impl Fn(&mut T, &mut Batch) -> Result<R>,
+    ) -> Result<R>
+    where
+        T: for<'b> Decode<'b, ()> + Encode<()> + PartialEq + Clone,
+    {
+        for _ in 0..TRIES {
+            let read = self.kv.get(key).await?;
+            let value = read.value.as_ref().ok_or_else(&absent)?;
+            let before: T = decode(value)?;
+            let mut record = before.clone();
+            let mut batch = Batch {
+                require: vec![Require::same(key.clone(), &read)],
+                ..Batch::default()
+            };
+            let result = change(&mut record, &mut batch)?;
+            if record != before && !batch.deletes.contains(key) {
+                batch.puts.push((key.clone(), encode(&record)));
+            }
+            if batch.puts.is_empty() && batch.deletes.is_empty() {
+                return Ok(result);
+            }
+            match self.kv.commit(batch).await {
+                Ok(_) => {
+                    self.forget();
+                    return Ok(result);
+                }
+                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Failed(error)) => return Err(error),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            "an account changes too often to be changed",
+        ))
+    }
+
+    /// Whatever it was, a key or a user with keys: look everything up anew.
+    fn forget(&self) {
+        let mut cache = self.cache.write();
+        cache.keys.clear();
+        cache.users.clear();
+        cache.changes += 1;
+    }
+
+    async fn all(&self, range: &catalog::KeyRange) -> Result<Vec<(Bytes, Bytes)>> {
+        let snapshot = self.kv.snapshot();
+        let mut found: Vec<(Bytes, Bytes)> = Vec::new();
+        let mut start = range.from.clone();
+        loop {
+            let scan = Scan {
+                from: &start,
+                to: &range.to,
+                limit: 1000,
+                reverse: false,
+            };
+            let page = snapshot.scan(scan).await?;
+            found.extend(page.pairs);
+            let Some((last, _)) = found.last().filter(|_| page.more) else {
+                return Ok(found);
+            };
+            start = catalog::just_after(last);
+        }
+    }
+
+    async fn new_id(&self) -> Result<u64> {
+        Ok(self.tree.ids().entry().await?.0)
+    }
+}
+
+impl Credentials for Accounts {
+    fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
+        Box::pin(self.lookup(id))
+    }
+}
+
+/// The part of a catalog key that holds a name; names of accounts do not depend on case.
+fn folded(name: &str) -> String {
+    if name.contains('/') {
+        name.to_ascii_lowercase()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Whether a name, perhaps of an account, can be given.
+fn check_name(what: &str, name: &str) -> Result<()> {
+    let fit =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+' | '=' | ',');
+    let parts: Vec<&str> = name.split('/').collect();
+    let good = |part: &&str| !part.is_empty() && part.len() <= 128 && part.chars().all(fit);
+    if parts.len() > 2 || !parts.iter().all(good) {
+        let message = format!(
+            "{what} name {name:?}: 1 to 128 letters, digits, and any of -_.@+=, are allowed"
+        );
+        return Err(Error::new(ErrorKind::InvalidName, message));
+    }
+    Ok(())
+}
+
+/// Whether a path, as IAM has it, can be given.
+fn check_path(path: &str) -> Result<()> {
+    let fit = path.bytes().all(|b| (0x21..=0x7e).contains(&b));
+    if !fit || path.len() > 512 || !path.starts_with('/') || !path.ends_with('/') {
+        let message = format!("path {path:?} must begin and end with a slash");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(())
+}
+
+fn none(what: &str, name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no {what} {name:?}"))
+}
+
+fn exists(what: &str, name: &str) -> Error {
+    let message = format!("{what} {name} exists already");
+    Error::new(ErrorKind::AlreadyExists, message)
+}

@@ -1,0 +1,496 @@
+//! Policies: on users, groups and roles, and those that stand for themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_auth::{IDENTITY_POLICY_BYTES_MAX, Policy, PolicyKind, User, UserPolicies, UserPolicy};
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
+
+use super::record::{
+    GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
+};
+use super::users::{bare, default_tenant, user_key};
+use super::{Accounts, GROUP, POLICY, ROLE, check_name, check_path, exists, folded, none};
+
+/// Most policies of one kind on a user, group or role.
+const HELD_MAX: usize = 32;
+/// Most wordings of a policy (IAM: 5).
+const VERSIONS_MAX: usize = 5;
+
+/// What policies stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderKind {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+    /// A role.
+    Role,
+}
+
+/// A user, group or role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Which.
+    pub kind: HolderKind,
+    /// Its tenant.
+    pub tenant: TenantName,
+    /// Its name, with the account's before it: `ann/readers`.
+    pub name: String,
+}
+
+impl HolderKind {
+    /// As ARNs and messages have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Group => "group",
+            Self::Role => "role",
+        }
+    }
+}
+
+/// A policy that stands for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedPolicy {
+    /// Its id.
+    pub id: u64,
+    /// With the account's name before it.
+    pub name: String,
+    /// As IAM has it.
+    pub path: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was changed.
+    pub updated: Timestamp,
+    /// What people wrote about it.
+    pub description: Option<String>,
+    /// Its wordings by number.
+    pub versions: BTreeMap<u32, PolicyVersion>,
+    /// The one that counts.
+    pub default: u32,
+}
+
+/// One wording of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyVersion {
+    /// As it was written.
+    pub text: String,
+    /// When.
+    pub created: Timestamp,
+}
+
+/// A record on which policies stand.
+trait Holds {
+    fn held(&mut self) -> &mut Held;
+}
+
+impl Holds for UserRecord {
+    fn held(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+impl Holds for GroupRecord {
+    fn held(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+impl Holds for RoleRecord {
+    fn held(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+/// Compiles a policy of a user, group or role.
+fn compile(text: &str) -> Result<Policy> {
+    Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX)
+        .map_err(|error| Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error))
+}
+
+impl Accounts {
+    async fn edit_held<R>(
+        &self,
+        holder: &Holder,
+        change: impl Fn(&mut Held) -> Result<R>,
+    ) -> Result<R> {
+        let tenant = self.tenant_id(&holder.tenant).await?;
+        let name = holder.name.as_str();
+        let absent = || none(holder.kind.as_str(), name);
+        let kind = match holder.kind {
+            HolderKind::User => {
+                let key = user_key(tenant, name);
+                let edit = |record: &mut UserRecord, _: &mut Batch| change(record.held());
+                return self.edit(&key, absent, edit).await;
+            }
+            HolderKind::Group => GROUP,
+            HolderKind::Role => ROLE,
+        };
+        let key = catalog::identity(kind, tenant, &folded(name));
+        if kind == GROUP {
+            let edit = |record: &mut GroupRecord, _: &mut Batch| change(record.held());
+            self.edit(&key, absent, edit).await
+        } else {
+            let edit = |record: &mut RoleRecord, _: &mut Batch| change(record.held());
+            self.edit(&key, absent, edit).await
+        }
+    }
+
+    /// Puts a policy on a user, group or role.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MalformedPolicy`]; [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
+    pub async fn put_policy(&self, holder: &Holder, policy: &str, text: &str) -> Result<()> {
+        check_name("policy", policy)?;
+        compile(text)?;
+        self.edit_held(holder, |held| {
+            held.inline.insert(policy.to_owned(), text.to_owned());
+            if held.inline.len() > HELD_MAX {
+                return Err(too_many("policies"));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes a policy away from a user, group or role.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn delete_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+        self.edit_held(holder, |held| {
+            let gone = held.inline.remove(policy);
+            gone.map(drop).ok_or_else(|| none("policy", policy))
+        })
+        .await
+    }
+
+    /// The policies on a user, group or role, by name; and the names of those that stand for
+    /// themselves.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn policies_of(
+        &self,
+        holder: &Holder,
+    ) -> Result<(BTreeMap<String, String>, Vec<String>)> {
+        self.edit_held(holder, |held| {
+            Ok((held.inline.clone(), held.attached.clone()))
+        })
+        .await
+    }
+
+    /// Gives a policy that stands for itself to a user, group or role.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
+    pub async fn attach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+        let name = self.managed(&holder.tenant, policy).await?.name;
+        self.edit_held(holder, |held| {
+            if !held.attached.contains(&name) {
+                held.attached.push(name.clone());
+            }
+            if held.attached.len() > HELD_MAX {
+                return Err(too_many("policies"));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes it away again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn detach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+        self.edit_held(holder, |held| {
+            let before = held.attached.len();
+            held.attached.retain(|name| folded(name) != folded(policy));
+            if held.attached.len() == before {
+                return Err(none("attached policy", policy));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes a policy that stands for itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MalformedPolicy`], [`ErrorKind::AlreadyExists`], [`ErrorKind::InvalidName`].
+    pub async fn make_policy(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        path: &str,
+        description: Option<String>,
+        text: &str,
+    ) -> Result<ManagedPolicy> {
+        check_name("policy", name)?;
+        check_path(path)?;
+        compile(text)?;
+        let now = self.env.clock.now();
+        let version = PolicyVersionRecord {
+            text: text.to_owned(),
+            created: now,
+        };
+        let record = PolicyRecord {
+            id: self.new_id().await?,
+            name: name.to_owned(),
+            path: path.to_owned(),
+            created: now,
+            updated: now,
+            description,
+            versions: BTreeMap::from([(1, version)]),
+            default: 1,
+        };
+        let key = self.policy_key(tenant, name).await?;
+        self.add(vec![(key, encode(&record))], || exists("policy", name))
+            .await?;
+        Ok(record.into())
+    }
+
+    async fn policy_key(&self, tenant: &TenantName, name: &str) -> Result<Bytes> {
+        let tenant = self.tenant_id(tenant).await?;
+        Ok(catalog::identity(POLICY, tenant, &folded(name)))
+    }
+
+    /// A policy that stands for itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn managed(&self, tenant: &TenantName, name: &str) -> Result<ManagedPolicy> {
+        let key = self.policy_key(tenant, name).await?;
+        let found = self.read::<PolicyRecord>(&key).await?;
+        found.map(Into::into).ok_or_else(|| none("policy", name))
+    }
+
+    /// All of an account (`root`), or of the tenant where none is named.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn managed_policies(
+        &self,
+        tenant: &TenantName,
+        root: Option<&str>,
+    ) -> Result<Vec<ManagedPolicy>> {
+        let records: Vec<PolicyRecord> = self.entities(POLICY, tenant, root).await?;
+        let of = |name: &str| root.is_some() || !name.contains('/');
+        Ok(records
+            .into_iter()
+            .filter(|record| of(&record.name))
+            .map(Into::into)
+            .collect())
+    }
+
+    /// Adds a wording; the oldest that does not count goes when there are five.
+    ///
+    /// # Errors
+    /// [`ErrorKind::MalformedPolicy`], [`ErrorKind::NotFound`].
+    pub async fn reword_policy(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        text: &str,
+        default: bool,
+    ) -> Result<u32> {
+        compile(text)?;
+        let key = self.policy_key(tenant, name).await?;
+        let now = self.env.clock.now();
+        let change = |record: &mut PolicyRecord, _: &mut Batch| {
+            if record.versions.len() >= VERSIONS_MAX {
+                return Err(too_many("versions of a policy"));
+            }
+            let number = record
+                .versions
+                .keys()
+                .next_back()
+                .map_or(1, |last| last + 1);
+            let version = PolicyVersionRecord {
+                text: text.to_owned(),
+                created: now,
+            };
+            record.versions.insert(number, version);
+            record.updated = now;
+            if default {
+                record.default = number;
+            }
+            Ok(number)
+        };
+        self.edit(&key, || none("policy", name), change).await
+    }
+
+    /// Says which wording counts, or removes one that does not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] when the one that counts is to go.
+    pub async fn choose_wording(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        number: u32,
+        remove: bool,
+    ) -> Result<()> {
+        let key = self.policy_key(tenant, name).await?;
+        let change = |record: &mut PolicyRecord, _: &mut Batch| {
+            if !record.versions.contains_key(&number) {
+                return Err(none("version of the policy", &format!("v{number}")));
+            }
+            match (remove, record.default == number) {
+                (true, true) => {
+                    let message = "the version that counts cannot be removed";
+                    return Err(Error::new(ErrorKind::Conflict, message));
+                }
+                (true, false) => {
+                    record.versions.remove(&number);
+                }
+                (false, _) => record.default = number,
+            }
+            Ok(())
+        };
+        self.edit(&key, || none("policy", name), change).await
+    }
+
+    /// Removes a policy that nobody has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while somebody has it.
+    pub async fn remove_managed(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        let policy = self.managed(tenant, name).await?;
+        if let Some(holder) = self.holders_of(tenant, &policy.name).await?.first() {
+            let message = format!("{} {} has the policy", holder.kind.as_str(), holder.name);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let key = self.policy_key(tenant, name).await?;
+        let remove = |_: &mut PolicyRecord, batch: &mut Batch| {
+            batch.deletes.push(key.clone());
+            Ok(())
+        };
+        self.edit(&key, || none("policy", name), remove).await
+    }
+
+    /// Who has a policy that stands for itself.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn holders_of(&self, tenant: &TenantName, policy: &str) -> Result<Vec<Holder>> {
+        let id = self.tenant_id(tenant).await?;
+        let mut found = Vec::new();
+        let mut note = |kind, name: &str, held: &Held| {
+            if held
+                .attached
+                .iter()
+                .any(|name| folded(name) == folded(policy))
+            {
+                found.push(Holder {
+                    kind,
+                    tenant: tenant.clone(),
+                    name: name.to_owned(),
+                });
+            }
+        };
+        for (_, value) in self.all(&catalog::users(id)).await? {
+            let record: UserRecord = super::decode(&value)?;
+            note(HolderKind::User, &record.name, &record.held);
+        }
+        for record in self.entities::<GroupRecord>(GROUP, tenant, None).await? {
+            note(HolderKind::Group, &record.name, &record.held);
+        }
+        for record in self.entities::<RoleRecord>(ROLE, tenant, None).await? {
+            note(HolderKind::Role, &record.name, &record.held);
+        }
+        Ok(found)
+    }
+
+    /// The user of a record, with all its policies compiled.
+    pub(super) async fn whole(&self, record: UserRecord) -> Result<User> {
+        let mut user = bare(&record)?;
+        let tenant = match user.tenant.is_default() {
+            true => default_tenant(),
+            false => self.tenant_id(&user.tenant).await?,
+        };
+        let mut policies = Vec::new();
+        let own = format!("user {}", record.name);
+        self.collect(&mut policies, &own, tenant, &record.name, &record.held)
+            .await?;
+        for name in &record.groups {
+            let key = catalog::identity(GROUP, tenant, &folded(name));
+            if let Some(group) = self.read::<GroupRecord>(&key).await? {
+                let source = format!("group {}", group.name);
+                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                    .await?;
+            }
+        }
+        user.policies = UserPolicies::new(policies);
+        Ok(user)
+    }
+
+    /// Adds what stands on a user or group. A document that cannot be read (it was when it was
+    /// written) fails the lookup: leaving it out could leave out what denies.
+    async fn collect(
+        &self,
+        policies: &mut Vec<UserPolicy>,
+        source: &str,
+        tenant: TenantId,
+        name: &str,
+        held: &Held,
+    ) -> Result<()> {
+        let tenant_wide = !name.contains('/');
+        for (policy, text) in &held.inline {
+            policies.push(UserPolicy {
+                source: format!("{source}, policy {policy}").into(),
+                policy: Arc::new(compile(text)?),
+                tenant_wide,
+            });
+        }
+        for policy in &held.attached {
+            let key = catalog::identity(POLICY, tenant, &folded(policy));
+            let Some(record) = self.read::<PolicyRecord>(&key).await? else {
+                continue;
+            };
+            let Some(version) = record.versions.get(&record.default) else {
+                continue;
+            };
+            policies.push(UserPolicy {
+                source: format!("{source}, policy {policy} v{}", record.default).into(),
+                policy: Arc::new(compile(&version.text)?),
+                tenant_wide,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn too_many(what: &str) -> Error {
+    Error::new(ErrorKind::Quota, format!("there are too many {what}"))
+}
+
+impl From<PolicyRecord> for ManagedPolicy {
+    fn from(record: PolicyRecord) -> Self {
+        Self {
+            id: record.id,
+            name: record.name,
+            path: record.path,
+            created: record.created,
+            updated: record.updated,
+            description: record.description,
+            versions: record
+                .versions
+                .into_iter()
+                .map(|(number, version)| {
+                    let version = PolicyVersion {
+                        text: version.text,
+                        created: version.created,
+                    };
+                    (number, version)
+                })
+                .collect(),
+            default: record.default,
+        }
+    }
+}

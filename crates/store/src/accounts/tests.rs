@@ -1,0 +1,296 @@
+//! Accounts over the memory engine.
+
+use dewar_types::{ErrorKind, TenantName};
+
+use super::{Holder, HolderKind, NewUser, RoleChange, UserChange};
+use crate::tests::{Rig, run};
+
+const ALLOW: &str =
+    r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}"#;
+const TRUST: &str = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"sts:AssumeRole",
+    "Principal":{"AWS":"*"}}}"#;
+
+fn new(name: &str) -> NewUser {
+    NewUser {
+        name: name.into(),
+        ..NewUser::default()
+    }
+}
+
+#[test]
+fn users_belong_to_tenants_and_accounts() {
+    run(async {
+        let rig = Rig::new(11).await;
+        let accounts = rig.store.accounts();
+        let atlas = TenantName::new("atlas").expect("valid");
+        let made = accounts
+            .make_user(NewUser {
+                tenant: atlas.clone(),
+                display_name: Some("Ann of Atlas".into()),
+                email: Some("Ann@Example.org".into()),
+                ..new("ann")
+            })
+            .await
+            .expect("made");
+        assert!(made.is_root());
+        assert_eq!(made.shown_name(), "Ann of Atlas");
+        let found = accounts.user("atlas:ann").await.expect("found");
+        assert_eq!(found, made);
+        assert_ne!(accounts.user("ann").await.expect("another").id, made.id);
+        let by_mail = accounts
+            .user_by_email("ann@example.ORG")
+            .await
+            .expect("read");
+        assert_eq!(by_mail.map(|user| user.id), Some(made.id));
+        let by_id = accounts
+            .user_by_id(made.id)
+            .await
+            .expect("read")
+            .expect("there");
+        assert_eq!(by_id.name, "ann");
+        let same_mail = NewUser {
+            email: Some("ann@example.org".into()),
+            ..new("other")
+        };
+        let error = accounts.make_user(same_mail).await.expect_err("taken");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let robot = accounts.make_user(new("ann/Robot")).await.expect("made");
+        assert!(!robot.is_root());
+        assert_eq!(robot.account, accounts.user("ann").await.expect("root").id);
+        assert!(robot.arn().ends_with(":user/Robot"));
+        // Names of an account do not depend on case.
+        let error = accounts
+            .make_user(new("ann/robot"))
+            .await
+            .expect_err("taken");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(
+            accounts.user("ann/ROBOT").await.expect("found").name,
+            "ann/Robot"
+        );
+        let none = TenantName::default();
+        assert_eq!(
+            accounts.users_of(&none, "ann").await.expect("listed").len(),
+            1
+        );
+        assert_eq!(
+            accounts
+                .users_of(&atlas, "ann")
+                .await
+                .expect("listed")
+                .len(),
+            0
+        );
+        for (name, kind) in [
+            ("nobody/x", ErrorKind::NotFound),
+            ("a/b/c", ErrorKind::InvalidName),
+            ("", ErrorKind::InvalidName),
+            ("a b", ErrorKind::InvalidName),
+        ] {
+            let error = accounts.make_user(new(name)).await.expect_err(name);
+            assert_eq!(error.kind(), kind, "{name}");
+        }
+        let like_an_account = NewUser {
+            tenant: TenantName::new("0001000000000001").expect("valid"),
+            ..new("x")
+        };
+        assert!(accounts.make_user(like_an_account).await.is_err());
+    });
+}
+
+#[test]
+fn a_renamed_user_keeps_its_keys() {
+    run(async {
+        let rig = Rig::new(12).await;
+        let accounts = rig.store.accounts();
+        accounts.make_user(new("ann/a")).await.expect("made");
+        accounts.make_user(new("ann/taken")).await.expect("made");
+        let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
+        let rename = |name: &str| UserChange {
+            name: Some(name.into()),
+            ..UserChange::default()
+        };
+        let error = accounts.change_user("ann/a", rename("ann/taken")).await;
+        assert_eq!(error.expect_err("taken").kind(), ErrorKind::AlreadyExists);
+        accounts
+            .change_user("ann/a", rename("ann/b"))
+            .await
+            .expect("renamed");
+        assert!(accounts.user("ann/a").await.is_err());
+        let found = accounts.lookup(&key).await.expect("read").expect("valid");
+        assert_eq!(found.user.name, "ann/b");
+        let by_id = accounts.user_by_id(found.user.id).await.expect("read");
+        assert_eq!(by_id.expect("there").name, "ann/b");
+        // With its root off, the account is off.
+        accounts.set_user_disabled("ann", true).await.expect("off");
+        assert!(accounts.lookup(&key).await.expect("read").is_none());
+    });
+}
+
+#[test]
+fn policies_reach_users_by_themselves_and_by_groups() {
+    run(async {
+        let rig = Rig::new(13).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        accounts.make_user(new("ann/a")).await.expect("made");
+        let holder = |kind, name: &str| Holder {
+            kind,
+            tenant: none.clone(),
+            name: name.into(),
+        };
+        let user = holder(HolderKind::User, "ann/a");
+        let error = accounts
+            .put_policy(&user, "p", "{}")
+            .await
+            .expect_err("no policy");
+        assert_eq!(error.kind(), ErrorKind::MalformedPolicy);
+        accounts.put_policy(&user, "p", ALLOW).await.expect("put");
+        accounts
+            .make_group(&none, "ann/g", "/")
+            .await
+            .expect("made");
+        let group = holder(HolderKind::Group, "ann/G");
+        accounts
+            .make_policy(&none, "ann/managed", "/", None, ALLOW)
+            .await
+            .expect("made");
+        accounts
+            .attach_policy(&group, "ann/managed")
+            .await
+            .expect("attached");
+        accounts
+            .set_member(&none, "ann/a", "ann/g", true)
+            .await
+            .expect("in");
+        let found = accounts.user("ann/a").await.expect("found");
+        let sources: Vec<&str> = found.policies.iter().map(|p| &*p.source).collect();
+        assert_eq!(
+            sources,
+            ["user ann/a, policy p", "group ann/g, policy ann/managed v1"]
+        );
+        assert!(found.policies.iter().all(|policy| !policy.tenant_wide));
+        let error = accounts.remove_managed(&none, "ann/managed").await;
+        assert_eq!(error.expect_err("in use").kind(), ErrorKind::Conflict);
+        let error = accounts
+            .remove_group(&none, "ann/g")
+            .await
+            .expect_err("in use");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let moved = accounts.change_group(&none, "ann/g", Some("ann/h"), Some("/x/"));
+        assert_eq!(moved.await.expect("moved").name, "ann/h");
+        let members = accounts.members(&none, "ann/h").await.expect("listed");
+        assert_eq!(members.len(), 1);
+        accounts
+            .set_member(&none, "ann/a", "ann/h", false)
+            .await
+            .expect("out");
+        let moved = holder(HolderKind::Group, "ann/h");
+        accounts
+            .detach_policy(&moved, "ann/managed")
+            .await
+            .expect("detached");
+        accounts
+            .remove_group(&none, "ann/h")
+            .await
+            .expect("removed");
+        accounts
+            .remove_managed(&none, "ann/managed")
+            .await
+            .expect("removed");
+        accounts.delete_policy(&user, "p").await.expect("deleted");
+        assert!(
+            accounts
+                .user("ann/a")
+                .await
+                .expect("found")
+                .policies
+                .is_empty()
+        );
+        // Of a group of the tenant's, policies reach the tenant.
+        accounts
+            .make_group(&none, "readers", "/")
+            .await
+            .expect("made");
+        let readers = holder(HolderKind::Group, "readers");
+        accounts
+            .put_policy(&readers, "p", ALLOW)
+            .await
+            .expect("put");
+        accounts
+            .set_member(&none, "bob", "readers", true)
+            .await
+            .expect("in");
+        let bob = accounts.user("bob").await.expect("found");
+        assert!(bob.policies.iter().all(|policy| policy.tenant_wide));
+        assert_eq!(bob.policies.iter().count(), 1);
+    });
+}
+
+#[test]
+fn roles_and_wordings_are_kept() {
+    run(async {
+        let rig = Rig::new(14).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        let change = |trust: &str, seconds| RoleChange {
+            trust: Some(trust.into()),
+            max_session: Some(seconds),
+            ..RoleChange::default()
+        };
+        for bad in [
+            change(ALLOW, 3600),
+            change(TRUST, 60),
+            RoleChange::default(),
+        ] {
+            assert!(accounts.make_role(&none, "ann/r", "/", bad).await.is_err());
+        }
+        let role = accounts.make_role(&none, "ann/r", "/p/", change(TRUST, 43_200));
+        assert_eq!(role.await.expect("made").trust, TRUST);
+        assert_eq!(
+            accounts
+                .roles(&none, Some("ann"))
+                .await
+                .expect("listed")
+                .len(),
+            1
+        );
+        assert!(
+            accounts
+                .roles(&none, Some("bob"))
+                .await
+                .expect("listed")
+                .is_empty()
+        );
+        accounts.remove_role(&none, "ann/R").await.expect("removed");
+        accounts
+            .make_policy(&none, "p", "/", Some("text".into()), ALLOW)
+            .await
+            .expect("made");
+        for number in 2..=5 {
+            let made = accounts.reword_policy(&none, "p", ALLOW, number == 3).await;
+            assert_eq!(made.expect("reworded"), number);
+        }
+        assert!(
+            accounts
+                .reword_policy(&none, "p", ALLOW, false)
+                .await
+                .is_err()
+        );
+        assert_eq!(
+            accounts.managed(&none, "p").await.expect("there").default,
+            3
+        );
+        assert!(accounts.choose_wording(&none, "p", 3, true).await.is_err());
+        accounts
+            .choose_wording(&none, "p", 2, true)
+            .await
+            .expect("removed");
+        accounts
+            .choose_wording(&none, "p", 4, false)
+            .await
+            .expect("chosen");
+        let policy = accounts.managed(&none, "p").await.expect("there");
+        assert_eq!((policy.default, policy.versions.len()), (4, 4));
+    });
+}

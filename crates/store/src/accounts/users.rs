@@ -1,0 +1,376 @@
+//! Users.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_auth::User;
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::Tenant;
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
+
+use super::record::{PlaceRecord, UserRecord, decode, encode};
+use super::{
+    Accounts, BY_EMAIL, BY_ID, CACHED_MAX, check_name, check_path, designation, exists, folded,
+    none,
+};
+
+/// Longest display name in bytes.
+const DISPLAY_NAME_BYTES_MAX: usize = 256;
+/// Longest mail address in bytes.
+const EMAIL_BYTES_MAX: usize = 254;
+
+/// A user to add.
+#[derive(Clone, Debug, Default)]
+pub struct NewUser {
+    /// `NAME`, or `ROOT/NAME` for a user of ROOT's account.
+    pub name: String,
+    /// Its tenant, made if there is none.
+    pub tenant: TenantName,
+    /// Where it stands among the users of its account; `/` if empty.
+    pub path: String,
+    /// What people call it.
+    pub display_name: Option<String>,
+    /// Where mail reaches it.
+    pub email: Option<String>,
+    /// Whether it manages the tenant.
+    pub tenant_admin: bool,
+}
+
+/// A change of a user.
+#[derive(Clone, Debug, Default)]
+pub struct UserChange {
+    /// Another name, of the same account.
+    pub name: Option<String>,
+    /// Another path.
+    pub path: Option<String>,
+    /// Another display name.
+    pub display_name: Option<String>,
+    /// Whether it is switched off.
+    pub disabled: Option<bool>,
+    /// Whether it manages the tenant.
+    pub tenant_admin: Option<bool>,
+}
+
+impl Accounts {
+    /// Adds a user of the default tenant. `id` must never have been given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::AlreadyExists`].
+    pub async fn add_user(&self, id: UserId, name: &str) -> Result<User> {
+        let new = NewUser {
+            name: name.to_owned(),
+            ..NewUser::default()
+        };
+        self.add_user_with(id, new).await
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] or [`ErrorKind::InvalidArgument`] for what cannot be;
+    /// [`ErrorKind::AlreadyExists`] for a name or mail address that is taken;
+    /// [`ErrorKind::NotFound`] for one of an account that there is not.
+    pub async fn make_user(&self, new: NewUser) -> Result<User> {
+        let id = UserId(self.new_id().await?);
+        self.add_user_with(id, new).await
+    }
+
+    async fn add_user_with(&self, id: UserId, new: NewUser) -> Result<User> {
+        check_name("user", &new.name)?;
+        let tenant = self.make_tenant(&new.tenant).await?;
+        let account = match new.name.split_once('/') {
+            None => None,
+            Some((root, _)) => Some(self.user_in(tenant, root).await?.id),
+        };
+        let record = UserRecord {
+            id,
+            name: new.name,
+            tenant: new.tenant.as_str().to_owned(),
+            disabled: false,
+            created: self.env.clock.now(),
+            account,
+            path: Some(new.path).filter(|path| !path.is_empty() && path != "/"),
+            display_name: new.display_name,
+            email: new.email,
+            tenant_admin: Some(new.tenant_admin).filter(|admin| *admin),
+            held: super::record::Held::default(),
+            groups: Vec::new(),
+        };
+        check_record(&record)?;
+        let mut puts = vec![
+            (user_key(tenant, &record.name), encode(&record)),
+            place(BY_ID, &id.0.to_be_bytes(), &record),
+        ];
+        if let Some(email) = &record.email {
+            puts.push(place(
+                BY_EMAIL,
+                email.to_ascii_lowercase().as_bytes(),
+                &record,
+            ));
+        }
+        self.add(puts, || match &record.email {
+            None => exists("user", &record.name),
+            Some(email) => Error::new(
+                ErrorKind::AlreadyExists,
+                format!(
+                    "user {} or mail address {email} exists already",
+                    record.name
+                ),
+            ),
+        })
+        .await?;
+        self.whole(record).await
+    }
+
+    /// All users of all tenants, by tenant and name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn users(&self) -> Result<Vec<User>> {
+        self.user_range(&catalog::all_users()).await
+    }
+
+    /// The users of an account but its own, by name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn users_of(&self, tenant: &TenantName, root: &str) -> Result<Vec<User>> {
+        let tenant = self.tenant_id(tenant).await?;
+        let prefix = catalog::user(tenant, &folded(&format!("{root}/")));
+        self.user_range(&catalog::KeyRange::prefix(prefix)).await
+    }
+
+    async fn user_range(&self, range: &catalog::KeyRange) -> Result<Vec<User>> {
+        let values = self.all(range).await?;
+        values
+            .into_iter()
+            .map(|(_, value)| bare(&decode::<UserRecord>(&value)?))
+            .collect()
+    }
+
+    /// The user of a name, `[TENANT:]NAME`, with its policies.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn user(&self, name: &str) -> Result<User> {
+        let (tenant, name) = designation(name)?;
+        self.user_of(&tenant, name).await
+    }
+
+    /// The same, its tenant given.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn user_of(&self, tenant: &TenantName, name: &str) -> Result<User> {
+        let tenant = self.tenant_id(tenant).await?;
+        let record = self.user_in(tenant, name).await?;
+        self.whole(record).await
+    }
+
+    pub(super) async fn user_in(&self, tenant: TenantId, name: &str) -> Result<UserRecord> {
+        let found = self.read(&user_key(tenant, name)).await?;
+        found.ok_or_else(|| none("user", name))
+    }
+
+    /// The user of an id, which is also its account's if it has one. Cached.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn user_by_id(&self, id: UserId) -> Result<Option<Arc<User>>> {
+        let changes = {
+            let cache = self.cache.read();
+            if let Some(user) = cache.users.get(&id) {
+                return Ok(Some(Arc::clone(user)));
+            }
+            cache.changes
+        };
+        let key = catalog::user_by(BY_ID, &id.0.to_be_bytes());
+        let Some(user) = self.at_place(&key).await?.filter(|user| user.id == id) else {
+            return Ok(None);
+        };
+        let user = Arc::new(user);
+        let mut cache = self.cache.write();
+        if cache.changes == changes {
+            if cache.users.len() >= CACHED_MAX {
+                cache.users.clear();
+            }
+            cache.users.insert(id, Arc::clone(&user));
+        }
+        Ok(Some(user))
+    }
+
+    /// The user of a mail address.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn user_by_email(&self, email: &str) -> Result<Option<User>> {
+        let key = catalog::user_by(BY_EMAIL, email.to_ascii_lowercase().as_bytes());
+        self.at_place(&key).await
+    }
+
+    async fn at_place(&self, key: &Bytes) -> Result<Option<User>> {
+        let Some(place) = self.read::<PlaceRecord>(key).await? else {
+            return Ok(None);
+        };
+        let tenant = self.tenant_id(&TenantName::new(&place.tenant)?).await?;
+        match self.user_in(tenant, &place.name).await {
+            Ok(record) => self.whole(record).await.map(Some),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Switches a user, and with it all its keys, off or on again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn set_user_disabled(&self, name: &str, disabled: bool) -> Result<()> {
+        let change = UserChange {
+            disabled: Some(disabled),
+            ..UserChange::default()
+        };
+        self.change_user(name, change).await.map(drop)
+    }
+
+    /// Changes a user.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::AlreadyExists`] for a new name that is taken;
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidArgument`].
+    pub async fn change_user(&self, name: &str, change: UserChange) -> Result<User> {
+        let (tenant_name, name) = designation(name)?;
+        let tenant = self.tenant_id(&tenant_name).await?;
+        let key = user_key(tenant, name);
+        let edit = |record: &mut UserRecord, batch: &mut Batch| {
+            if let Some(disabled) = change.disabled {
+                record.disabled = disabled;
+            }
+            if let Some(admin) = change.tenant_admin {
+                record.tenant_admin = Some(admin).filter(|admin| *admin);
+            }
+            if let Some(path) = &change.path {
+                record.path = Some(path.clone()).filter(|path| path != "/");
+            }
+            if let Some(display_name) = &change.display_name {
+                record.display_name = Some(display_name.clone());
+            }
+            if let Some(new) = change.name.as_ref().filter(|new| **new != record.name) {
+                check_name("user", new)?;
+                record.name.clone_from(new);
+                let moved = user_key(tenant, new);
+                let (at, place_value) = place(BY_ID, &record.id.0.to_be_bytes(), record);
+                batch.puts.push((at, place_value));
+                if moved != key {
+                    batch
+                        .require
+                        .push(dewar_meta::kv::Require::absent(moved.clone()));
+                    batch.puts.push((moved, encode(&*record)));
+                    batch.deletes.push(key.clone());
+                }
+            }
+            check_record(record)?;
+            Ok(record.clone())
+        };
+        if let Some(new) = change
+            .name
+            .as_deref()
+            .filter(|new| folded(new) != folded(name))
+        {
+            let taken = self.read::<UserRecord>(&user_key(tenant, new)).await?;
+            if taken.is_some() {
+                return Err(exists("user", new));
+            }
+            // Keys name their user.
+            let keys = self.keys_of(&tenant_name, name).await?;
+            if !keys.is_empty() {
+                self.rename_keys(&keys, new).await?;
+            }
+        }
+        let record = self.edit(&key, || none("user", name), edit).await?;
+        self.whole(record).await
+    }
+
+    /// Removes a user and its keys. What the user owns stays.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn remove_user(&self, name: &str) -> Result<()> {
+        // Keys first: a user without keys is harmless, keys without a user are refused anyway.
+        for key in self.access_keys(Some(name)).await? {
+            self.remove_key(&key.access_key).await?;
+        }
+        let (tenant, name) = designation(name)?;
+        let tenant = self.tenant_id(&tenant).await?;
+        let key = user_key(tenant, name);
+        let remove = |record: &mut UserRecord, batch: &mut Batch| {
+            batch.deletes.push(key.clone());
+            batch
+                .deletes
+                .push(catalog::user_by(BY_ID, &record.id.0.to_be_bytes()));
+            if let Some(email) = &record.email {
+                let email = email.to_ascii_lowercase();
+                batch
+                    .deletes
+                    .push(catalog::user_by(BY_EMAIL, email.as_bytes()));
+            }
+            Ok(())
+        };
+        self.edit(&key, || none("user", name), remove).await
+    }
+}
+
+pub(super) fn user_key(tenant: TenantId, name: &str) -> Bytes {
+    catalog::user(tenant, &folded(name))
+}
+
+fn place(kind: u8, value: &[u8], record: &UserRecord) -> (Bytes, Bytes) {
+    let place = PlaceRecord {
+        tenant: record.tenant.clone(),
+        name: record.name.clone(),
+    };
+    (catalog::user_by(kind, value), encode(&place))
+}
+
+fn check_record(record: &UserRecord) -> Result<()> {
+    if let Some(path) = &record.path {
+        check_path(path)?;
+    }
+    let fits = |text: &Option<String>, max: usize| {
+        text.as_ref().is_none_or(|text| {
+            !text.is_empty() && text.len() <= max && !text.chars().any(char::is_control)
+        })
+    };
+    if !fits(&record.display_name, DISPLAY_NAME_BYTES_MAX) {
+        let message = format!("a display name has 1 to {DISPLAY_NAME_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    let address = record
+        .email
+        .as_ref()
+        .is_none_or(|email| email.contains('@'));
+    if !fits(&record.email, EMAIL_BYTES_MAX) || !address {
+        let message = "a mail address holds an @ and has at most 254 bytes";
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok(())
+}
+
+/// The user of a record, without policies.
+pub(super) fn bare(record: &UserRecord) -> Result<User> {
+    let tenant = TenantName::new(&record.tenant)?;
+    Ok(User {
+        disabled: record.disabled,
+        account: record.account.unwrap_or(record.id),
+        path: record.path.clone().unwrap_or_else(|| "/".into()),
+        display_name: record.display_name.clone(),
+        email: record.email.clone(),
+        tenant_admin: record.tenant_admin.unwrap_or_default(),
+        ..User::new(record.id, &record.name, tenant, record.created)
+    })
+}
+
+/// A tenant's id as records without tenant mean it.
+pub(super) fn default_tenant() -> TenantId {
+    Tenant::default_tenant().id
+}
