@@ -179,6 +179,24 @@ impl MasterKeys {
         self.current
     }
 
+    /// A key for one purpose and one thing, made from the master key called `id`: HMAC-SHA-256 over
+    /// purpose and thing. `None` when the file does not hold that master key.
+    #[must_use]
+    pub fn derive(
+        &self,
+        id: MasterKeyId,
+        purpose: &[u8],
+        what: &[u8],
+    ) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
+        let key = self.keys.get(&id)?;
+        let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &*key.bytes));
+        mac.update(purpose);
+        mac.update(what);
+        let mut derived = Zeroizing::new([0; KEY_BYTES]);
+        derived.copy_from_slice(mac.sign().as_ref());
+        Some(derived)
+    }
+
     /// Whether the file holds the key called `id`.
     #[must_use]
     pub fn holds(&self, id: MasterKeyId) -> bool {

@@ -46,6 +46,17 @@ impl DigestSet {
         sha1: None,
     };
 
+    /// What stands where digests are kept in another place: it is the digest of nothing.
+    pub const ABSENT: Self = Self {
+        adler32: 0,
+        crc32c: 0,
+        md5: None,
+        crc64nvme: None,
+        crc32: None,
+        sha256: None,
+        sha1: None,
+    };
+
     /// A set of the two that are always there.
     #[must_use]
     pub fn new(adler32: u32, crc32c: u32) -> Self {

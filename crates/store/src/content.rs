@@ -14,6 +14,7 @@ use minicbor::Encode;
 
 use crate::Shared;
 use crate::api::Expect;
+use crate::encryption::{DataKey, Sealer};
 
 /// Content being received. Dropped, it leaves nothing.
 pub(crate) struct Incoming {
@@ -21,6 +22,7 @@ pub(crate) struct Incoming {
     version: VersionId,
     digests: StreamDigests,
     size: u64,
+    sealer: Option<Sealer>,
     stage: Stage,
     path: String,
     owner: u64,
@@ -39,8 +41,9 @@ struct Description<'a> {
     version: VersionId,
     #[n(1)]
     size: u64,
+    /// Absent for encrypted content, about which they would tell.
     #[n(2)]
-    digests: &'a DigestSet,
+    digests: Option<&'a DigestSet>,
     #[n(3)]
     owner: u64,
     #[n(4)]
@@ -63,13 +66,15 @@ pub(crate) enum Held {
 }
 
 impl Incoming {
-    /// Content for `path` (for salvage only). `size` as far as the client says it.
+    /// Content for `path` (for salvage only). `size` as far as the client says it; sealed with `key`,
+    /// if there is one.
     pub(crate) async fn new(
         shared: &Shared,
         want: AlgorithmSet,
         size: Option<u64>,
         path: String,
         owner: u64,
+        key: Option<&DataKey>,
     ) -> Result<Self> {
         let large = size.is_some_and(|size| size > u64::from(shared.small_bytes_max));
         let stage = if large {
@@ -82,6 +87,7 @@ impl Incoming {
             version: shared.tree.ids().version().await?,
             digests: StreamDigests::new(want, &shared.lanes),
             size: 0,
+            sealer: key.map(|key| Sealer::new(key, shared.env.rng.u64())),
             stage,
             path,
             owner,
@@ -106,9 +112,23 @@ impl Incoming {
                 ),
             ));
         }
+        match &mut self.sealer {
+            None => self.store(bytes.clone()).await?,
+            Some(sealer) => {
+                for chunk in sealer.push(bytes.clone())? {
+                    self.store(chunk).await?;
+                }
+            }
+        }
+        self.digests.update(bytes).await;
+        Ok(())
+    }
+
+    /// Takes bytes as they are stored.
+    async fn store(&mut self, bytes: Bytes) -> Result<()> {
         match &mut self.stage {
             Stage::Small(parts) if self.size <= u64::from(self.shared.small_bytes_max) => {
-                parts.push(bytes.clone());
+                parts.push(bytes);
             }
             Stage::Small(parts) => {
                 let parts = core::mem::take(parts);
@@ -117,12 +137,11 @@ impl Incoming {
                 for part in parts {
                     writer.write(part).await?;
                 }
-                writer.write(bytes.clone()).await?;
+                writer.write(bytes).await?;
                 self.stage = Stage::Large(Box::new(writer));
             }
-            Stage::Large(writer) => writer.write(bytes.clone()).await?,
+            Stage::Large(writer) => writer.write(bytes).await?,
         }
-        self.digests.update(bytes).await;
         Ok(())
     }
 
@@ -130,13 +149,21 @@ impl Incoming {
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
-    pub(crate) async fn finish(self, expect: &Expect) -> Result<Received> {
+    pub(crate) async fn finish(mut self, expect: &Expect) -> Result<Received> {
         if let Some(size) = expect.size
             && size != self.size
         {
             let message = format!("{}: {} of {size} bytes came", self.path, self.size);
             return Err(Error::new(ErrorKind::IncompleteBody, message));
         }
+        if let Some(last) = self
+            .sealer
+            .as_mut()
+            .and_then(|sealer| sealer.finish().transpose())
+        {
+            self.store(last?).await?;
+        }
+        let salt = self.sealer.as_ref().map(Sealer::salt);
         let digests = self.digests.finish().await;
         for expected in &expect.digests {
             if digests.verify(expected) != Some(true) {
@@ -148,14 +175,14 @@ impl Incoming {
         let description = minicbor::to_vec(Description {
             version: self.version,
             size: self.size,
-            digests: &digests,
+            digests: salt.is_none().then_some(&digests),
             owner: self.owner,
             path: &self.path,
         })
         // Writing into a vector cannot fail.
         .unwrap_or_default();
-        let (extents, held) = match self.stage {
-            Stage::Small(_) if self.size == 0 => (Vec::new(), Held::Nothing),
+        let (extent, held) = match self.stage {
+            Stage::Small(_) if self.size == 0 => (None, Held::Nothing),
             Stage::Small(parts) => {
                 let (bytes, header) = encode_slot(&description, &parts);
                 let len = bytes.len() as u32;
@@ -167,20 +194,24 @@ impl Incoming {
                     len,
                 };
                 (
-                    vec![Extent::small(slot.segment(), place)],
+                    Some(Extent::small(slot.segment(), place)),
                     Held::Small { slot, bytes },
                 )
             }
             Stage::Large(writer) => {
                 let record = writer.seal(&description).await?;
                 (
-                    vec![Extent::large(record.id, 0, self.size)],
+                    Some(Extent::large(record.id, 0, self.size)),
                     Held::Large { record },
                 )
             }
         };
+        let extent = extent.map(|extent| match salt {
+            Some(salt) => extent.encrypted(salt, self.size),
+            None => extent,
+        });
         let copies = vec![ContentCopy {
-            extents,
+            extents: extent.into_iter().collect(),
             ..ContentCopy::default()
         }];
         Ok(Received {

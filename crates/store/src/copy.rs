@@ -2,12 +2,14 @@
 
 use dewar_auth::{Action, Caller};
 use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_meta::ns::record::{EncryptionRecord, KeyHolder};
 use dewar_meta::ns::{CopyHeaders, CopyOptions};
 use dewar_types::{ErrorKind, Result};
 
 use crate::Store;
 use crate::admit::actor;
-use crate::api::{CopyRequest, Expect, GetRequest, ObjectInfo, PutRequest};
+use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
+use crate::encryption::Encryption;
 use crate::info::{full_checksum, headers, read_condition, version_info, write_condition};
 
 impl Store {
@@ -36,10 +38,17 @@ impl Store {
                 Some(target.key.as_str()),
             )
             .await?;
-        if let Some(algorithm) = request.checksum {
-            let file = inner.tree.lookup(&from, &source.key).await?;
-            if file.is_some_and(|file| file.file.current.digests.get(algorithm).is_none()) {
-                return self.copy_bytes(caller, request, algorithm).await;
+        if let Some(found) = inner.tree.lookup(&from, &source.key).await? {
+            let version = &found.file.current;
+            let summed = |algorithm| version.digests.get(algorithm).is_some();
+            let by_dewar = |record: &EncryptionRecord| record.holder == KeyHolder::Dewar;
+            let as_it_is = match &request.encryption {
+                None => version.encryption.is_none(),
+                Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
+                Some(Encryption::Customer(_)) => false,
+            };
+            if !as_it_is || request.source_key.is_some() || !request.checksum.is_none_or(summed) {
+                return self.copy_bytes(caller, request).await;
             }
         }
         let headers = match &request.attributes {
@@ -69,18 +78,15 @@ impl Store {
         Ok(version_info(caller.user_id(), &published.version))
     }
 
-    /// A copy whose bytes pass through, so that a digest can be computed.
-    async fn copy_bytes(
-        &self,
-        caller: &Caller,
-        request: CopyRequest,
-        algorithm: Algorithm,
-    ) -> Result<ObjectInfo> {
+    /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
+    /// encrypted in another way.
+    async fn copy_bytes(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
         let read = GetRequest {
             object: request.source,
             range: None,
             part: None,
             condition: request.source_condition,
+            customer_key: request.source_key,
         };
         let mut download = self
             .get(caller, read)
@@ -92,6 +98,10 @@ impl Store {
                 }
                 _ => error,
             })?;
+        let shown = match &download.info.checksum {
+            Some(ObjectChecksum::Full(digest)) => Some(digest.algorithm()),
+            Some(ObjectChecksum::Composite(_)) | None => None,
+        };
         let put = PutRequest {
             object: request.target,
             size: Some(download.info.size),
@@ -99,8 +109,9 @@ impl Store {
                 .attributes
                 .unwrap_or_else(|| download.info.attributes.clone()),
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: Some(algorithm),
+            checksum: request.checksum.or(shown),
             condition: request.condition,
+            encryption: request.encryption,
         };
         let mut upload = self.put(caller, put).await?;
         while let Some(bytes) = download.next().await {

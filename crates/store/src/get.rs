@@ -12,6 +12,7 @@ use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
 use crate::blobs::Pinned;
+use crate::encryption::{self, DataKey, Opener};
 use crate::info::{object_info, read_condition};
 use crate::{Inner, Shared, Store};
 
@@ -26,8 +27,15 @@ pub struct Download {
     /// The first piece, when it is small: read when the object was opened.
     ready: Option<Bytes>,
     pieces: VecDeque<Extent>,
-    current: Option<BlobStream>,
+    current: Option<Reading>,
+    key: Option<DataKey>,
     _pinned: Pinned,
+}
+
+/// A large piece being read, and what opens it when it is encrypted.
+struct Reading {
+    stream: BlobStream,
+    opener: Option<Opener>,
 }
 
 impl Store {
@@ -42,7 +50,7 @@ impl Store {
         let inner = &self.inner;
         let bucket = inner.admit_read(caller, &request).await?;
         loop {
-            let (file, range) = inner.find(&bucket, &request).await?;
+            let (file, range, key) = inner.find(&bucket, &request).await?;
             let extents = inner.extents(&file).await?;
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
             let pinned = inner
@@ -55,7 +63,7 @@ impl Store {
                 continue;
             }
             let first = match pieces.front() {
-                Some(piece) => inner.slot_bytes(piece).await,
+                Some(piece) => inner.slot_bytes(piece, key.as_ref()).await,
                 None => Ok(None),
             };
             let ready = match first {
@@ -81,6 +89,7 @@ impl Store {
                 bucket,
                 pieces,
                 current: None,
+                key,
                 _pinned: pinned,
             });
         }
@@ -96,7 +105,7 @@ impl Store {
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
         let bucket = self.inner.admit_read(caller, &request).await?;
-        let (file, range) = self.inner.find(&bucket, &request).await?;
+        let (file, range, _) = self.inner.find(&bucket, &request).await?;
         Ok((object_info(&file), range))
     }
 }
@@ -108,9 +117,14 @@ impl Inner {
             .await
     }
 
-    async fn find(&self, bucket: &Bucket, request: &GetRequest) -> Result<(FileRecord, ByteRange)> {
+    /// The object, what of it is asked for, and the key that opens it if it is encrypted.
+    async fn find(
+        &self,
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
         let path = bucket.path(request.object.key.as_str());
-        let file = self
+        let mut file = self
             .tree
             .lookup(bucket, &request.object.key)
             .await?
@@ -123,7 +137,13 @@ impl Inner {
             (None, Some(number)) => self.part_range(&file, number, &path).await?,
             (None, None) => ByteRange::whole(size),
         };
-        Ok((file, range))
+        let encryption = file.current.encryption.as_ref();
+        let key = encryption::open(encryption, request.customer_key.as_ref(), &self.master)
+            .map_err(|error| error.context(&path))?;
+        if let Some(key) = &key {
+            encryption::unseal(&mut file.current, key).map_err(|error| error.context(&path))?;
+        }
+        Ok((file, range, key))
     }
 
     /// Whether the name still leads to the version that was found.
@@ -186,16 +206,22 @@ impl Inner {
     }
 
     /// The bytes of a piece that lies in a slot.
-    async fn slot_bytes(&self, piece: &Extent) -> Result<Option<Bytes>> {
+    async fn slot_bytes(&self, piece: &Extent, key: Option<&DataKey>) -> Result<Option<Bytes>> {
         let Some(slot) = piece.slot else {
             return Ok(None);
         };
-        let inside = u64::from(slot.offset) + u64::from(slot.header) + piece.offset;
-        let (Ok(offset), Ok(len)) = (u32::try_from(inside), u32::try_from(piece.len)) else {
+        let stored = u64::from(slot.len.saturating_sub(slot.header));
+        let (opener, range) = opened(piece, key, stored)?;
+        let inside = u64::from(slot.offset) + u64::from(slot.header) + range.start;
+        let (Ok(offset), Ok(len)) = (u32::try_from(inside), u32::try_from(range.len())) else {
             let message = format!("segment {}: a slot at {inside}", piece.blob);
             return Err(Error::new(ErrorKind::Corrupt, message));
         };
-        self.segments.read(piece.blob, offset, len).await.map(Some)
+        let bytes = self.segments.read(piece.blob, offset, len).await?;
+        match opener {
+            None => Ok(Some(bytes)),
+            Some(mut opener) => opener.push(&bytes).map(Some),
+        }
     }
 }
 
@@ -215,14 +241,14 @@ impl Download {
             return Some(Ok(bytes));
         }
         loop {
-            if let Some(stream) = &mut self.current {
-                match stream.next().await {
+            if let Some(reading) = &mut self.current {
+                match reading.next().await {
                     Some(bytes) => return Some(bytes),
                     None => self.current = None,
                 }
             }
             let piece = self.pieces.pop_front()?;
-            match self.shared.slot_bytes(&piece).await {
+            match self.shared.slot_bytes(&piece, self.key.as_ref()).await {
                 Ok(Some(bytes)) => return Some(Ok(bytes)),
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
@@ -231,19 +257,66 @@ impl Download {
                 Ok(record) => record,
                 Err(error) => return Some(Err(error)),
             };
-            let range = ByteRange {
-                start: piece.offset,
-                end: piece.offset + piece.len,
+            let (opener, range) = match opened(&piece, self.key.as_ref(), record.len) {
+                Ok(opened) => opened,
+                Err(error) => return Some(Err(error)),
             };
-            if range.end > record.len {
-                let message = format!("blob {} is shorter than its extent", piece.blob);
-                return Some(Err(Error::new(ErrorKind::Corrupt, message)));
-            }
             match self.shared.blobs.open(record) {
-                Ok(reader) => self.current = Some(reader.stream(range)),
+                Ok(reader) => {
+                    let stream = reader.stream(range);
+                    self.current = Some(Reading { stream, opener });
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Result<Bytes>> {
+        loop {
+            let stored = self.stream.next().await;
+            let Some(opener) = &mut self.opener else {
+                return stored;
+            };
+            match stored {
+                Some(Ok(stored)) => match opener.push(&stored) {
+                    Ok(clear) if clear.is_empty() => {}
+                    outcome => return Some(outcome),
+                },
+                None if !opener.is_done() => {
+                    let message = "encrypted content ends early";
+                    return Some(Err(Error::new(ErrorKind::Corrupt, message)));
+                }
+                end => return end,
+            }
+        }
+    }
+}
+
+/// What of a piece's stored bytes must be read, out of `stored`, and what opens them.
+fn opened(
+    piece: &Extent,
+    key: Option<&DataKey>,
+    stored: u64,
+) -> Result<(Option<Opener>, ByteRange)> {
+    let range = ByteRange {
+        start: piece.offset,
+        end: piece.offset + piece.len,
+    };
+    let corrupt = |what| {
+        let message = format!("blob {}: {what}", piece.blob);
+        Error::new(ErrorKind::Corrupt, message)
+    };
+    match (piece.salt, key) {
+        (None, _) if range.end > stored => Err(corrupt("it is shorter than its extent")),
+        (None, _) => Ok((None, range)),
+        (Some(salt), Some(key)) => {
+            let (opener, sealed) = Opener::new(key, salt, range, stored)
+                .map_err(|error| error.context(format_args!("blob {}", piece.blob)))?;
+            Ok((Some(opener), sealed))
+        }
+        (Some(_), None) => Err(corrupt("encrypted content of a version that is not")),
     }
 }
 

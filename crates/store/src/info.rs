@@ -31,6 +31,10 @@ pub(crate) fn version_info(owner: UserId, version: &VersionRecord) -> ObjectInfo
         digests: version.digests,
         checksum: shown_checksum(version),
         parts: version.parts.as_ref().map(|parts| parts.count),
+        encrypted: version
+            .encryption
+            .as_ref()
+            .map(|record| record.holder.into()),
     }
 }
 

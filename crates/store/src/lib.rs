@@ -23,6 +23,7 @@ mod content;
 mod copy;
 mod delete;
 pub mod document;
+mod encryption;
 pub mod engine;
 mod get;
 mod info;
@@ -53,6 +54,7 @@ pub use accounts::{
     RoleChange, UserChange,
 };
 pub use blobs::{BlobTable, JournalHold};
+pub use encryption::{CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use multipart::PartUpload;
 pub use put::Upload;
@@ -91,6 +93,7 @@ pub(crate) struct Inner {
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
     accounts: Accounts,
+    master: Arc<MasterKeys>,
     lanes: Md5Lanes,
     upkeep: Upkeep,
     small_bytes_max: u32,
@@ -123,6 +126,7 @@ impl Store {
                 segments: parts.segments,
                 table: parts.table,
                 accounts,
+                master: parts.master,
                 lanes: Md5Lanes::new(),
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,

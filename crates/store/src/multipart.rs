@@ -19,10 +19,11 @@ use crate::api::{
     PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 use crate::content::Incoming;
+use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info, write_condition};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::put::uncut;
-use crate::{Shared, Store};
+use crate::{CustomerKey, Download, Shared, Store};
 
 /// A part on its way in. Nothing of it can be seen before [`PartUpload::commit`]; dropped, it was
 /// never there.
@@ -33,6 +34,7 @@ pub struct PartUpload {
     upload: UploadId,
     number: u16,
     checksum: Option<Algorithm>,
+    encrypted: Option<Encrypted>,
     incoming: Incoming,
 }
 
@@ -64,6 +66,13 @@ impl Store {
             headers: headers(&request.attributes)?,
             metadata: request.attributes.user,
             checksum,
+            encryption: match &request.encryption {
+                Some(how) => {
+                    let (master, rng) = (&self.inner.master, &*self.inner.env.rng);
+                    Some(encryption::begin(how, master, rng)?.upload())
+                }
+                None => None,
+            },
             ..NewUpload::default()
         };
         let principal = caller.to_string();
@@ -95,7 +104,16 @@ impl Store {
         }
         let path = bucket.path(key.as_str());
         let owner = caller.user_id().0;
-        let incoming = Incoming::new(&self.inner, want, request.size, path, owner).await?;
+        let data_key = self.part_key(&open, request.customer_key.as_ref())?;
+        let incoming = Incoming::new(
+            &self.inner,
+            want,
+            request.size,
+            path,
+            owner,
+            data_key.as_ref(),
+        )
+        .await?;
         Ok(PartUpload {
             shared: Shared::clone(&self.inner),
             bucket,
@@ -103,8 +121,18 @@ impl Store {
             upload: request.upload,
             number,
             checksum,
+            encrypted: encrypted(&open),
             incoming,
         })
+    }
+
+    /// The key of an upload's parts, for who may have it.
+    fn part_key(
+        &self,
+        open: &UploadRecord,
+        customer: Option<&CustomerKey>,
+    ) -> Result<Option<DataKey>> {
+        encryption::open(open.encryption.as_ref(), customer, &self.inner.master)
     }
 
     async fn open_part(
@@ -151,6 +179,7 @@ impl Store {
             range: source.range,
             part: None,
             condition: source.condition.clone(),
+            customer_key: source.customer_key.clone(),
         };
         let mut download = self
             .get(caller, read)
@@ -161,6 +190,9 @@ impl Store {
                 }
                 _ => error,
             })?;
+        if open.encryption.is_some() || download.info.encrypted.is_some() {
+            return self.copy_part_bytes(caller, request, download).await;
+        }
         let whole = download.range.len() == download.info.size;
         let mut want = request.want.with(Algorithm::Md5);
         if let Some(algorithm) = checksum {
@@ -201,7 +233,25 @@ impl Store {
                 },
             )
             .await?;
-        Ok(listed_part(number, &record, checksum))
+        Ok(listed_part(number, &record, checksum, None))
+    }
+
+    /// A part whose bytes pass through, since they are to be encrypted in another way.
+    async fn copy_part_bytes(
+        &self,
+        caller: &Caller,
+        request: UploadPartRequest,
+        mut download: Download,
+    ) -> Result<ListedPart> {
+        let size = Some(download.range.len());
+        let mut part = self
+            .upload_part(caller, UploadPartRequest { size, ..request })
+            .await?;
+        while let Some(bytes) = download.next().await {
+            part.write(bytes?).await?;
+        }
+        let digests = Vec::new();
+        part.commit(Expect { size, digests }).await
     }
 
     /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike.
@@ -235,9 +285,23 @@ impl Store {
         let (shared, caller) = (Shared::clone(&self.inner), caller.clone());
         uncut(async move {
             let principal = caller.to_string();
-            let join =
-                |open: &UploadRecord, parts: &[(u16, &PartRecord)]| join(open, parts, &request);
-            let published = shared
+            // What the whole is called, also where the record keeps it sealed.
+            let told = parking_lot::Mutex::new(None);
+            let join = |open: &UploadRecord, parts: &[(u16, &PartRecord)]| {
+                let mut joined = join(open, parts, &request)?;
+                let (record, customer) = (open.encryption.as_ref(), request.customer_key.as_ref());
+                let key = encryption::open(record, customer, &shared.master)?;
+                if let (Some(record), Some(key)) = (record, key) {
+                    let digests = std::mem::replace(&mut joined.digests, DigestSet::ABSENT);
+                    let checksum = joined.checksum.take();
+                    *told.lock() = Some((digests, checksum.clone()));
+                    let rng = &*shared.env.rng;
+                    let sealed = encryption::finish_upload(record, &key, rng, digests, checksum)?;
+                    joined.encryption = Some(sealed);
+                }
+                Ok(joined)
+            };
+            let mut published = shared
                 .tree
                 .complete_upload(
                     &actor(&caller, &principal),
@@ -250,6 +314,10 @@ impl Store {
                     &join,
                 )
                 .await?;
+            if let Some((digests, checksum)) = told.into_inner() {
+                published.version.digests = digests;
+                published.version.checksum = checksum;
+            }
             Ok(version_info(caller.user_id(), &published.version))
         })
         .await
@@ -319,7 +387,9 @@ impl Store {
                 .parts
                 .iter()
                 .take(request.max)
-                .map(|(number, record)| listed_part(*number, record, shown))
+                .map(|(number, record)| {
+                    listed_part(*number, record, shown, encrypted(&page.upload))
+                })
                 .collect(),
             next: next.filter(|_| page.truncated && request.max > 0),
         })
@@ -391,6 +461,7 @@ impl PartUpload {
     pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
         let id = self.incoming.version();
         let received = self.incoming.finish(&expect).await?;
+        let encrypted = self.encrypted;
         let (shared, bucket, key, upload, number, checksum) = (
             self.shared,
             self.bucket,
@@ -414,7 +485,7 @@ impl PartUpload {
                 .put_part(&bucket, &key, upload, number, &new, &extra)
                 .await;
             received.held.settle(&shared, &outcome).await;
-            outcome.map(|record| listed_part(number, &record, checksum))
+            outcome.map(|record| listed_part(number, &record, checksum, encrypted))
         })
         .await
     }
@@ -447,13 +518,24 @@ fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
     Some((checksum.algorithm.parse().ok()?, !checksum.full_object))
 }
 
-fn listed_part(number: u16, record: &PartRecord, checksum: Option<Algorithm>) -> ListedPart {
+fn encrypted(upload: &UploadRecord) -> Option<Encrypted> {
+    let record = upload.encryption.as_ref()?;
+    Some(record.holder.into())
+}
+
+fn listed_part(
+    number: u16,
+    record: &PartRecord,
+    checksum: Option<Algorithm>,
+    encrypted: Option<Encrypted>,
+) -> ListedPart {
     ListedPart {
         number: u32::from(number),
         size: record.size,
         etag: record.etag(),
         modified: record.modified,
         checksum: checksum.and_then(|algorithm| record.digests.get(algorithm)),
+        encrypted,
     }
 }
 
@@ -495,6 +577,7 @@ fn join(
         etag: joined_etag(&md5s),
         digests,
         checksum: shown,
+        encryption: None,
     })
 }
 

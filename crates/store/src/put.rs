@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
-use dewar_checksum::Algorithm;
+use dewar_checksum::{Algorithm, DigestSet};
 use dewar_meta::ns::record::{ETag, SystemHeaders};
 use dewar_meta::ns::{Bucket, Condition, NewVersion};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 use crate::admit::actor;
 use crate::api::{Expect, ObjectInfo, PutRequest};
 use crate::content::Incoming;
+use crate::encryption::{self, Fresh};
 use crate::info::{full_checksum, headers, version_info, write_condition};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{Shared, Store};
@@ -29,6 +30,7 @@ pub struct Upload {
     metadata: BTreeMap<String, String>,
     checksum: Option<Algorithm>,
     condition: Condition,
+    encryption: Option<Fresh>,
     incoming: Incoming,
 }
 
@@ -41,24 +43,24 @@ impl Store {
     /// [`ErrorKind::TooLarge`], [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`].
     pub async fn put(&self, caller: &Caller, request: PutRequest) -> Result<Upload> {
         let shared = &self.inner;
-        let key = request.object.key;
+        let object_key = request.object.key;
         let bucket = shared
             .admit(
                 caller,
                 Action::PutObject,
                 &request.object.bucket,
-                Some(key.as_str()),
+                Some(object_key.as_str()),
             )
             .await?;
         if let Some(size) = request.size.filter(|size| *size > OBJECT_BYTES_MAX) {
-            let path = bucket.path(key.as_str());
+            let path = bucket.path(object_key.as_str());
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let condition = write_condition(&request.condition);
-        let path = bucket.path(key.as_str());
+        let path = bucket.path(object_key.as_str());
         if !condition.is_none() {
-            let current = shared.tree.lookup(&bucket, &key).await?;
+            let current = shared.tree.lookup(&bucket, &object_key).await?;
             condition.check_write(&path, current.as_ref().map(|found| &found.file.current))?;
         }
         let want = match request.checksum {
@@ -66,16 +68,22 @@ impl Store {
             None => request.want,
         };
         let owner = caller.user_id().0;
-        let incoming = Incoming::new(shared, want, request.size, path, owner).await?;
+        let encryption = match &request.encryption {
+            Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
+            None => None,
+        };
+        let key = encryption.as_ref().map(|fresh| &fresh.key);
+        let incoming = Incoming::new(shared, want, request.size, path, owner, key).await?;
         Ok(Upload {
             shared: Shared::clone(shared),
             caller: caller.clone(),
             bucket,
-            key,
+            key: object_key,
             headers: headers(&request.attributes)?,
             metadata: request.attributes.user,
             checksum: request.checksum,
             condition,
+            encryption,
             incoming,
         })
     }
@@ -99,15 +107,27 @@ impl Upload {
     pub async fn commit(self, expect: Expect) -> Result<ObjectInfo> {
         let id = self.incoming.version();
         let received = self.incoming.finish(&expect).await?;
-        let etag = received.digests.md5().map_or(ETag::Version, ETag::Md5);
-        let new = NewVersion {
+        let (clear, checksum) = (received.digests, full_checksum(self.checksum));
+        let mut new = NewVersion {
             id: Some(id),
             headers: self.headers,
             metadata: self.metadata,
-            checksum: full_checksum(self.checksum),
             copies: received.copies,
-            ..NewVersion::new(received.size, etag, received.digests, Vec::new())
+            ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
+        match self.encryption {
+            None => {
+                new.etag = clear.md5().map_or(ETag::Version, ETag::Md5);
+                new.digests = clear;
+                new.checksum.clone_from(&checksum);
+            }
+            Some(fresh) => {
+                let rng = &*self.shared.env.rng;
+                let (record, etag) = fresh.finish(rng, clear, checksum.clone())?;
+                new.etag = etag;
+                new.encryption = Some(record);
+            }
+        }
         let (shared, caller, bucket, key, condition, held) = (
             self.shared,
             self.caller,
@@ -130,7 +150,12 @@ impl Upload {
                 )
                 .await;
             held.settle(&shared, &outcome).await;
-            outcome.map(|published| version_info(caller.user_id(), &published.version))
+            outcome.map(|mut published| {
+                // The writer knows what it wrote, sealed or not.
+                published.version.digests = clear;
+                published.version.checksum = checksum;
+                version_info(caller.user_id(), &published.version)
+            })
         })
         .await
     }

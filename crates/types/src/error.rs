@@ -70,6 +70,8 @@ pub enum ErrorKind {
     Unavailable,
     /// A deadline passed.
     Timeout,
+    /// Encrypted content and the key that came do not go together.
+    EncryptionKey,
     /// Dewar cannot do this.
     Unsupported,
     /// Stored bytes fail their checksum and could not be repaired.

@@ -185,6 +185,7 @@ mod tests {
             parts: None,
             upload: None,
             storage_class: None,
+            encryption: None,
             checksum: None,
         }
     }

@@ -9,8 +9,8 @@ use minicbor::bytes::ByteVec;
 
 use super::condition::Condition;
 use super::record::{
-    ChangeRecord, ContentCopy, ETag, Entry, Extent, FileRecord, Parts, Record, ShownChecksum,
-    SystemHeaders, Verb, VersionFlags, VersionRecord,
+    ChangeRecord, ContentCopy, ETag, EncryptionRecord, Entry, Extent, FileRecord, Parts, Record,
+    ShownChecksum, SystemHeaders, Verb, VersionFlags, VersionRecord,
 };
 use super::resolve::Target;
 use super::stage::{Committed, Stage};
@@ -42,6 +42,8 @@ pub struct NewVersion {
     pub storage_class: Option<String>,
     /// The checksum to be shown to readers.
     pub checksum: Option<ShownChecksum>,
+    /// How the bytes are encrypted.
+    pub encryption: Option<EncryptionRecord>,
     /// The group that owns the file.
     pub group: Option<GroupId>,
     /// Permission bits of the file.
@@ -69,6 +71,7 @@ impl NewVersion {
             modified: None,
             storage_class: None,
             checksum: None,
+            encryption: None,
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
@@ -187,6 +190,7 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
         parts: None::<Parts>,
         upload: None,
         storage_class: new.storage_class.clone(),
+        encryption: new.encryption.clone(),
         checksum: new.checksum.clone(),
     }
 }

@@ -17,7 +17,9 @@ const fn code_of(kind: ErrorKind) -> Code {
         ErrorKind::NoSuchUpload => Code::NoSuchUpload,
         ErrorKind::AlreadyExists => Code::BucketAlreadyExists,
         ErrorKind::AlreadyOwned => Code::BucketAlreadyOwnedByYou,
-        ErrorKind::IsADirectory | ErrorKind::NotADirectory => Code::InvalidRequest,
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::EncryptionKey => {
+            Code::InvalidRequest
+        }
         ErrorKind::NotEmpty => Code::BucketNotEmpty,
         ErrorKind::Denied | ErrorKind::Unauthenticated => Code::AccessDenied,
         ErrorKind::Precondition => Code::PreconditionFailed,

@@ -18,7 +18,7 @@ use crate::door::{Answer, Door, Exchange, stream_answer, xml_answer, xml_text};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::KEEP_ALIVE_INTERVAL;
 use crate::sigv4::encode_path;
-use crate::wire::{header, named_checksum, write_condition};
+use crate::wire::{customer_key, encryption_headers, header, named_checksum, write_condition};
 
 type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 
@@ -50,12 +50,19 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         size,
         checksum: named_checksum(headers)?,
         condition: write_condition(headers)?,
+        customer_key: customer_key(exchange)?,
     };
+    let asked = headers.clone();
     let (store, caller) = (door.store.clone(), exchange.caller.clone());
     let mut joining: Joining =
         Box::pin(async move { store.complete_upload(&caller, request).await });
     match tokio::time::timeout(KEEP_ALIVE_INTERVAL, &mut joining).await {
-        Ok(info) => xml_answer(&output(&named, &info?)),
+        Ok(info) => {
+            let info = info?;
+            let mut answer = xml_answer(&output(&named, &info))?;
+            encryption_headers(answer.headers_mut(), info.encrypted, &asked);
+            Ok(answer)
+        }
         Err(_) => Ok(keep_alive(joining, named)),
     }
 }

@@ -68,6 +68,7 @@ async fn owner_of_object(door: &Door, exchange: &Exchange) -> Result<UserId> {
         range: None,
         part: None,
         condition: ReadCondition::default(),
+        customer_key: None,
     };
     let (info, _) = door.store.head(&exchange.caller, request).await?;
     Ok(info.owner)

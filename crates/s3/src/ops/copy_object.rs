@@ -8,8 +8,8 @@ use super::shown::{Checksums, etag};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
-    algorithm_named, attributes_of, copy_source_condition, header, object_named,
-    refuse_unsupported, write_condition, xml_date,
+    algorithm_named, attributes_of, copy_source_condition, encryption_headers, encryption_of,
+    header, object_named, refuse_unsupported, source_key, write_condition, xml_date,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -29,7 +29,8 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     };
     let checksum = header(headers, "x-amz-checksum-algorithm")?;
     let checksum = checksum.map(algorithm_named).transpose()?;
-    if source == target && !replace && checksum.is_none() {
+    let encryption = encryption_of(exchange, headers)?;
+    if source == target && !replace && checksum.is_none() && encryption.is_none() {
         return Err(Refusal::new(
             Code::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself \
@@ -48,6 +49,8 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         },
         checksum,
         condition: write_condition(headers)?,
+        source_key: source_key(exchange)?,
+        encryption,
     };
     let info = door
         .store
@@ -55,7 +58,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         .await
         .map_err(failed_source)?;
     let (sums, kind) = Checksums::of_object(info.checksum.as_ref());
-    xml_answer(&CopyObjectResult {
+    let mut answer = xml_answer(&CopyObjectResult {
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
         checksum_crc64nvme: sums.crc64nvme,
@@ -64,7 +67,9 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         checksum_type: kind,
         e_tag: Some(etag(&info.etag)),
         last_modified: Some(xml_date(info.modified)),
-    })
+    })?;
+    encryption_headers(answer.headers_mut(), info.encrypted, headers);
+    Ok(answer)
 }
 
 /// The source of a copy.

@@ -6,7 +6,9 @@ use s3s::dto::CreateMultipartUploadOutput;
 
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
-use crate::wire::{announced_checksum, attributes_of, refuse_unsupported};
+use crate::wire::{
+    announced_checksum, attributes_of, encryption_headers, encryption_of, refuse_unsupported,
+};
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let headers = exchange.headers();
@@ -18,7 +20,9 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         attributes: attributes_of(headers)?,
         checksum: Some(algorithm),
         composite,
+        encryption: encryption_of(exchange, headers)?,
     };
+    let encrypted = request.encryption.as_ref().map(Into::into);
     let upload = door.store.create_upload(&exchange.caller, request).await?;
     let mut answer = xml_answer(&CreateMultipartUploadOutput {
         bucket: Some(object.bucket.name.to_string()),
@@ -26,6 +30,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         upload_id: Some(upload.to_string()),
         ..CreateMultipartUploadOutput::default()
     })?;
+    encryption_headers(answer.headers_mut(), encrypted, headers);
     if headers.contains_key("x-amz-checksum-algorithm") {
         let shown = answer.headers_mut();
         let name = algorithm.s3_name().unwrap_or_default();

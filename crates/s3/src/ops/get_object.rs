@@ -15,7 +15,8 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
 use crate::range::parse_range;
 use crate::wire::{
-    checksum_headers, header, http_date, object_headers, quoted, read_condition, value_of,
+    checksum_headers, customer_key, encryption_headers, header, http_date, object_headers, quoted,
+    read_condition, value_of,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -72,6 +73,7 @@ pub(super) fn read_request(exchange: &Exchange) -> Result<GetRequest> {
         range: range.and_then(parse_range),
         part,
         condition: read_condition(headers)?,
+        customer_key: customer_key(exchange)?,
     })
 }
 
@@ -83,6 +85,7 @@ pub(super) fn head(
     partial: bool,
 ) -> Result<(StatusCode, HeaderMap)> {
     let mut headers = object_headers(info);
+    encryption_headers(&mut headers, info.encrypted, exchange.headers());
     override_headers(exchange, &mut headers)?;
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
     let asked = header(exchange.headers(), "x-amz-checksum-mode")?;
@@ -140,8 +143,9 @@ fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> 
 pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> Refusal {
     let kind = error.kind();
     let refusal = match kind {
+        // As Ceph answers; Amazon says 416 InvalidPartNumber.
         ErrorKind::InvalidPart => Refusal::new(
-            Code::InvalidPartNumber,
+            Code::InvalidPart,
             "The requested partnumber is not satisfiable",
         ),
         _ => Refusal::from(error),
@@ -157,6 +161,7 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
         range: None,
         part: None,
         condition: ReadCondition::default(),
+        customer_key: customer_key(exchange).ok().flatten(),
     };
     let Ok((info, _)) = door.store.head(&exchange.caller, plain).await else {
         return refusal;

@@ -13,8 +13,8 @@ use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
 use crate::wire::{
-    Declared, attributes_of, checksum_headers, header, key_named, quoted, refuse_unsupported,
-    value_of, write_condition,
+    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, header,
+    key_named, quoted, refuse_unsupported, value_of, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
@@ -56,6 +56,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
+        encryption: encryption_of(exchange, &headers)?,
     };
     let object = request.object.clone();
     let mut upload = door.store.put(&caller, request).await?;
@@ -64,7 +65,9 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
     let expect = declared.expect(file.received(), None)?;
     let info = upload.commit(expect).await?;
-    Ok(answer(&fields, &object, &info))
+    let mut answer = answer(&fields, &object, &info);
+    encryption_headers(answer.headers_mut(), info.encrypted, &headers);
+    Ok(answer)
 }
 
 /// Fields that are named like headers, as headers; the rest is the form's own.

@@ -2,13 +2,14 @@
 
 use dewar_checksum::Algorithm;
 use dewar_store::api::{ObjectInfo, PutRequest};
-use http::StatusCode;
 use http::header::ETAG;
+use http::{HeaderMap, StatusCode};
 
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::Result;
 use crate::wire::{
-    Declared, attributes_of, checksum_headers, quoted, refuse_unsupported, write_condition,
+    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, quoted,
+    refuse_unsupported, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
@@ -27,6 +28,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         // What S3 keeps when the client sends none.
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(exchange.headers())?,
+        encryption: encryption_of(exchange, exchange.headers())?,
     };
     // The store says no before a byte of the body is read.
     let mut upload = door.store.put(&exchange.caller, request).await?;
@@ -36,14 +38,15 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
     let expect = declared.expect(body.received(), body.trailers())?;
     let info = upload.commit(expect).await?;
-    Ok(written(&info))
+    Ok(written(&info, exchange.headers()))
 }
 
 /// The answer to a write: what it became.
-pub(super) fn written(info: &ObjectInfo) -> Answer {
+pub(super) fn written(info: &ObjectInfo, asked: &HeaderMap) -> Answer {
     let mut answer = empty_answer(StatusCode::OK);
     let headers = answer.headers_mut();
     headers.insert(ETAG, quoted(&info.etag));
     checksum_headers(headers, info.checksum.as_ref());
+    encryption_headers(headers, info.encrypted, asked);
     answer
 }

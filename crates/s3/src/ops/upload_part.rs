@@ -8,7 +8,9 @@ use super::shown::upload_id;
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
-use crate::wire::{Declared, quoted, refuse_unsupported, value_of};
+use crate::wire::{
+    Declared, customer_key, encryption_headers, quoted, refuse_unsupported, value_of,
+};
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
     exchange.need_length()?;
@@ -25,6 +27,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         size: length,
         want: declared.want(),
         checksum: declared.algorithm,
+        customer_key: customer_key(exchange)?,
     };
     let mut upload = door.store.upload_part(&exchange.caller, request).await?;
     let mut body = exchange.take_body()?;
@@ -36,6 +39,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let mut answer = empty_answer(StatusCode::OK);
     let headers = answer.headers_mut();
     headers.insert(ETAG, quoted(&part.etag));
+    encryption_headers(headers, part.encrypted, exchange.headers());
     if let Some(digest) = part.checksum
         && let Some(name) = digest.algorithm().s3_header()
     {

@@ -9,7 +9,10 @@ use super::shown::{Checksums, etag, upload_id};
 use super::upload_part::part_number;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
-use crate::wire::{copy_range, copy_source_condition, header, refuse_unsupported, xml_date};
+use crate::wire::{
+    copy_range, copy_source_condition, customer_key, encryption_headers, header,
+    refuse_unsupported, source_key, xml_date,
+};
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let headers = exchange.headers();
@@ -19,6 +22,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         object: copy_source(headers)?,
         range: range.map(copy_range).transpose()?,
         condition: copy_source_condition(headers)?,
+        customer_key: source_key(exchange)?,
     };
     let request = UploadPartRequest {
         object: exchange.object()?,
@@ -27,6 +31,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         size: None,
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: None,
+        customer_key: customer_key(exchange)?,
     };
     let part = door
         .store
@@ -34,7 +39,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         .await
         .map_err(failed_source)?;
     let sums = Checksums::of_digest(part.checksum.as_ref());
-    xml_answer(&CopyPartResult {
+    let mut answer = xml_answer(&CopyPartResult {
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
         checksum_crc64nvme: sums.crc64nvme,
@@ -42,5 +47,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         checksum_sha256: sums.sha256,
         e_tag: Some(etag(&part.etag)),
         last_modified: Some(xml_date(part.modified)),
-    })
+    })?;
+    encryption_headers(answer.headers_mut(), part.encrypted, headers);
+    Ok(answer)
 }

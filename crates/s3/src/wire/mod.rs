@@ -4,6 +4,7 @@ mod attributes;
 mod checksum;
 mod condition;
 mod date;
+mod encryption;
 mod source;
 mod unsupported;
 
@@ -15,6 +16,7 @@ pub(crate) use condition::{
     copy_source_condition, delete_condition, etag_condition, read_condition, write_condition,
 };
 pub(crate) use date::{http_date, parse_http_date, xml_date};
+pub(crate) use encryption::{customer_key, encryption_headers, encryption_of, source_key};
 pub(crate) use source::{bucket_named, copy_range, key_named, object_named, rename_source};
 pub(crate) use unsupported::refuse_unsupported;
 

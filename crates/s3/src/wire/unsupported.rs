@@ -1,5 +1,5 @@
 //! Headers that ask for what Dewar does not do. To ignore one would be a broken promise: the
-//! client would believe its object encrypted, locked, tagged or public.
+//! client would believe its object locked, tagged or public.
 
 use http::HeaderMap;
 
@@ -11,13 +11,14 @@ use crate::error::{Code, Refusal, Result};
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
-        let refused = name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-copy-source-server-side-encryption")
-            || name.starts_with("x-amz-object-lock")
+        let refused = name.starts_with("x-amz-object-lock")
             || matches!(
                 name,
                 "x-amz-tagging"
                     | "x-amz-website-redirect-location"
+                    | "x-amz-server-side-encryption-aws-kms-key-id"
+                    | "x-amz-server-side-encryption-bucket-key-enabled"
+                    | "x-amz-server-side-encryption-context"
                     | "x-amz-write-offset-bytes"
                     | "x-amz-expected-bucket-owner"
                     | "x-amz-source-expected-bucket-owner"

@@ -162,7 +162,7 @@ fn ranges_are_what_was_asked_for() {
             .get("/bucket/k?partNumber=2")
             .send()
             .await
-            .refused_with(416, "InvalidPartNumber");
+            .refused_with(400, "InvalidPart");
         client
             .get("/bucket/k?partNumber=0")
             .send()

@@ -14,6 +14,7 @@ use crate::content::Content;
 pub(super) async fn upload(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let request = CreateUploadRequest {
+        encryption: None,
         object: process.object(&key),
         attributes: Attributes::default(),
         checksum: None,
@@ -58,6 +59,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     }
     let whole = Content::joined(&contents);
     let request = CompleteRequest {
+        customer_key: None,
         object: process.object(&key),
         upload: id,
         parts,
@@ -102,6 +104,7 @@ async fn send(
     content: &Content,
 ) -> Outcome<ListedPart> {
     let request = UploadPartRequest {
+        customer_key: None,
         object: process.object(key),
         upload,
         number: number as u32,

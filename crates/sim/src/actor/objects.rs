@@ -31,6 +31,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         _ => WriteCondition::default(),
     };
     let request = PutRequest {
+        encryption: None,
         object: process.object(&key),
         size: rng.coin().then_some(content.len()),
         attributes: Attributes::default(),
@@ -94,6 +95,7 @@ pub(super) async fn get(process: &Process, rng: &SimRng) {
 
 fn get_request(process: &Process, key: &str, range: Option<RangeSpec>) -> GetRequest {
     GetRequest {
+        customer_key: None,
         object: process.object(key),
         range,
         part: None,
@@ -262,6 +264,8 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         return;
     }
     let request = CopyRequest {
+        encryption: None,
+        source_key: None,
         source: process.object(&source),
         source_condition: ReadCondition::default(),
         target: process.object(&target),

@@ -3,6 +3,8 @@
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
 use dewar_types::{RangeSpec, Timestamp, UploadId, UserId};
 
+use crate::encryption::{CustomerKey, Encrypted, Encryption};
+
 use super::{Attributes, BucketRef, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition};
 
 /// An upload is to begin.
@@ -16,6 +18,8 @@ pub struct CreateUploadRequest {
     pub checksum: Option<Algorithm>,
     /// Whether that checksum will be over the parts' checksums instead of over all bytes.
     pub composite: bool,
+    /// By whose key to encrypt it.
+    pub encryption: Option<Encryption>,
 }
 
 /// A part is to be written, from the client or from another object.
@@ -33,6 +37,8 @@ pub struct UploadPartRequest {
     pub want: AlgorithmSet,
     /// Which digest to show as the part's checksum.
     pub checksum: Option<Algorithm>,
+    /// The key of an upload that the customer's key encrypts.
+    pub customer_key: Option<CustomerKey>,
 }
 
 /// Where a copied part comes from.
@@ -44,6 +50,8 @@ pub struct PartSource {
     pub range: Option<RangeSpec>,
     /// What must hold there.
     pub condition: ReadCondition,
+    /// The key of a source that the customer's key encrypts.
+    pub customer_key: Option<CustomerKey>,
 }
 
 /// A part as the completing client lists it.
@@ -72,6 +80,8 @@ pub struct CompleteRequest {
     pub checksum: Option<ObjectChecksum>,
     /// What must hold at the name.
     pub condition: WriteCondition,
+    /// The key of an upload that the customer's key encrypts.
+    pub customer_key: Option<CustomerKey>,
 }
 
 /// The parts of an upload are wanted.
@@ -100,6 +110,8 @@ pub struct ListedPart {
     pub modified: Timestamp,
     /// The checksum shown for it.
     pub checksum: Option<Digest>,
+    /// By whose key it is encrypted.
+    pub encrypted: Option<Encrypted>,
 }
 
 /// A page of parts.

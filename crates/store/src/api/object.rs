@@ -6,6 +6,7 @@ use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
 use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId};
 
 use super::{BucketRef, ReadCondition, WriteCondition};
+use crate::encryption::{CustomerKey, Encrypted, Encryption};
 
 /// An entity tag without its quotes, or the wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct ObjectInfo {
     pub checksum: Option<ObjectChecksum>,
     /// How many parts it was made of, when by multipart.
     pub parts: Option<u32>,
+    /// By whose key it is encrypted.
+    pub encrypted: Option<Encrypted>,
 }
 
 /// A checksum of a whole object as S3 shows it.
@@ -104,6 +107,8 @@ pub struct PutRequest {
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// Checked first against what is there, and again in the transaction.
     pub condition: WriteCondition,
+    /// By whose key to encrypt it.
+    pub encryption: Option<Encryption>,
 }
 
 /// What the writer says the bytes were; anything that differs fails the commit.
@@ -126,6 +131,8 @@ pub struct GetRequest {
     pub part: Option<u32>,
     /// What must hold.
     pub condition: ReadCondition,
+    /// The key of content that the customer's key encrypts.
+    pub customer_key: Option<CustomerKey>,
 }
 
 /// An object is to be removed.
@@ -159,6 +166,10 @@ pub struct CopyRequest {
     pub checksum: Option<dewar_checksum::Algorithm>,
     /// What must hold at the target.
     pub condition: WriteCondition,
+    /// The key of a source that the customer's key encrypts.
+    pub source_key: Option<CustomerKey>,
+    /// By whose key to encrypt the copy.
+    pub encryption: Option<Encryption>,
 }
 
 /// An object, or a directory (a key that ends in `/`) with everything below, gets another name

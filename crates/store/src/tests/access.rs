@@ -14,6 +14,7 @@ use crate::api::{
 async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static str, Result<()>)> {
     let store = &rig.store;
     let part = || UploadPartRequest {
+        customer_key: None,
         object: object("key"),
         upload,
         number: 1,
@@ -22,11 +23,14 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         checksum: None,
     };
     let source = PartSource {
+        customer_key: None,
         object: object("key"),
         range: None,
         condition: ReadCondition::default(),
     };
     let copy = CopyRequest {
+        encryption: None,
+        source_key: None,
         source: object("key"),
         source_condition: ReadCondition::default(),
         target: object("copy"),
@@ -41,12 +45,14 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         condition: WriteCondition::default(),
     };
     let create = CreateUploadRequest {
+        encryption: None,
         object: object("key"),
         attributes: Attributes::default(),
         checksum: None,
         composite: false,
     };
     let complete = CompleteRequest {
+        customer_key: None,
         object: object("key"),
         upload,
         parts: Vec::new(),
@@ -139,6 +145,7 @@ fn every_verb_refuses_strangers_and_nobody() {
         let rig = Rig::new(1).await;
         rig.put("key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
+            encryption: None,
             object: object("key"),
             attributes: Attributes::default(),
             checksum: None,
@@ -182,6 +189,8 @@ fn every_verb_refuses_strangers_and_nobody() {
         let mut target = object("copy");
         target.bucket = bucket("bobs");
         let steal = CopyRequest {
+            encryption: None,
+            source_key: None,
             source: object("key"),
             source_condition: ReadCondition::default(),
             target,

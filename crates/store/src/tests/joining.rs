@@ -89,6 +89,7 @@ impl Open {
     async fn write(&self, ann: &Caller, name: &str) {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
             let request = PutRequest {
+                encryption: None,
                 object: object(&format!("{name}/{kind}")),
                 size: None,
                 attributes: Attributes::default(),

@@ -2,6 +2,7 @@
 
 mod access;
 mod documents;
+mod encryption;
 mod faults;
 mod format;
 mod joining;
@@ -124,6 +125,7 @@ impl Rig {
 
     pub(crate) fn put_request(&self, key: &str) -> PutRequest {
         PutRequest {
+            encryption: None,
             object: object(key),
             size: None,
             attributes: Attributes::default(),
@@ -233,6 +235,7 @@ pub(crate) fn object(key: &str) -> ObjectRef {
 
 pub(crate) fn get(key: &str) -> GetRequest {
     GetRequest {
+        customer_key: None,
         object: object(key),
         range: None,
         part: None,

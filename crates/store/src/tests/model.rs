@@ -51,7 +51,7 @@ proptest! {
                         model.insert(KEYS[key], bytes);
                     }
                     Step::Copy(from, to) if from != to => {
-                        let copy = CopyRequest {
+                        let copy = CopyRequest { encryption: None, source_key: None,
                             source: object(KEYS[from]),
                             source_condition: ReadCondition::default(),
                             target: object(KEYS[to]),

@@ -71,6 +71,7 @@ async fn open(world: &SimWorld) -> Engine {
 
 async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
     let request = PutRequest {
+        encryption: None,
         object: object(key),
         size: None,
         attributes: Attributes::default(),

@@ -117,6 +117,8 @@ fn copies_share_bytes_and_renames_move_them() {
             let bytes = content(len, 1);
             rig.put("from", &bytes).await.expect("put");
             let copy = CopyRequest {
+                encryption: None,
+                source_key: None,
                 source: object("from"),
                 source_condition: ReadCondition::default(),
                 target: object("dir/to"),
@@ -167,6 +169,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
     run(async {
         let rig = Rig::new(5).await;
         let create = CreateUploadRequest {
+            encryption: None,
             object: object("big"),
             attributes: Attributes::default(),
             checksum: Some(Algorithm::Crc32c),
@@ -178,6 +181,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             .await
             .expect("begun");
         let part = |number| UploadPartRequest {
+            customer_key: None,
             object: object("big"),
             upload,
             number,
@@ -234,6 +238,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             .expect("listed");
         assert_eq!((page.parts.len(), page.next), (0, None));
         let complete = CompleteRequest {
+            customer_key: None,
             object: object("big"),
             upload,
             parts,
@@ -278,6 +283,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
     run(async {
         let rig = Rig::new(4).await;
         let create = CreateUploadRequest {
+            encryption: None,
             object: object("parts"),
             attributes: Attributes::default(),
             checksum: None,
@@ -289,6 +295,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         let mut parts = Vec::new();
         for (number, range) in [(1, 0..5 << 20), (2, 5 << 20..whole.len())] {
             let request = UploadPartRequest {
+                customer_key: None,
                 object: object("parts"),
                 upload,
                 number,
@@ -307,6 +314,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
             });
         }
         let complete = CompleteRequest {
+            customer_key: None,
             object: object("parts"),
             upload,
             parts,

@@ -8,8 +8,8 @@ use dewar_types::{Error, ErrorKind, ObjectKey, UploadId};
 use super::super::condition::Condition;
 use super::super::publish::{NewFile, Published};
 use super::super::record::{
-    ContentCopy, ETag, PartRecord, PartRun, Parts, ShownChecksum, UploadRecord, Verb, VersionFlags,
-    VersionRecord,
+    ContentCopy, ETag, EncryptionRecord, PartRecord, PartRun, Parts, ShownChecksum, UploadRecord,
+    Verb, VersionFlags, VersionRecord,
 };
 use super::super::stage::{Committed, Stage};
 use super::super::turn::Turn;
@@ -34,6 +34,8 @@ pub struct Joined {
     pub digests: DigestSet,
     /// The checksum to be shown to readers.
     pub checksum: Option<ShownChecksum>,
+    /// How the parts are encrypted.
+    pub encryption: Option<EncryptionRecord>,
 }
 
 /// Works out what the whole is called from the upload and the numbered parts, in order.
@@ -119,6 +121,7 @@ impl Tree {
                 parts: Some(part_sizes(&chosen)),
                 upload: Some(upload),
                 storage_class: open.record.storage_class.clone(),
+                encryption: joined.encryption,
                 checksum: joined.checksum,
             };
             let file = new_file(&open, version);

@@ -17,8 +17,8 @@ use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, Uploa
 use super::copy::{CopyOptions, slice};
 use super::publish::Extra;
 use super::record::{
-    ContentCopy, ETag, PartRecord, Record, ShownChecksum, SystemHeaders, UploadChecksum,
-    UploadRecord,
+    ContentCopy, ETag, EncryptionRecord, PartRecord, Record, ShownChecksum, SystemHeaders,
+    UploadChecksum, UploadRecord,
 };
 use super::resolve::Chain;
 use super::stage::{Committed, Stage};
@@ -47,6 +47,8 @@ pub struct NewUpload {
     pub checksum: Option<UploadChecksum>,
     /// Storage class, if not the default.
     pub storage_class: Option<String>,
+    /// How the parts will be encrypted.
+    pub encryption: Option<EncryptionRecord>,
     /// Where the parts go, if not the default pool.
     pub pool: Option<PoolId>,
 }
@@ -60,6 +62,7 @@ impl Default for NewUpload {
             metadata: BTreeMap::new(),
             checksum: None,
             storage_class: None,
+            encryption: None,
             pool: None,
         }
     }
@@ -138,6 +141,7 @@ impl Tree {
                 metadata: new.metadata.clone(),
                 checksum: new.checksum.clone(),
                 storage_class: new.storage_class.clone(),
+                encryption: new.encryption.clone(),
                 pool: new.pool,
             };
             stage.watch(&chain);

@@ -15,6 +15,7 @@ mod change;
 mod counter;
 mod dir;
 mod document;
+mod encryption;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use dir::{
     BucketSettings, DirRecord, HintRecord, HintStep, SpaceMark, TenantRecord, Versioning,
 };
 pub use document::{DocumentKind, DocumentRecord};
+pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{

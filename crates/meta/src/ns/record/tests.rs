@@ -82,6 +82,7 @@ fn small_slot() -> Extent {
 
 fn version() -> VersionRecord {
     VersionRecord {
+        encryption: None,
         id: VersionId::new(1_800_000_000_123_456_789, 3, 1025),
         size: 70_001_000,
         etag: ETag::Parts([9; 16], 3),
@@ -253,6 +254,7 @@ fn hint() -> HintRecord {
 
 fn upload() -> UploadRecord {
     UploadRecord {
+        encryption: None,
         id: UploadId(77),
         owner: UserId(5),
         group: None,

@@ -6,7 +6,7 @@ use dewar_checksum::DigestSet;
 use dewar_types::{GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{ContentCopy, ETag, ShownChecksum, SystemHeaders, is_default};
+use super::{ContentCopy, ETag, EncryptionRecord, ShownChecksum, SystemHeaders, is_default};
 
 /// A multipart upload: what the version will have besides its content.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -45,6 +45,9 @@ pub struct UploadRecord {
     /// Where the parts go, if not the default pool.
     #[n(10)]
     pub pool: Option<PoolId>,
+    /// How the parts are encrypted.
+    #[n(16)]
+    pub encryption: Option<EncryptionRecord>,
 }
 
 /// The checksum that a client announced for an upload.

@@ -7,7 +7,7 @@ use dewar_types::{BlobId, PoolId, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use super::is_default;
+use super::{EncryptionRecord, is_default};
 
 /// One content of a file. The content never changes; attributes about it may.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -52,7 +52,10 @@ pub struct VersionRecord {
     /// The checksum that the writer asked to be shown to readers.
     #[n(12)]
     pub checksum: Option<ShownChecksum>,
-    // 13: tags, 14: retention, 15: legal hold, 16: encryption
+    // 13: tags, 14: retention, 15: legal hold
+    /// How the bytes are encrypted. The digests above are absent then: they stand sealed in here.
+    #[n(16)]
+    pub encryption: Option<EncryptionRecord>,
 }
 
 impl VersionRecord {
@@ -232,6 +235,10 @@ pub struct Extent {
     /// The slot, when `blob` is a segment.
     #[n(3)]
     pub slot: Option<Slot>,
+    /// Of encrypted content: what tells its stream from others under the same key. Offset and
+    /// length count clear bytes then.
+    #[n(4)]
+    pub salt: Option<u64>,
 }
 
 /// A small object's place in its segment; never changes (RECORDS.md section 6).
@@ -257,6 +264,7 @@ impl Extent {
             offset,
             len,
             slot: None,
+            salt: None,
         }
     }
 
@@ -268,6 +276,17 @@ impl Extent {
             offset: 0,
             len: u64::from(slot.len.saturating_sub(slot.header)),
             slot: Some(slot),
+            salt: None,
+        }
+    }
+
+    /// The whole of an encrypted content of `clear` bytes.
+    #[must_use]
+    pub const fn encrypted(self, salt: u64, clear: u64) -> Self {
+        Self {
+            len: clear,
+            salt: Some(salt),
+            ..self
         }
     }
 }

@@ -508,6 +508,7 @@ async fn complete_or_abort_but_not_both() {
                     .collect();
                 let join = |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
                     Ok(Joined {
+                        encryption: None,
                         etag: ETag::Text("whole".into()),
                         digests: DIGESTS(),
                         checksum: None,

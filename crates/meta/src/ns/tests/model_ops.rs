@@ -897,6 +897,7 @@ impl World {
         let joined = etag.clone();
         let join = move |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
             Ok(Joined {
+                encryption: None,
                 etag: ETag::Text(joined.clone()),
                 digests: DIGESTS(),
                 checksum: None,

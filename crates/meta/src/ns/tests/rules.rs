@@ -278,6 +278,7 @@ async fn ten_thousand_parts_become_one_file() {
     }
     let join = |_: &record::UploadRecord, parts: &[(u16, &record::PartRecord)]| {
         Ok(Joined {
+            encryption: None,
             etag: ETag::Parts([1; 16], parts.len() as u16),
             digests: DIGESTS(),
             checksum: None,

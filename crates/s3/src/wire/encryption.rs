@@ -1,0 +1,173 @@
+//! Headers of encryption at rest: SSE-S3, where the key is Dewar's, and SSE-C, where the customer
+//! sends it with each request.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dewar_checksum::{Algorithm, Digest, md5};
+use dewar_store::{CustomerKey, Encrypted, Encryption};
+use http::{HeaderMap, HeaderValue};
+use zeroize::Zeroizing;
+
+use super::header;
+use crate::door::Exchange;
+use crate::error::{Code, Refusal, Result};
+
+const MANAGED: &str = "x-amz-server-side-encryption";
+const AES256: &str = "AES256";
+const KEY_BYTES: usize = 32;
+
+/// The three headers of a customer's key.
+struct Names {
+    algorithm: &'static str,
+    key: &'static str,
+    md5: &'static str,
+}
+
+const OF_OBJECT: Names = Names {
+    algorithm: "x-amz-server-side-encryption-customer-algorithm",
+    key: "x-amz-server-side-encryption-customer-key",
+    md5: "x-amz-server-side-encryption-customer-key-md5",
+};
+
+const OF_SOURCE: Names = Names {
+    algorithm: "x-amz-copy-source-server-side-encryption-customer-algorithm",
+    key: "x-amz-copy-source-server-side-encryption-customer-key",
+    md5: "x-amz-copy-source-server-side-encryption-customer-key-md5",
+};
+
+/// How what is written shall be encrypted.
+///
+/// # Errors
+/// `InvalidArgument`, `InvalidEncryptionAlgorithmError`, `NotImplemented` for keys of a key
+/// management service, `InvalidRequest` for a key that comes over a connection without TLS.
+pub(crate) fn encryption_of(
+    exchange: &Exchange,
+    headers: &HeaderMap,
+) -> Result<Option<Encryption>> {
+    let customer = key_of(exchange, headers, &OF_OBJECT)?;
+    match (header(headers, MANAGED)?, customer) {
+        (None, None) => Ok(None),
+        (None, Some(key)) => Ok(Some(Encryption::Customer(key))),
+        (Some(_), Some(_)) => {
+            let message = "Server Side Encryption with Customer provided key is incompatible with \
+                           the encryption method specified";
+            Err(Refusal::new(Code::InvalidArgument, message).element("ArgumentName", MANAGED))
+        }
+        (Some(AES256), None) => Ok(Some(Encryption::Dewar)),
+        (Some(method @ ("aws:kms" | "aws:kms:dsse")), None) => Err(Refusal::new(
+            Code::NotImplemented,
+            format!(
+                "A header you provided implies functionality that is not implemented: {method}"
+            ),
+        )),
+        (Some(method), None) => {
+            let message = "The encryption method specified is not supported";
+            Err(Refusal::new(Code::InvalidArgument, message)
+                .element("ArgumentName", MANAGED)
+                .element("ArgumentValue", method))
+        }
+    }
+}
+
+/// The customer's key of an object that is read, or of an upload that is gone on with.
+///
+/// # Errors
+/// As [`encryption_of`]; `InvalidRequest` when an encryption is asked for, since that was decided
+/// when the object was written.
+pub(crate) fn customer_key(exchange: &Exchange) -> Result<Option<CustomerKey>> {
+    let headers = exchange.headers();
+    if headers.contains_key(MANAGED) {
+        let message = "The encryption parameters are not applicable to this request.";
+        return Err(Refusal::new(Code::InvalidRequest, message).element("ArgumentName", MANAGED));
+    }
+    key_of(exchange, headers, &OF_OBJECT)
+}
+
+/// The customer's key of the source of a copy.
+///
+/// # Errors
+/// As [`encryption_of`].
+pub(crate) fn source_key(exchange: &Exchange) -> Result<Option<CustomerKey>> {
+    key_of(exchange, exchange.headers(), &OF_SOURCE)
+}
+
+/// Says in an answer how the object is encrypted. `asked` are the headers that held the customer's
+/// key, whose digest goes back.
+pub(crate) fn encryption_headers(
+    headers: &mut HeaderMap,
+    encrypted: Option<Encrypted>,
+    asked: &HeaderMap,
+) {
+    let aes = HeaderValue::from_static(AES256);
+    match encrypted {
+        None => {}
+        Some(Encrypted::ByDewar) => {
+            headers.insert(MANAGED, aes);
+        }
+        Some(Encrypted::ByCustomer) => {
+            headers.insert(OF_OBJECT.algorithm, aes);
+            if let Some(md5) = asked.get(OF_OBJECT.md5) {
+                headers.insert(OF_OBJECT.md5, md5.clone());
+            }
+        }
+    }
+}
+
+fn key_of(exchange: &Exchange, headers: &HeaderMap, names: &Names) -> Result<Option<CustomerKey>> {
+    let algorithm = header(headers, names.algorithm)?;
+    let (key, stated) = (header(headers, names.key)?, header(headers, names.md5)?);
+    if algorithm.is_none() && key.is_none() && stated.is_none() {
+        return Ok(None);
+    }
+    let refused = |message: &'static str, argument: &'static str| {
+        Refusal::new(Code::InvalidArgument, message).element("ArgumentName", argument)
+    };
+    match algorithm {
+        Some(AES256) => {}
+        Some(other) => {
+            let message =
+                "The Encryption request you specified is not valid. Supported value: AES256";
+            return Err(Refusal::new(Code::InvalidEncryptionAlgorithmError, message)
+                .element("ArgumentName", names.algorithm)
+                .element("ArgumentValue", other));
+        }
+        None => {
+            let message = "Requests specifying Server Side Encryption with Customer provided keys \
+                           must provide a valid encryption algorithm.";
+            return Err(refused(message, names.algorithm));
+        }
+    }
+    let Some(key) = key else {
+        let message = "Requests specifying Server Side Encryption with Customer provided keys must \
+                       provide an appropriate secret key.";
+        return Err(refused(message, names.key));
+    };
+    let Some(stated) = stated else {
+        let message = "Requests specifying Server Side Encryption with Customer provided keys must \
+                       provide the client calculated MD5 of the secret key.";
+        return Err(refused(message, names.md5));
+    };
+    let invalid = || {
+        refused(
+            "The secret key was invalid for the specified algorithm.",
+            names.key,
+        )
+    };
+    let bytes = Zeroizing::new(STANDARD.decode(key).map_err(|_| invalid())?);
+    let bytes: Zeroizing<[u8; KEY_BYTES]> =
+        Zeroizing::new(bytes.as_slice().try_into().map_err(|_| invalid())?);
+    let stated = Digest::from_base64(Algorithm::Md5, stated).ok();
+    if stated.is_none_or(|stated| stated.as_bytes() != md5(&*bytes)) {
+        let message =
+            "The calculated MD5 hash of the key did not match the hash that was provided.";
+        return Err(refused(message, names.md5));
+    }
+    let origin = exchange.caller.origin();
+    let local = origin.address.is_some_and(|address| address.is_loopback());
+    if !origin.secure && !local {
+        let message = "Requests specifying Server Side Encryption with Customer provided keys must \
+                       be made over a secure connection.";
+        return Err(Refusal::new(Code::InvalidRequest, message));
+    }
+    Ok(Some(CustomerKey::new(*bytes)))
+}

@@ -1,0 +1,234 @@
+//! Encryption of content at rest, with Dewar's keys or the customer's (S3: SSE-S3 and SSE-C).
+//!
+//! Each object, or upload in parts, has a random key of its own. It is stored wrapped: under the
+//! master key, or under the key that the customer sends with each request and that is stored
+//! nowhere. Page checksums cover what is stored, so scrub and repair need no key. Digests of the
+//! clear bytes would tell what they are, so they are sealed too; but the ETag of content under
+//! Dewar's key is its MD5 as ever, since clients check uploads by it.
+
+mod keys;
+mod stream;
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use dewar_auth::MasterKeys;
+use dewar_checksum::DigestSet;
+use dewar_env::Rng;
+use dewar_meta::ns::record::{ETag, EncryptionRecord, KeyHolder, ShownChecksum, VersionRecord};
+use dewar_types::{Error, ErrorKind, Result};
+use minicbor::{Decode, Encode};
+use zeroize::Zeroizing;
+
+pub use keys::CustomerKey;
+pub(crate) use stream::{Opener, Sealer};
+
+/// How content is encrypted: the only scheme so far.
+const SCHEME: u32 = 1;
+
+/// By whose key new content is to be encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Dewar's.
+    Dewar,
+    /// The customer's.
+    Customer(CustomerKey),
+}
+
+/// By whose key content is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encrypted {
+    /// Dewar's.
+    ByDewar,
+    /// The customer's.
+    ByCustomer,
+}
+
+impl From<&Encryption> for Encrypted {
+    fn from(how: &Encryption) -> Self {
+        match how {
+            Encryption::Dewar => Self::ByDewar,
+            Encryption::Customer(_) => Self::ByCustomer,
+        }
+    }
+}
+
+impl From<KeyHolder> for Encrypted {
+    fn from(holder: KeyHolder) -> Self {
+        match holder {
+            KeyHolder::Dewar => Self::ByDewar,
+            KeyHolder::Customer => Self::ByCustomer,
+        }
+    }
+}
+
+/// The key of one object's bytes. Wiped on drop, never printed.
+#[derive(Clone)]
+pub(crate) struct DataKey(Zeroizing<[u8; 32]>);
+
+impl DataKey {
+    fn cipher(&self) -> LessSafeKey {
+        cipher(&self.0)
+    }
+
+    #[cfg(test)]
+    fn for_tests(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataKey")
+    }
+}
+
+fn cipher(key: &[u8; 32]) -> LessSafeKey {
+    let key = UnboundKey::new(&AES_256_GCM, key).expect("32 bytes are a key of AES-256");
+    LessSafeKey::new(key)
+}
+
+/// What is sealed beside the bytes.
+#[derive(Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+struct Told {
+    #[n(0)]
+    digests: DigestSet,
+    #[n(1)]
+    checksum: Option<ShownChecksum>,
+}
+
+/// Content about to be encrypted: its key, and what is stored of it.
+pub(crate) struct Fresh {
+    pub(crate) key: DataKey,
+    record: EncryptionRecord,
+}
+
+/// Chooses a key for new content.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] when the master key cannot wrap it.
+pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Result<Fresh> {
+    let mut id = [0; 16];
+    rng.fill(&mut id);
+    let mut bytes = Zeroizing::new([0; 32]);
+    rng.fill(&mut *bytes);
+    let key = DataKey(bytes);
+    let (holder, wrapped) = match how {
+        Encryption::Dewar => (KeyHolder::Dewar, keys::wrap(master, &id, &key)?),
+        Encryption::Customer(customer) => (KeyHolder::Customer, customer.wrap(&id, &key)),
+    };
+    Ok(Fresh {
+        key,
+        record: EncryptionRecord {
+            holder,
+            scheme: SCHEME,
+            id: id.to_vec().into(),
+            key: wrapped.into(),
+            sealed: None,
+        },
+    })
+}
+
+impl Fresh {
+    /// What is stored of content that is complete: its record, and its ETag.
+    pub(crate) fn finish(
+        self,
+        rng: &dyn Rng,
+        digests: DigestSet,
+        checksum: Option<ShownChecksum>,
+    ) -> Result<(EncryptionRecord, ETag)> {
+        let etag = match (self.record.holder, digests.md5()) {
+            (KeyHolder::Dewar, Some(md5)) => ETag::Md5(md5),
+            (KeyHolder::Dewar, None) => ETag::Version,
+            (KeyHolder::Customer, _) => {
+                let mut random = [0; 16];
+                rng.fill(&mut random);
+                ETag::Text(format!("{:032x}", u128::from_be_bytes(random)))
+            }
+        };
+        let told = Told { digests, checksum };
+        let sealed = keys::seal(&keys::seal_key(&self.key), rng, &told)?;
+        let record = EncryptionRecord {
+            sealed: Some(sealed.into()),
+            ..self.record
+        };
+        Ok((record, etag))
+    }
+
+    /// What is stored of an upload whose parts are to come.
+    pub(crate) fn upload(self) -> EncryptionRecord {
+        self.record
+    }
+}
+
+/// What is stored of content that was joined from the parts of the upload that `record` is of.
+pub(crate) fn finish_upload(
+    record: &EncryptionRecord,
+    key: &DataKey,
+    rng: &dyn Rng,
+    digests: DigestSet,
+    checksum: Option<ShownChecksum>,
+) -> Result<EncryptionRecord> {
+    let sealed = keys::seal(&keys::seal_key(key), rng, &Told { digests, checksum })?;
+    Ok(EncryptionRecord {
+        sealed: Some(sealed.into()),
+        ..record.clone()
+    })
+}
+
+/// The key of stored content, for who may have it.
+///
+/// # Errors
+/// [`ErrorKind::EncryptionKey`] when the customer's key is missing, another one, or given for
+/// content that none of theirs encrypts.
+pub(crate) fn open(
+    record: Option<&EncryptionRecord>,
+    customer: Option<&CustomerKey>,
+    master: &MasterKeys,
+) -> Result<Option<DataKey>> {
+    let refused = |message: &str| Err(Error::new(ErrorKind::EncryptionKey, message.to_owned()));
+    let Some(record) = record else {
+        return match customer {
+            Some(_) => refused("The encryption parameters are not applicable to this object."),
+            None => Ok(None),
+        };
+    };
+    if record.scheme != SCHEME {
+        let message = format!("encryption scheme {} is not known", record.scheme);
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    match (record.holder, customer) {
+        (KeyHolder::Dewar, None) => keys::unwrap(master, &record.id, &record.key).map(Some),
+        (KeyHolder::Customer, Some(customer)) => match customer.unwrap(&record.id, &record.key) {
+            Some(key) => Ok(Some(key)),
+            None => refused("The encryption key provided is not the one of this object."),
+        },
+        (KeyHolder::Dewar, Some(_)) => {
+            refused("The encryption parameters are not applicable to this object.")
+        }
+        (KeyHolder::Customer, None) => refused(
+            "The object was stored using a form of Server Side Encryption. The correct parameters \
+             must be provided to retrieve the object.",
+        ),
+    }
+}
+
+/// Puts the digests that stand sealed in an encrypted version back in their places.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when they do not open.
+pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
+    let Some(record) = &version.encryption else {
+        return Ok(());
+    };
+    let sealed = record.sealed.as_ref().ok_or_else(damaged)?;
+    let told: Told = keys::unseal(&keys::seal_key(key), sealed)?;
+    version.digests = told.digests;
+    version.checksum = told.checksum;
+    Ok(())
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Corrupt, "the record of an encryption is damaged")
+}
