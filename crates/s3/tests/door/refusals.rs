@@ -223,15 +223,15 @@ fn promises_that_cannot_be_kept_are_not_made() {
         for (name, value, status, code) in [
             (
                 "x-amz-server-side-encryption",
-                "AES256",
+                "aws:kms",
                 501,
                 "NotImplemented",
             ),
             (
                 "x-amz-server-side-encryption-customer-key",
                 "k",
-                501,
-                "NotImplemented",
+                400,
+                "InvalidArgument",
             ),
             (
                 "x-amz-object-lock-mode",
