@@ -37,7 +37,11 @@ const USERS: [(&str, &str, &str); 6] = [
 ];
 
 /// Settings of the server that the suite counts on.
-const SETTINGS: [(&str, &str); 1] = [("DEWAR_LOG_LEVEL", "warn")];
+const SETTINGS: [(&str, &str); 3] = [
+    ("DEWAR_LOG_LEVEL", "warn"),
+    ("DEWAR_LIFECYCLE_DAY", "10s"),
+    ("DEWAR_LIFECYCLE_STORAGE_CLASSES", "LUKEWARM,FROZEN"),
+];
 
 /// What `cargo xtask s3-tests` was asked.
 #[derive(clap::Args)]
@@ -159,7 +163,10 @@ fn configure(demo: &Demo, port: u16) -> Result<String> {
         )
         .context("write the configuration")?;
         if section == "s3 main" {
-            text.push_str("api_name = us-east-1\n");
+            text.push_str(
+                "api_name = us-east-1\nstorage_classes = LUKEWARM, FROZEN\n\
+                 lc_debug_interval = 10\n",
+            );
         }
     }
     Ok(text)

@@ -141,6 +141,8 @@ pub(crate) async fn empty(process: &Process) -> Result<(), Error> {
     let keys = process.bench.model.lock().keys();
     for key in keys {
         let request = DeleteRequest {
+            version: None,
+            bypass: false,
             object: process.object(&key),
             condition: WriteCondition::default(),
         };

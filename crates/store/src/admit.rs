@@ -58,16 +58,28 @@ impl Inner {
             let message = format!("bucket {} does not exist", bucket.name);
             return Err(Error::new(ErrorKind::NoSuchBucket, message));
         };
+        self.judge(caller, action, &found, key)?;
+        Ok(found)
+    }
+
+    /// Whether a caller may do `action` to a bucket that was found, or to `key` in it. For what an
+    /// admitted request asks for beside its action; the way in is [`Inner::admit`].
+    pub(crate) fn judge(
+        &self,
+        caller: &Caller,
+        action: Action,
+        found: &Bucket,
+        key: Option<&str>,
+    ) -> Result<()> {
         let resource = Resource::Bucket {
-            tenant: &tenant.name,
-            bucket: bucket.name.as_str(),
+            tenant: &found.tenant.name,
+            bucket: found.name.as_str(),
             owner: found.record.attributes.owner,
             access: None,
             key,
             object: None,
         };
-        authorize(caller, action, resource, &self.details())?;
-        Ok(found)
+        Ok(authorize(caller, action, resource, &self.details())?)
     }
 }
 

@@ -55,6 +55,20 @@ impl Store {
     /// [`ErrorKind::Denied`]; [`ErrorKind::AlreadyOwned`] where the caller has it already,
     /// [`ErrorKind::AlreadyExists`] where somebody else has; [`ErrorKind::Quota`].
     pub async fn create_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<BucketInfo> {
+        self.create_bucket_with(caller, bucket, NewBucket::default())
+            .await
+    }
+
+    /// The same, with settings and documents that it begins with.
+    ///
+    /// # Errors
+    /// As [`Store::create_bucket`].
+    pub async fn create_bucket_with(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        new: NewBucket,
+    ) -> Result<BucketInfo> {
         let tenant = self.inner.tenant(caller, bucket.tenant.as_ref()).await?;
         authorize(
             caller,
@@ -77,7 +91,6 @@ impl Store {
             return Err(Error::new(ErrorKind::Quota, message));
         }
         let principal = caller.to_string();
-        let new = NewBucket::default();
         match tree
             .create_bucket(&actor(caller, &principal), &tenant, &bucket.name, new)
             .await

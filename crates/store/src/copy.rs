@@ -25,7 +25,10 @@ impl Store {
         let from = inner
             .admit(
                 caller,
-                Action::GetObject,
+                match request.source_version {
+                    None => Action::GetObject,
+                    Some(_) => Action::GetObjectVersion,
+                },
                 &source.bucket,
                 Some(source.key.as_str()),
             )
@@ -38,7 +41,13 @@ impl Store {
                 Some(target.key.as_str()),
             )
             .await?;
-        if let Some(found) = inner.tree.lookup(&from, &source.key).await? {
+        inner.check_marks(&to, &request.marks)?;
+        let source_version = request.source_version;
+        let found = inner
+            .tree
+            .lookup_version(&from, &source.key, source_version)
+            .await?;
+        if let Some(found) = found {
             let version = &found.file.current;
             let summed = |algorithm| version.digests.get(algorithm).is_some();
             let by_dewar = |record: &EncryptionRecord| record.holder == KeyHolder::Dewar;
@@ -63,6 +72,11 @@ impl Store {
             source: read_condition(&request.source_condition),
             target: write_condition(&request.condition),
             checksum: full_checksum(request.checksum),
+            source_name: source_version,
+            storage_class: request.marks.storage_class.clone(),
+            tags: request.marks.tags.clone(),
+            retention: request.marks.retention,
+            legal_hold: request.marks.legal_hold,
             ..CopyOptions::default()
         };
         let principal = caller.to_string();
@@ -75,14 +89,20 @@ impl Store {
                 &options,
             )
             .await?;
-        Ok(version_info(caller.user_id(), &published.version))
+        Ok(version_info(&to, caller.user_id(), &published.version))
     }
 
     /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
     /// encrypted in another way.
     async fn copy_bytes(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
+        let mut marks = request.marks;
+        if marks.tags.is_none() {
+            let (object, version) = (&request.source, request.source_version);
+            marks.tags = Some(self.tags_of(caller, object, version).await?);
+        }
         let read = GetRequest {
             object: request.source,
+            version: request.source_version,
             range: None,
             part: None,
             condition: request.source_condition,
@@ -108,6 +128,7 @@ impl Store {
             attributes: request
                 .attributes
                 .unwrap_or_else(|| download.info.attributes.clone()),
+            marks,
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
             checksum: request.checksum.or(shown),
             condition: request.condition,

@@ -1,43 +1,50 @@
-//! Deleting objects, one or many.
+//! Deleting objects and versions, one or many.
 
 use dewar_auth::{Action, Caller};
-use dewar_types::{ObjectKey, Result};
+use dewar_meta::ns::record::VersionRecord;
+use dewar_meta::ns::{Bucket, Doomed, Removed};
+use dewar_types::Result;
 
 use crate::Store;
 use crate::admit::actor;
-use crate::api::{BucketRef, DeleteRequest, Deleted, WriteCondition};
-use crate::info::write_condition;
+use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted};
+use crate::info::{shown_name, write_condition};
 
 impl Store {
-    /// Removes an object. That there is none is no error.
+    /// Removes an object: where the bucket keeps versions by a delete marker, else for good; a named
+    /// version always for good. That there is none is no error.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`],
-    /// [`dewar_types::ErrorKind::Precondition`].
+    /// [`dewar_types::ErrorKind::Precondition`], [`dewar_types::ErrorKind::Locked`].
     pub async fn delete(&self, caller: &Caller, request: DeleteRequest) -> Result<Deleted> {
-        let key = &request.object.key;
+        let key = request.object.key;
+        let action = match request.version {
+            None => Action::DeleteObject,
+            Some(_) => Action::DeleteObjectVersion,
+        };
         let bucket = self
             .inner
-            .admit(
-                caller,
-                Action::DeleteObject,
-                &request.object.bucket,
-                Some(key.as_str()),
-            )
+            .admit(caller, action, &request.object.bucket, Some(key.as_str()))
             .await?;
+        let bypass = request.bypass && self.inner.may_bypass(caller, &bucket, Some(key.as_str()));
+        let doomed = Doomed {
+            key,
+            version: request.version,
+            condition: write_condition(&request.condition),
+            only: None,
+        };
         let principal = caller.to_string();
-        let condition = write_condition(&request.condition);
-        let gone = self
+        let removed = self
             .inner
             .tree
-            .delete(&actor(caller, &principal), &bucket, key, &condition)
+            .delete(&actor(caller, &principal), &bucket, &doomed, bypass)
             .await?;
-        Ok(Deleted {
-            existed: gone.is_some(),
-        })
+        Ok(deleted(&bucket, &doomed, &removed))
     }
 
-    /// Removes many objects of one bucket, in few batches; each succeeds or fails for itself.
+    /// Removes many objects and versions of one bucket, in few batches; each succeeds or fails for
+    /// itself.
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
@@ -45,29 +52,54 @@ impl Store {
         &self,
         caller: &Caller,
         bucket: &BucketRef,
-        objects: Vec<(ObjectKey, WriteCondition)>,
+        items: Vec<DeleteItem>,
+        bypass: bool,
     ) -> Result<Vec<Result<Deleted>>> {
         let bucket = self
             .inner
             .admit(caller, Action::DeleteObject, bucket, None)
             .await?;
+        let bypass = bypass && self.inner.may_bypass(caller, &bucket, None);
         let principal = caller.to_string();
-        let keys: Vec<_> = objects
+        let list: Vec<_> = items
             .into_iter()
-            .map(|(key, condition)| (key, write_condition(&condition)))
+            .map(|item| Doomed {
+                key: item.key,
+                version: item.version,
+                condition: write_condition(&item.condition),
+                only: None,
+            })
             .collect();
         let gone = self
             .inner
             .tree
-            .delete_many(&actor(caller, &principal), &bucket, &keys)
+            .delete_many(&actor(caller, &principal), &bucket, &list, bypass)
             .await?;
-        Ok(gone
-            .into_iter()
-            .map(|result| {
-                result.map(|gone| Deleted {
-                    existed: gone.is_some(),
-                })
-            })
+        Ok(list
+            .iter()
+            .zip(gone)
+            .map(|(doomed, result)| result.map(|gone| deleted(&bucket, doomed, &gone)))
             .collect())
+    }
+}
+
+fn deleted(bucket: &Bucket, doomed: &Doomed, removed: &Removed) -> Deleted {
+    let marks = |version: &VersionRecord| version.flags.delete_marker();
+    match (&removed.marker, &removed.version) {
+        (Some(marker), _) => Deleted {
+            existed: true,
+            name: shown_name(bucket, marker),
+            marker: true,
+        },
+        (None, Some(version)) => Deleted {
+            existed: true,
+            name: doomed.version,
+            marker: marks(version),
+        },
+        (None, None) => Deleted {
+            existed: false,
+            name: doomed.version,
+            marker: false,
+        },
     }
 }

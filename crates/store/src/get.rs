@@ -8,12 +8,12 @@ use dewar_auth::{Action, Caller};
 use dewar_data::blob::BlobStream;
 use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord};
-use dewar_types::{ByteRange, Error, ErrorKind, Result};
+use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
-use crate::api::{GetRequest, ObjectInfo};
+use crate::api::{GetRequest, MarkerFound, ObjectInfo};
 use crate::blobs::Pinned;
 use crate::encryption::{self, DataKey, Opener};
-use crate::info::{object_info, read_condition};
+use crate::info::{object_info, read_condition, with_expiry};
 use crate::{Inner, Shared, Store};
 
 /// An object being read. Holds its content until it is dropped, whatever becomes of the name.
@@ -82,7 +82,7 @@ impl Store {
                 pieces.pop_front();
             }
             return Ok(Download {
-                info: object_info(&file),
+                info: current_info(&bucket, &request, &file)?,
                 range,
                 shared: Shared::clone(inner),
                 ready,
@@ -106,14 +106,27 @@ impl Store {
     ) -> Result<(ObjectInfo, ByteRange)> {
         let bucket = self.inner.admit_read(caller, &request).await?;
         let (file, range, _) = self.inner.find(&bucket, &request).await?;
-        Ok((object_info(&file), range))
+        Ok((current_info(&bucket, &request, &file)?, range))
+    }
+}
+
+fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Result<ObjectInfo> {
+    let info = object_info(bucket, file);
+    match request.version {
+        None => with_expiry(info, bucket, request.object.key.as_str(), &file.current),
+        // Whether it is the current one is not known here, and older ones expire otherwise.
+        Some(_) => Ok(info),
     }
 }
 
 impl Inner {
     async fn admit_read(&self, caller: &Caller, request: &GetRequest) -> Result<Bucket> {
         let key = Some(request.object.key.as_str());
-        self.admit(caller, Action::GetObject, &request.object.bucket, key)
+        let action = match request.version {
+            None => Action::GetObject,
+            Some(_) => Action::GetObjectVersion,
+        };
+        self.admit(caller, action, &request.object.bucket, key)
             .await
     }
 
@@ -125,11 +138,8 @@ impl Inner {
     ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
         let path = bucket.path(request.object.key.as_str());
         let mut file = self
-            .tree
-            .lookup(bucket, &request.object.key)
-            .await?
-            .map(|found| found.file)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("{path} does not exist")))?;
+            .readable(bucket, &request.object.key, request.version)
+            .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
         let range = match (request.range, request.part) {
@@ -146,6 +156,40 @@ impl Inner {
         Ok((file, range, key))
     }
 
+    /// The file with the version that a reader gets.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::NoSuchVersion`] and [`ErrorKind::DeleteMarker`] for a
+    /// version that was named. Where a delete marker stands, [`MarkerFound`] is the source.
+    pub(crate) async fn readable(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: Option<VersionName>,
+    ) -> Result<FileRecord> {
+        let path = || bucket.path(key.as_str());
+        let found = self.tree.lookup_version(bucket, key, version).await?;
+        let file = match (found, version) {
+            (Some(found), _) if found.file.is_live() => return Ok(found.file),
+            (Some(found), _) => found.file,
+            (None, None) => {
+                let message = format!("{} does not exist", path());
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            (None, Some(name)) => {
+                let message = format!("{} has no version {name}", path());
+                return Err(Error::new(ErrorKind::NoSuchVersion, message));
+            }
+        };
+        let kind = match version {
+            None => ErrorKind::NotFound,
+            Some(_) => ErrorKind::DeleteMarker,
+        };
+        let name = file.current.name();
+        let message = format!("{}: version {name} is a delete marker", path());
+        Err(Error::with_source(kind, message, MarkerFound { name }))
+    }
+
     /// Whether the name still leads to the version that was found.
     async fn is_current(
         &self,
@@ -153,7 +197,8 @@ impl Inner {
         request: &GetRequest,
         file: &FileRecord,
     ) -> Result<bool> {
-        let now = self.tree.lookup(bucket, &request.object.key).await?;
+        let (key, version) = (&request.object.key, request.version);
+        let now = self.tree.lookup_version(bucket, key, version).await?;
         Ok(now.is_some_and(|now| now.file.current.id == file.current.id))
     }
 

@@ -1,23 +1,48 @@
 //! From catalog records to what fronts hear, and back.
 
 use dewar_checksum::{Algorithm, Composite};
-use dewar_meta::ns::record::{FileRecord, ShownChecksum, SystemHeaders, VersionRecord};
-use dewar_meta::ns::{Condition, ETags};
-use dewar_types::{Error, ErrorKind, Result, UserId};
+use dewar_meta::ns::record::{FileRecord, ShownChecksum, SystemHeaders, VersionRecord, Versioning};
+use dewar_meta::ns::{Bucket, Condition, ETags};
+use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 
 use crate::api::{Attributes, ETag, ObjectChecksum, ObjectInfo, ReadCondition, WriteCondition};
+use crate::document::document_of;
+use crate::lifecycle::Lifecycle;
 use crate::limits::ATTRIBUTE_BYTES_MAX;
 
-pub(crate) fn object_info(file: &FileRecord) -> ObjectInfo {
-    version_info(file.attributes.owner, &file.current)
+pub(crate) fn object_info(bucket: &Bucket, file: &FileRecord) -> ObjectInfo {
+    version_info(bucket, file.attributes.owner, &file.current)
 }
 
-pub(crate) fn version_info(owner: UserId, version: &VersionRecord) -> ObjectInfo {
+/// The same with when it expires, for a current version. Buckets without rules cost a look into a map.
+pub(crate) fn with_expiry(
+    mut info: ObjectInfo,
+    bucket: &Bucket,
+    key: &str,
+    version: &VersionRecord,
+) -> Result<ObjectInfo> {
+    if let Some(rules) = document_of::<Lifecycle>(bucket)? {
+        info.expiry = rules.expiry(key, version);
+    }
+    Ok(info)
+}
+
+/// What clients of the bucket call a version; `None` where there never was more than one.
+pub(crate) fn shown_name(bucket: &Bucket, version: &VersionRecord) -> Option<VersionName> {
+    let versioning = bucket
+        .settings()
+        .map_or(Versioning::Off, |settings| settings.versioning);
+    // A version with a name is newer knowledge than a bucket that was looked up before.
+    (versioning != Versioning::Off || version.flags.named()).then(|| version.name())
+}
+
+pub(crate) fn version_info(bucket: &Bucket, owner: UserId, version: &VersionRecord) -> ObjectInfo {
     ObjectInfo {
         size: version.size,
         etag: version.etag(),
         modified: version.modified,
         version: version.id,
+        name: shown_name(bucket, version),
         owner,
         attributes: Attributes {
             content_type: version.headers.content_type.clone(),
@@ -35,6 +60,11 @@ pub(crate) fn version_info(owner: UserId, version: &VersionRecord) -> ObjectInfo
             .encryption
             .as_ref()
             .map(|record| record.holder.into()),
+        tags: version.tags.len(),
+        retention: version.retention,
+        legal_hold: version.legal_hold,
+        storage_class: version.storage_class.clone(),
+        expiry: None,
     }
 }
 
@@ -116,7 +146,12 @@ pub(crate) fn write_condition(condition: &WriteCondition) -> Condition {
             .if_match
             .as_ref()
             .and_then(|etag| tags(std::slice::from_ref(etag))),
-        if_none_match: condition.if_absent.then_some(ETags::Any),
+        if_none_match: if condition.if_absent {
+            Some(ETags::Any)
+        } else {
+            let etag = condition.if_none_match.as_ref();
+            etag.and_then(|etag| tags(std::slice::from_ref(etag)))
+        },
         if_size: condition.if_size,
         if_modified_at: condition.if_modified_at,
         ..Condition::NONE

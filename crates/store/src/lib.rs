@@ -16,6 +16,7 @@
 mod accounts;
 mod admit;
 pub mod api;
+mod attributes;
 mod blobs;
 mod bucket;
 mod carried;
@@ -27,14 +28,17 @@ mod encryption;
 pub mod engine;
 mod get;
 mod info;
+pub mod lifecycle;
 pub mod limits;
 mod list;
+pub mod marks;
 mod multipart;
 mod put;
 mod rename;
 #[cfg(test)]
 mod tests;
 pub mod upkeep;
+mod versioning;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -59,6 +63,7 @@ pub use get::Download;
 pub use multipart::PartUpload;
 pub use put::Upload;
 
+use lifecycle::LifecycleConfig;
 use upkeep::{Upkeep, UpkeepConfig};
 
 /// What a store is made of.
@@ -83,6 +88,8 @@ pub struct Parts {
     pub upkeep: UpkeepConfig,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
+    /// How lifecycle is done, and which storage classes there are.
+    pub lifecycle: LifecycleConfig,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -98,6 +105,7 @@ pub(crate) struct Inner {
     upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
+    lifecycle: LifecycleConfig,
 }
 
 pub(crate) type Shared = Arc<Inner>;
@@ -131,6 +139,7 @@ impl Store {
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
+                lifecycle: parts.lifecycle,
             }),
         }
     }

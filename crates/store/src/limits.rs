@@ -20,6 +20,21 @@ pub const PAGE_ITEMS_MAX: usize = 1000;
 /// User metadata and system headers of an object together, in bytes.
 pub const ATTRIBUTE_BYTES_MAX: usize = 8 * 1024;
 
+/// Tags of an object.
+pub const TAGS_PER_OBJECT_MAX: usize = 10;
+
+/// Tags of a bucket.
+pub const TAGS_PER_BUCKET_MAX: usize = 50;
+
+/// Longest key of a tag, in UTF-16 code units.
+pub const TAG_KEY_CHARS_MAX: usize = 128;
+
+/// Longest value of a tag, in UTF-16 code units.
+pub const TAG_VALUE_CHARS_MAX: usize = 256;
+
+/// Longest default retention: a hundred years.
+pub const RETENTION_DAYS_MAX: u64 = 36_500;
+
 /// Buckets that one user may own.
 pub const BUCKETS_PER_OWNER_MAX: usize = 1000;
 

@@ -1,11 +1,13 @@
 //! Listing a bucket's keys.
 
 use dewar_auth::{Action, Caller};
-use dewar_meta::ns::{ListQuery, Listed};
-use dewar_types::Result;
+use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
+use dewar_types::{Result, UserId, VersionName};
 
 use crate::Store;
-use crate::api::{ListPage, ListRequest, ListedObject};
+use crate::api::{
+    ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
+};
 use crate::info::shown_checksum;
 use crate::limits::PAGE_ITEMS_MAX;
 
@@ -43,8 +45,67 @@ impl Store {
                     modified: record.current.modified,
                     owner: record.attributes.owner,
                     checksum: shown_checksum(&record.current),
+                    storage_class: record.current.storage_class.clone(),
                 }),
                 Listed::Prefix { prefix, .. } => page.prefixes.push(prefix),
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Store {
+    /// A page of versions and delete markers, in byte order of the whole key, those of a key newest
+    /// first, as one moment shows them.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
+    pub async fn list_versions(
+        &self,
+        caller: &Caller,
+        request: ListVersionsRequest,
+    ) -> Result<VersionsPage> {
+        let bucket = self
+            .inner
+            .admit(caller, Action::ListBucketVersions, &request.bucket, None)
+            .await?;
+        if request.max == 0 {
+            return Ok(VersionsPage::default());
+        }
+        let query = VersionQuery {
+            prefix: &request.prefix,
+            delimiter: Some(request.delimiter.as_str()).filter(|text| !text.is_empty()),
+            after: Some(request.after.as_str()).filter(|text| !text.is_empty()),
+            after_version: request.after_version,
+            max: request.max.min(PAGE_ITEMS_MAX),
+        };
+        let listing = self.inner.tree.list_versions(&bucket, query).await?;
+        let next = listing.next;
+        let mut page = VersionsPage {
+            next: next.map(|(key, version)| (key, version.map(VersionName::Id))),
+            ..VersionsPage::default()
+        };
+        for item in listing.items {
+            match item {
+                Item::Version {
+                    key,
+                    current,
+                    version,
+                } => page.versions.push(ListedVersion {
+                    name: version.name(),
+                    latest: current,
+                    marker: version.flags.delete_marker(),
+                    object: ListedObject {
+                        key,
+                        size: version.size,
+                        etag: version.etag(),
+                        modified: version.modified,
+                        owner: version.owner.unwrap_or(UserId(0)),
+                        checksum: shown_checksum(&version),
+                        storage_class: version.storage_class.clone(),
+                    },
+                }),
+                Item::Prefix(prefix) => page.prefixes.push(prefix),
             }
         }
         Ok(page)

@@ -58,6 +58,7 @@ impl Store {
                 Some(key.as_str()),
             )
             .await?;
+        self.inner.check_marks(&bucket, &request.marks)?;
         let checksum = request.checksum.map(|algorithm| UploadChecksum {
             algorithm: algorithm.name().to_owned(),
             full_object: !request.composite,
@@ -65,6 +66,10 @@ impl Store {
         let new = NewUpload {
             headers: headers(&request.attributes)?,
             metadata: request.attributes.user,
+            tags: request.marks.tags.unwrap_or_default(),
+            retention: request.marks.retention,
+            legal_hold: request.marks.legal_hold,
+            storage_class: request.marks.storage_class,
             checksum,
             encryption: match &request.encryption {
                 Some(how) => {
@@ -176,6 +181,7 @@ impl Store {
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
         let read = GetRequest {
             object: source.object.clone(),
+            version: source.version,
             range: source.range,
             part: None,
             condition: source.condition.clone(),
@@ -212,6 +218,7 @@ impl Store {
         };
         let options = CopyOptions {
             source: read_condition(&source.condition),
+            source_name: source.version,
             source_version: Some(download.info.version),
             ..CopyOptions::default()
         };
@@ -318,7 +325,7 @@ impl Store {
                 published.version.digests = digests;
                 published.version.checksum = checksum;
             }
-            Ok(version_info(caller.user_id(), &published.version))
+            Ok(version_info(&bucket, caller.user_id(), &published.version))
         })
         .await
     }
@@ -561,6 +568,14 @@ fn join(
     }
     let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
     let shown = shown(open, parts, &digests)?;
+    let part_digests = match (&shown, announced(open)) {
+        (Some(ShownChecksum::Composite(..)), Some((algorithm, _))) => parts
+            .iter()
+            .filter_map(|(_, part)| part.digests.get(algorithm))
+            .map(|digest| digest.as_bytes().to_vec().into())
+            .collect(),
+        _ => Vec::new(),
+    };
     if let Some(expected) = &request.checksum {
         let actual = shown.as_ref().and_then(|shown| shown.value(&digests)).map(
             |(digest, parts)| match parts {
@@ -578,6 +593,7 @@ fn join(
         digests,
         checksum: shown,
         encryption: None,
+        part_digests,
     })
 }
 

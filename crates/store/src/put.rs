@@ -12,10 +12,10 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
 use crate::admit::actor;
-use crate::api::{Expect, ObjectInfo, PutRequest};
+use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
 use crate::content::Incoming;
 use crate::encryption::{self, Fresh};
-use crate::info::{full_checksum, headers, version_info, write_condition};
+use crate::info::{full_checksum, headers, version_info, with_expiry, write_condition};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{Shared, Store};
 
@@ -28,6 +28,7 @@ pub struct Upload {
     key: ObjectKey,
     headers: SystemHeaders,
     metadata: BTreeMap<String, String>,
+    marks: Marks,
     checksum: Option<Algorithm>,
     condition: Condition,
     encryption: Option<Fresh>,
@@ -57,6 +58,7 @@ impl Store {
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
+        shared.check_marks(&bucket, &request.marks)?;
         let condition = write_condition(&request.condition);
         let path = bucket.path(object_key.as_str());
         if !condition.is_none() {
@@ -81,6 +83,7 @@ impl Store {
             key: object_key,
             headers: headers(&request.attributes)?,
             metadata: request.attributes.user,
+            marks: request.marks,
             checksum: request.checksum,
             condition,
             encryption,
@@ -112,6 +115,10 @@ impl Upload {
             id: Some(id),
             headers: self.headers,
             metadata: self.metadata,
+            tags: self.marks.tags.unwrap_or_default(),
+            retention: self.marks.retention,
+            legal_hold: self.marks.legal_hold,
+            storage_class: self.marks.storage_class,
             copies: received.copies,
             ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
@@ -150,12 +157,12 @@ impl Upload {
                 )
                 .await;
             held.settle(&shared, &outcome).await;
-            outcome.map(|mut published| {
-                // The writer knows what it wrote, sealed or not.
-                published.version.digests = clear;
-                published.version.checksum = checksum;
-                version_info(caller.user_id(), &published.version)
-            })
+            let mut version = outcome?.version;
+            // The writer knows what it wrote, sealed or not.
+            version.digests = clear;
+            version.checksum = checksum;
+            let info = version_info(&bucket, caller.user_id(), &version);
+            with_expiry(info, &bucket, key.as_str(), &version)
         })
         .await
     }

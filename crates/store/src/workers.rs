@@ -1,4 +1,4 @@
-//! Background work: sealing, compaction, freeing, sweeping, and looking after disks.
+//! Background work: sealing, compaction, freeing, sweeping, lifecycle, and looking after disks.
 //!
 //! Each worker is a loop that waits for its cue, does one bounded step and logs what failed; it
 //! tries again later, so an error here costs time and never data. [`Workers::stop`] ends them
@@ -15,6 +15,7 @@ use dewar_types::{BlobId, DiskId, Result, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
 use crate::upkeep::{repair, scrub};
 use crate::{Shared, Store};
@@ -56,6 +57,7 @@ impl Workers {
             start(space(inner())),
             start(repair(inner())),
             start(scrub(inner())),
+            start(lifecycle(inner())),
             start(sweep(inner(), first_new)),
         ];
         Self { tasks }

@@ -12,6 +12,18 @@ pub enum ErrorKind {
     NoSuchBucket,
     /// The key, user or other named thing does not exist.
     NotFound,
+    /// The key has no version of that id.
+    NoSuchVersion,
+    /// The version is a delete marker, which holds nothing to read or change.
+    DeleteMarker,
+    /// The version is kept: its retention or a legal hold forbids this.
+    Locked,
+    /// The bucket's settings do not go with this; they can be changed.
+    BucketState,
+    /// The bucket is not set up for this, and the request makes no sense without.
+    NotConfigured,
+    /// There is no storage class of that name.
+    NoSuchStorageClass,
     /// The multipart upload does not exist, or no longer.
     NoSuchUpload,
     /// The name is taken.

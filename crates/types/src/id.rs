@@ -63,7 +63,7 @@ macro_rules! id64 {
             fn from_str(text: &str) -> Result<Self, IdError> {
                 u64::from_str_radix(text, 16)
                     .ok()
-                    .filter(|_| text.len() == 16)
+                    .filter(|_| text.len() == 16 && !text.starts_with('+'))
                     .map(Self)
                     .ok_or_else(|| IdError { what: stringify!($name), text: text.to_owned() })
             }
@@ -94,7 +94,7 @@ macro_rules! id128 {
             fn from_str(text: &str) -> Result<Self, IdError> {
                 u128::from_str_radix(text, 16)
                     .ok()
-                    .filter(|_| text.len() == 32)
+                    .filter(|_| text.len() == 32 && !text.starts_with('+'))
                     .map(Self)
                     .ok_or_else(|| IdError { what: stringify!($name), text: text.to_owned() })
             }

@@ -10,6 +10,7 @@ mod name;
 mod range;
 mod request;
 mod time;
+mod version_name;
 
 pub use error::{Error, ErrorKind, Result};
 pub use id::{
@@ -20,3 +21,4 @@ pub use name::{BucketName, KEY_BYTES_MAX, NameError, ObjectKey, TenantName};
 pub use range::{ByteRange, RangeSpec};
 pub use request::RequestId;
 pub use time::Timestamp;
+pub use version_name::VersionName;

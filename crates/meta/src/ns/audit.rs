@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use dewar_types::{BlobId, EntryId, Error, TenantId, VersionId};
+use dewar_types::{BlobId, EntryId, Error, TenantId, UserId, VersionId, VersionName};
 
 use super::documents::kind_of;
 use super::record::{
@@ -45,6 +45,16 @@ struct Auditor<'k> {
     buckets: BTreeMap<EntryId, u64>,
     /// Long lists that something names.
     lists: BTreeSet<Bytes>,
+    /// Names with older versions.
+    histories: BTreeMap<(EntryId, String), History>,
+}
+
+/// What a file's record says about its older versions, less what was found of them.
+struct History {
+    owner: UserId,
+    current: VersionId,
+    older: u64,
+    null: Option<VersionId>,
 }
 
 impl Tree {
@@ -61,6 +71,7 @@ impl Tree {
             dirs: BTreeMap::new(),
             buckets: BTreeMap::new(),
             lists: BTreeSet::new(),
+            histories: BTreeMap::new(),
         };
         auditor.tenants().await?;
         auditor.entries().await?;
@@ -127,13 +138,24 @@ impl Auditor<'_> {
             let scopes = self.dirs.get(&dir).cloned().unwrap_or_default();
             for (key, value) in self.all(&keys::entries(dir)).await? {
                 reached += 1;
-                let (_, _, is_dir) = keys::parse_entry(&key)?;
+                let (_, name, is_dir) = keys::parse_entry(&key)?;
                 let entry = Entry::from_value(&key, &value)?;
                 if is_dir != matches!(entry, Entry::Dir(_)) {
                     self.fault(format!("{} holds another kind", key.escape_ascii()));
                 }
                 match entry {
-                    Entry::File(file) => self.file(&file, &scopes),
+                    Entry::File(file) => {
+                        if file.older > 0 || file.older_null.is_some() {
+                            let history = History {
+                                owner: file.attributes.owner,
+                                current: file.current.id,
+                                older: file.older,
+                                null: file.older_null,
+                            };
+                            self.histories.insert((dir, name.to_owned()), history);
+                        }
+                        self.file(&file, &scopes);
+                    }
                     Entry::Symlink(_) => {}
                     Entry::Dir(child) => {
                         let id = child.attributes.id;
@@ -181,6 +203,14 @@ impl Auditor<'_> {
             let key = keys::long(version.id, keys::PARTS_LIST, chunk);
             self.lists.insert(key);
         }
+        for chunk in 0..version
+            .parts
+            .as_ref()
+            .map_or(0, |parts| parts.digest_chunks)
+        {
+            let key = keys::long(version.id, keys::PART_DIGESTS_LIST, chunk);
+            self.lists.insert(key);
+        }
         let sum = |extents: &[Extent]| extents.iter().map(|extent| extent.len).sum::<u64>();
         for copy in version.copies.iter().filter(|copy| copy.chunks == 0) {
             if sum(&copy.extents) != version.size {
@@ -216,14 +246,33 @@ impl Auditor<'_> {
 
     async fn history(&mut self) -> Result<(), Error> {
         for (key, value) in self.table(keys::VERSION).await? {
-            let (parent, _, id) = keys::parse_version(&key)?;
+            let (parent, name, id) = keys::parse_version(&key)?;
             let version = VersionRecord::from_value(&key, &value)?;
             if version.id != id {
                 self.fault(format!("version {id} stands under another's key"));
             }
+            match self.histories.get_mut(&(parent, name.to_owned())) {
+                None => self.fault(format!("version {id} is of a name without history")),
+                Some(history) => {
+                    let owner = version.owner.unwrap_or(history.owner);
+                    history.older = history.older.wrapping_sub(1);
+                    let newer = id >= history.current;
+                    let null = version.name() == VersionName::Null;
+                    let unsaid = null && history.null.take() != Some(id);
+                    self.count(Counter::Bytes(Scope::User(owner)), version.size as i64);
+                    if let Some(group) = version.group {
+                        self.count(Counter::Bytes(Scope::Group(group)), version.size as i64);
+                    }
+                    if newer {
+                        self.fault(format!("version {id} is newer than the current one"));
+                    }
+                    if unsaid {
+                        self.fault(format!("version {id} is null, its file says otherwise"));
+                    }
+                }
+            }
             match self.dirs.get(&parent).cloned() {
                 None => self.fault(format!("version {id} cannot be reached")),
-                // Owners of older versions are not recorded, so only places count them.
                 Some(scopes) => {
                     for scope in scopes {
                         self.count(Counter::Bytes(scope), version.size as i64);
@@ -231,6 +280,14 @@ impl Auditor<'_> {
                 }
             }
             self.version(&version);
+        }
+        for ((dir, name), history) in std::mem::take(&mut self.histories) {
+            if history.older != 0 || history.null.is_some() {
+                self.fault(format!(
+                    "{name:?} in {dir} has {} older versions less than its record says, null: {:?}",
+                    history.older, history.null
+                ));
+            }
         }
         Ok(())
     }

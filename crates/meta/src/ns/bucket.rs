@@ -9,8 +9,8 @@ use dewar_types::{
 
 use super::dirs::dir_change;
 use super::record::{
-    BucketSettings, ChangeRecord, Counter, DirRecord, DocumentKind, Record, Scope, TenantRecord,
-    Verb, Versioning,
+    BucketSettings, ChangeRecord, Counter, DirRecord, DocumentKind, ObjectLock, Record, Scope,
+    TenantRecord, Verb, Versioning,
 };
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
@@ -33,6 +33,8 @@ pub struct NewBucket {
     pub md5: bool,
     /// What happens to versions that are replaced.
     pub versioning: Versioning,
+    /// Set where versions may be kept by retention and legal holds; needs versioning.
+    pub object_lock: Option<ObjectLock>,
     /// Documents that it begins with.
     pub documents: BTreeMap<DocumentKind, Bytes>,
 }
@@ -206,6 +208,7 @@ impl Tree {
                     created: stage.now(),
                     versioning: new.versioning,
                     md5: new.md5,
+                    object_lock: new.object_lock,
                     documents: new.documents.keys().map(|kind| kind.mask()).sum(),
                     revision: 0,
                 }),

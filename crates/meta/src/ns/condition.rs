@@ -187,6 +187,12 @@ mod tests {
             storage_class: None,
             encryption: None,
             checksum: None,
+            tags: Default::default(),
+            retention: None,
+            legal_hold: None,
+            acl: None,
+            owner: None,
+            group: None,
         }
     }
 

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId};
+use bytes::Bytes;
+use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, VersionId, VersionName};
+use minicbor::bytes::ByteVec;
 
 use super::condition::Condition;
 use super::publish::{NewFile, Published};
 use super::record::{
-    ContentCopy, Extent, Parts, ShownChecksum, SystemHeaders, Verb, VersionRecord,
+    ContentCopy, Extent, Parts, Retention, ShownChecksum, SystemHeaders, Verb, VersionRecord,
 };
-use super::resolve::{Target, not_found};
+use super::resolve::Target;
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
+use super::versions::{Place, readable};
 use super::{Actor, Bucket, Tree};
+use crate::kv::Read;
 
 /// What a copy keeps of its source besides the content.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct CopyOptions {
     pub checksum: Option<ShownChecksum>,
     /// What must hold of the source.
     pub source: Condition,
+    /// Which version of the source, if not the current one.
+    pub source_name: Option<VersionName>,
     /// The version that the source must still be, if the caller looked at one (so that what was
     /// authorised is what is copied).
     pub source_version: Option<VersionId>,
@@ -48,6 +54,14 @@ pub struct CopyOptions {
     pub group: Option<GroupId>,
     /// Permission bits of the copy.
     pub mode: u32,
+    /// Tags of the copy, if not the source's.
+    pub tags: Option<BTreeMap<String, String>>,
+    /// How long the copy is kept, if not as its bucket says.
+    pub retention: Option<Retention>,
+    /// Whether the copy is kept until further notice.
+    pub legal_hold: Option<bool>,
+    /// The copy's access control list.
+    pub acl: Option<ByteVec>,
 }
 
 impl Default for CopyOptions {
@@ -57,10 +71,15 @@ impl Default for CopyOptions {
             storage_class: None,
             checksum: None,
             source: Condition::NONE,
+            source_name: None,
             source_version: None,
             target: Condition::NONE,
             group: None,
             mode: 0o644,
+            tags: None,
+            retention: None,
+            legal_hold: None,
+            acl: None,
         }
     }
 }
@@ -69,6 +88,8 @@ impl Default for CopyOptions {
 pub(super) struct Source {
     pub(super) target: Target,
     pub(super) version: VersionRecord,
+    /// The version's own key and read, when it is an older one.
+    older: Option<(Bytes, Read)>,
     /// The copies with their extents in full.
     pub(super) copies: Vec<ContentCopy>,
 }
@@ -78,7 +99,8 @@ impl Tree {
     /// sharing its blobs. Onto itself it replaces headers and metadata.
     ///
     /// # Errors
-    /// `NotFound` when there is no source; otherwise as [`Tree::publish`].
+    /// `NotFound`, `NoSuchVersion` or `DeleteMarker` when there is no source; otherwise as
+    /// [`Tree::publish`].
     pub async fn copy(
         &self,
         actor: &Actor<'_>,
@@ -109,8 +131,16 @@ impl Tree {
                 parts: self.inline_parts(&source.version).await?,
                 upload: None,
                 storage_class: options.storage_class.clone(),
+                retention: options.retention,
+                legal_hold: options.legal_hold,
+                acl: options.acl.clone(),
+                owner: None,
+                group: None,
                 ..source.version
             };
+            if let Some(tags) = &options.tags {
+                version.tags.clone_from(tags);
+            }
             if options.checksum.is_some() {
                 version.checksum.clone_from(&options.checksum);
             }
@@ -142,10 +172,8 @@ impl Tree {
         options: &CopyOptions,
     ) -> Result<Option<Source>, Error> {
         let target = self.target(bucket, key).await?;
-        let Some(file) = target.file() else {
-            return Err(not_found(&target.path));
-        };
-        let version = file.current.clone();
+        let place = self.place_of(&target, options.source_name).await?;
+        let Place { version, older, .. } = readable(&target.path, place, options.source_name)?;
         if options
             .source_version
             .is_some_and(|wanted| wanted != version.id)
@@ -170,6 +198,7 @@ impl Tree {
         Ok(Some(Source {
             target,
             version,
+            older,
             copies,
         }))
     }
@@ -185,6 +214,8 @@ impl Tree {
             count: parts.count,
             runs,
             chunks: 0,
+            digests: self.part_digests(version).await?,
+            digest_chunks: 0,
         }))
     }
 }
@@ -194,6 +225,9 @@ impl Stage<'_> {
     pub(super) fn watch_source(&mut self, source: &Source) {
         self.watch(&source.target.chain);
         if let Some((key, read)) = &source.target.slot {
+            self.same(key.clone(), read);
+        }
+        if let Some((key, read)) = &source.older {
             self.same(key.clone(), read);
         }
     }

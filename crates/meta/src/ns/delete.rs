@@ -1,53 +1,100 @@
-//! Deleting files, one or a thousand.
+//! Deleting files and versions, one or a thousand.
+//!
+//! Without a version's name a delete takes the file away where the bucket keeps no versions; else
+//! it puts a delete marker on top (see [`super::versions`]). With one it takes that version away for
+//! good, if no retention or hold keeps it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use dewar_types::{Error, ObjectKey};
+use dewar_types::{Error, ObjectKey, VersionId, VersionName};
 
 use super::condition::Condition;
-use super::publish::change;
-use super::record::{Verb, VersionRecord};
+use super::record::{VersionRecord, Versioning};
 use super::resolve::Target;
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
+use super::versions::Name;
 use super::{Actor, Bucket, Tree};
 
 /// Deletes that share a batch.
 const DELETES_PER_BATCH: usize = 250;
 
+/// What is to be deleted.
+#[derive(Clone, Debug)]
+pub struct Doomed {
+    /// The key.
+    pub key: ObjectKey,
+    /// The version, for good; without one whatever the bucket does with deletes.
+    pub version: Option<VersionName>,
+    /// What must hold of the version, or of the current one.
+    pub condition: Condition,
+    /// Only this very version, whatever has its name by now; another is left alone.
+    pub only: Option<VersionId>,
+}
+
+impl Doomed {
+    /// What a key holds, without conditions.
+    #[must_use]
+    pub fn key(key: ObjectKey) -> Self {
+        Self {
+            key,
+            version: None,
+            condition: Condition::NONE,
+            only: None,
+        }
+    }
+}
+
+/// What a delete did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The version that went for good, if one did.
+    pub version: Option<VersionRecord>,
+    /// The delete marker that hides the file now.
+    pub marker: Option<VersionRecord>,
+}
+
+/// One thing of a list, with its place in it.
+type Wish<'a> = (usize, &'a Doomed);
+
 impl Tree {
-    /// Deletes what `key` holds and gives it; `None` when there was nothing, which is no error even
-    /// under a condition, as S3 has it.
+    /// Deletes what `key` holds; that there is nothing is no error even under a condition, as S3
+    /// has it, but puts a delete marker where the bucket keeps versions and there is no condition.
     ///
     /// # Errors
-    /// `Precondition` when the condition does not hold for what is there; `Conflict` after too
-    /// many lost races; `NoSuchBucket`; what the engine says.
+    /// `Precondition` when the condition does not hold for what is there; `Locked` when it is kept
+    /// (`bypass`: also governance yields); `Conflict` after too many lost races; `NoSuchBucket`;
+    /// what the engine says.
     pub async fn delete(
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        key: &ObjectKey,
-        condition: &Condition,
-    ) -> Result<Option<VersionRecord>, Error> {
-        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        doomed: &Doomed,
+        bypass: bool,
+    ) -> Result<Removed, Error> {
+        let mut turn = Turn::new(self, bucket.path(doomed.key.as_str()));
         loop {
-            let target = self.target(bucket, key).await?;
-            let Some(file) = target.file() else {
-                return Ok(None);
-            };
-            condition.check_write(turn.path(), Some(&file.current))?;
+            let target = self.target(bucket, &doomed.key).await?;
             let mut stage = Stage::new(self);
-            let gone = stage.remove(actor, &target).await?;
+            let mut done = stage
+                .carry_out(actor, target, &[(0, doomed)], bypass)
+                .await?;
+            let removed = done
+                .pop()
+                .map_or(Ok(Removed::default()), |(_, done)| done)?;
+            if stage.is_empty() {
+                return Ok(removed);
+            }
             match stage.commit().await? {
-                Committed::Done => return Ok(gone),
+                Committed::Done => return Ok(removed),
                 Committed::Lost => turn.lost().await?,
             }
         }
     }
 
-    /// Deletes many keys of a bucket in few batches. The results stand in the order of `keys`, each
-    /// as of [`Tree::delete`]; a key named twice is found absent the second time. A batch is there
-    /// wholly or not at all, the list as a whole need not be.
+    /// Deletes many keys and versions of a bucket in few batches. The results stand in the order of
+    /// the list, each as of [`Tree::delete`]; what stands in it twice is found absent the second
+    /// time. A batch is there wholly or not at all, the list as a whole need not be.
     ///
     /// # Errors
     /// `NoSuchBucket`; what the engine says. Earlier batches may have been applied.
@@ -55,79 +102,112 @@ impl Tree {
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        keys: &[(ObjectKey, Condition)],
-    ) -> Result<Vec<Result<Option<VersionRecord>, Error>>, Error> {
-        let mut results = Vec::with_capacity(keys.len());
-        for chunk in keys.chunks(DELETES_PER_BATCH) {
+        list: &[Doomed],
+        bypass: bool,
+    ) -> Result<Vec<Result<Removed, Error>>, Error> {
+        let mut results = Vec::with_capacity(list.len());
+        for chunk in list.chunks(DELETES_PER_BATCH) {
+            // What one key is named for belongs together, in the order of the list.
+            let mut wishes: BTreeMap<&ObjectKey, Vec<Wish<'_>>> = BTreeMap::new();
+            for wish in chunk.iter().enumerate() {
+                wishes.entry(&wish.1.key).or_default().push(wish);
+            }
             let mut turn = Turn::new(self, bucket.path(""));
-            loop {
+            let done = loop {
                 let mut stage = Stage::new(self);
-                let found = self.stage_deletes(&mut stage, actor, bucket, chunk).await?;
+                let mut done = Vec::with_capacity(chunk.len());
+                for (key, wishes) in &wishes {
+                    let target = self.target(bucket, key).await?;
+                    done.extend(stage.carry_out(actor, target, wishes, bypass).await?);
+                }
                 if stage.is_empty() {
-                    results.extend(found);
-                    break;
+                    break done;
                 }
                 match stage.commit().await? {
-                    Committed::Done => {
-                        results.extend(found);
-                        break;
-                    }
+                    Committed::Done => break done,
                     Committed::Lost => turn.lost().await?,
                 }
-            }
-        }
-        Ok(results)
-    }
-
-    async fn stage_deletes(
-        &self,
-        stage: &mut Stage<'_>,
-        actor: &Actor<'_>,
-        bucket: &Bucket,
-        keys: &[(ObjectKey, Condition)],
-    ) -> Result<Vec<Result<Option<VersionRecord>, Error>>, Error> {
-        let mut seen = BTreeSet::new();
-        let mut results = Vec::with_capacity(keys.len());
-        for (key, condition) in keys {
-            let target = self.target(bucket, key).await?;
-            let Some(file) = target.file().filter(|_| !seen.contains(key)) else {
-                results.push(Ok(None));
-                continue;
             };
-            if let Err(unmet) = condition.check_write(&target.path, Some(&file.current)) {
-                results.push(Err(unmet));
-                continue;
-            }
-            seen.insert(key);
-            results.push(Ok(stage.remove(actor, &target).await?));
+            let mut done = done;
+            done.sort_by_key(|(place, _)| *place);
+            results.extend(done.into_iter().map(|(_, result)| result));
         }
         Ok(results)
     }
 }
 
 impl Stage<'_> {
-    /// The file at the target goes.
-    pub(super) async fn remove(
+    /// Deletes what is wished of one name. What is refused leaves the others as they are.
+    async fn carry_out(
         &mut self,
         actor: &Actor<'_>,
-        target: &Target,
-    ) -> Result<Option<VersionRecord>, Error> {
-        let (Some((key, read)), Some(file)) = (&target.slot, target.file()) else {
-            return Ok(None);
+        target: Target,
+        wishes: &[Wish<'_>],
+        bypass: bool,
+    ) -> Result<Vec<(usize, Result<Removed, Error>)>, Error> {
+        let versioning = target.chain.versioning();
+        // What a marker needs: nothing else changes where the directory is missing.
+        let makes = versioning != Versioning::Off
+            && target.chain.parent().is_none()
+            && wishes
+                .iter()
+                .any(|(_, doomed)| doomed.version.is_none() && doomed.condition.is_none());
+        let parent = if makes {
+            self.make_dirs(&target.chain, actor.user, None).await?
+        } else {
+            target.chain.last_id()
         };
-        self.watch(&target.chain);
-        self.same(key.clone(), read);
-        self.delete(key.clone());
-        let gone = self.displace(target).await?;
-        self.hint(&target.chain).await?;
-        let mut record = change(
-            Verb::Delete,
-            target,
-            target.chain.last_id(),
-            file.attributes.id,
-        );
-        record.version = Some((&file.current).into());
-        self.log(actor, record).await?;
-        Ok(gone)
+        let mut name = Name::new(&target, parent);
+        let mut results = Vec::with_capacity(wishes.len());
+        let mut changed = false;
+        for (place, doomed) in wishes {
+            let found = match doomed.version {
+                Some(version) => name.find(self, version).await?,
+                None => name.file().map(|file| file.current.clone()),
+            };
+            let found = found.filter(|found| doomed.only.is_none_or(|only| only == found.id));
+            if found.is_none() && doomed.only.is_some() {
+                results.push((*place, Ok(Removed::default())));
+                continue;
+            }
+            let marks = doomed.version.is_none() && versioning != Versioning::Off;
+            if found.is_none() && !(marks && doomed.condition.is_none()) {
+                results.push((*place, Ok(Removed::default())));
+                continue;
+            }
+            if let Some(version) = &found
+                && let Err(unmet) = doomed.condition.check_write(&target.path, Some(version))
+            {
+                results.push((*place, Err(unmet)));
+                continue;
+            }
+            let removed = match found {
+                _ if marks => {
+                    let marker = name.mark(self, actor, versioning).await?;
+                    Removed {
+                        version: None,
+                        marker: Some(marker),
+                    }
+                }
+                Some(version) if version.is_kept(self.now(), bypass) => {
+                    results.push((*place, Err(super::versions::locked(&target.path, &version))));
+                    continue;
+                }
+                Some(version) => {
+                    name.remove(self, actor, &version, bypass).await?;
+                    Removed {
+                        version: Some(version),
+                        marker: None,
+                    }
+                }
+                None => Removed::default(),
+            };
+            changed = true;
+            results.push((*place, Ok(removed)));
+        }
+        if changed {
+            name.settle(self).await?;
+        }
+        Ok(results)
     }
 }

@@ -6,7 +6,7 @@ use super::record::{ChangeRecord, Counter, DirRecord, Entry, Scope, Verb};
 use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
-use super::walk::has_live;
+use super::walk::{Living, has_live};
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{Read, Scan};
 
@@ -147,7 +147,7 @@ impl Tree {
             return Ok(true);
         }
         let kv = self.kv.snapshot();
-        has_live(kv.as_ref(), dir.attributes.id, true).await
+        has_live(kv.as_ref(), dir.attributes.id, Living::Explicit).await
     }
 
     /// Removes all implicit directories below `dir` if that leaves nothing in it, and says whether

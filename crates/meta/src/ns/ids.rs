@@ -137,6 +137,19 @@ impl Ids {
         }
     }
 
+    /// An id for a version or change, also above `floor`, which another zone or gateway may have
+    /// given with a clock that is ahead.
+    ///
+    /// # Errors
+    /// When a range cannot be reserved.
+    pub async fn version_above(&self, floor: VersionId) -> Result<VersionId, Error> {
+        {
+            let mut state = self.state.lock();
+            state.clock = state.clock.max(floor.clock());
+        }
+        self.version().await
+    }
+
     /// An id for a multipart upload; sorts by age as versions do.
     ///
     /// # Errors

@@ -17,6 +17,7 @@
 //! | `x` | time (8), blob (8) | a blob to be freed: its names are gone |
 //! | `q` | blob (8) | repair queue, the data layer's |
 //! | `D` | disk (16), what (1) | what was decided about a disk, and how far its scrub is; the store's |
+//! | `w` | what (1) | how far background work is; the store's |
 //! | `c` | kind (1), id (8) | counters, `i64` |
 //! | `i` | kind (1) | first number not yet reserved, 8 bytes |
 //! | `t` | tenant name | `TenantRecord` |
@@ -59,6 +60,8 @@ pub const FREE: u8 = b'x';
 pub const REPAIR: u8 = b'q';
 /// Disks.
 pub const DISK: u8 = b'D';
+/// Background work.
+pub const WORK: u8 = b'w';
 /// Counters.
 pub const COUNTER: u8 = b'c';
 /// Id reservations.
@@ -235,7 +238,7 @@ pub fn parse_version(key: &[u8]) -> Result<(EntryId, &str, VersionId), Error> {
     ))
 }
 
-/// A chunk of a long list: `list` is the copy's index, or [`PARTS_LIST`].
+/// A chunk of a long list: `list` is the copy's index, [`PARTS_LIST`] or [`PART_DIGESTS_LIST`].
 #[must_use]
 pub fn long(version: VersionId, list: u8, chunk: u16) -> Bytes {
     build(&[
@@ -248,6 +251,8 @@ pub fn long(version: VersionId, list: u8, chunk: u16) -> Bytes {
 
 /// The list of [`long`] that holds part sizes.
 pub const PARTS_LIST: u8 = 0xff;
+/// The list of [`long`] that holds part checksums.
+pub const PART_DIGESTS_LIST: u8 = 0xfe;
 
 /// A document of a bucket; see [`super::record::DocumentKind`] for the kinds.
 #[must_use]
@@ -522,6 +527,12 @@ pub fn parse_disk(key: &[u8]) -> Result<(DiskId, u8), Error> {
         }
         _ => Err(corrupt(key, "disk key")),
     }
+}
+
+/// How far some background work is.
+#[must_use]
+pub fn work(what: u8) -> Bytes {
+    build(&[&[WORK, what]])
 }
 
 /// A counter; see [`super::record::Counter`] for the kinds.

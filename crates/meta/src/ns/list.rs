@@ -7,7 +7,7 @@
 use dewar_types::{Error, ErrorKind};
 
 use super::record::{DirRecord, FileRecord};
-use super::walk::{Step, Walk, has_live};
+use super::walk::{Living, Step, Walk, has_live};
 use super::{Bucket, Tree, keys};
 
 /// Most items of one page.
@@ -78,14 +78,14 @@ impl Listing {
 }
 
 /// Decides what is rolled up.
-struct Rule<'a> {
-    prefix: &'a str,
-    delimiter: Option<&'a str>,
+pub(super) struct Rule<'a> {
+    pub(super) prefix: &'a str,
+    pub(super) delimiter: Option<&'a str>,
 }
 
 impl Rule<'_> {
     /// The part of `path` that it is rolled up to, if it begins with the prefix and is.
-    fn rolled<'p>(&self, path: &'p str) -> Option<&'p str> {
+    pub(super) fn rolled<'p>(&self, path: &'p str) -> Option<&'p str> {
         let delimiter = self.delimiter?;
         let rest = path.strip_prefix(self.prefix)?;
         let end = self.prefix.len() + rest.find(delimiter)? + delimiter.len();
@@ -93,7 +93,7 @@ impl Rule<'_> {
     }
 
     /// The first string that may come after `after`.
-    fn start(&self, after: Option<&str>) -> Vec<u8> {
+    pub(super) fn start(&self, after: Option<&str>) -> Vec<u8> {
         let above = match after {
             None => Vec::new(),
             Some(after) => match self.rolled(after) {
@@ -149,7 +149,12 @@ impl Tree {
                         continue;
                     };
                     let stands = query.explicit_dirs && !dir.implicit;
-                    if !stands && !has_live(kv, dir.attributes.id, query.explicit_dirs).await? {
+                    let living = if query.explicit_dirs {
+                        Living::Explicit
+                    } else {
+                        Living::Readable
+                    };
+                    if !stands && !has_live(kv, dir.attributes.id, living).await? {
                         continue;
                     }
                     let skip =

@@ -20,6 +20,8 @@
 //!
 //! - **Paths** are resolved through a cache of directories ([`cache`]), so a put of `a/b/c/d` in
 //!   known directories reads the entry and nothing else.
+//! - **Versions** ([`versions`]): the current one stands in the file's record, older ones in a range of
+//!   their own. Names without history cost nothing for it.
 //! - **References.** A blob or slot has one reference per extent that names it, in versions and in
 //!   parts. None is recorded for exactly one. When the last goes, the batch that takes it queues
 //!   the blob ([`Tree::unnamed_blobs`]) or marks the slot dead.
@@ -37,8 +39,7 @@
 //! take several batches, each complete in itself.
 //!
 //! # What is deliberately absent
-//! No call keeps older versions yet (records and keys have their place, and renames carry them);
-//! counters do not limit; symlinks are stored but nothing makes them.
+//! Counters do not limit; symlinks are stored but nothing makes them.
 
 #![allow(
     clippy::large_enum_variant,
@@ -57,6 +58,7 @@ mod handle;
 mod ids;
 pub mod keys;
 mod list;
+mod list_versions;
 mod multipart;
 mod publish;
 mod reclaim;
@@ -68,6 +70,7 @@ mod stage;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod versions;
 mod walk;
 
 use std::borrow::Cow;
@@ -76,15 +79,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_env::Env;
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
+use minicbor::bytes::ByteVec;
 
 pub use bucket::{BucketPage, BucketQuery, ListedBucket, NewBucket, Usage};
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
+pub use delete::{Doomed, Removed};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
 pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
+pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{
     CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames,
     PartPage, UploadPage, UploadQuery,
@@ -93,6 +99,7 @@ pub use publish::{Extra, NewVersion, Published};
 pub use reclaim::{Reclaimed, Unnamed};
 pub use rename::RenameOptions;
 pub use space::SpaceLimits;
+pub use versions::{Circumstances, VersionAttributes};
 
 use self::cache::DirCache;
 use self::record::{
@@ -219,6 +226,27 @@ impl Tree {
             }
         }
         Ok(Some(runs))
+    }
+
+    /// The checksums of a version's parts; empty when it has none over its parts or is gone.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn part_digests(&self, version: &VersionRecord) -> Result<Vec<ByteVec>, Error> {
+        let Some(parts) = &version.parts else {
+            return Ok(Vec::new());
+        };
+        let mut digests = parts.digests.clone();
+        for chunk in 0..parts.digest_chunks {
+            match self
+                .long(version.id, keys::PART_DIGESTS_LIST, chunk)
+                .await?
+            {
+                Some(long) => digests.extend(long.digests),
+                None => return Ok(Vec::new()),
+            }
+        }
+        Ok(digests)
     }
 
     /// A copy's extents; `None` when its long list is gone.

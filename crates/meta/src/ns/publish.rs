@@ -1,4 +1,4 @@
-//! Making a version the current one of a name.
+//! Making a version the current one of a name: see [`super::versions`] for what becomes of the others.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,13 @@ use minicbor::bytes::ByteVec;
 
 use super::condition::Condition;
 use super::record::{
-    ChangeRecord, ContentCopy, ETag, EncryptionRecord, Entry, Extent, FileRecord, Parts, Record,
-    ShownChecksum, SystemHeaders, Verb, VersionFlags, VersionRecord,
+    ChangeRecord, ContentCopy, ETag, EncryptionRecord, Extent, Parts, Retention, ShownChecksum,
+    SystemHeaders, Verb, VersionFlags, VersionRecord, Versioning,
 };
 use super::resolve::Target;
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
+use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::Carry;
 
@@ -50,6 +51,14 @@ pub struct NewVersion {
     pub mode: u32,
     /// Extended attributes of the file.
     pub xattrs: BTreeMap<String, ByteVec>,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// How long it is kept, if not as the bucket says.
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice.
+    pub legal_hold: Option<bool>,
+    /// The access control list.
+    pub acl: Option<ByteVec>,
 }
 
 impl NewVersion {
@@ -75,6 +84,10 @@ impl NewVersion {
             group: None,
             mode: 0o644,
             xattrs: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            retention: None,
+            legal_hold: None,
+            acl: None,
         }
     }
 }
@@ -111,7 +124,7 @@ pub struct Published {
     pub entry: EntryId,
     /// The version, as it is stored.
     pub version: VersionRecord,
-    /// The version whose place it took, if the name held one.
+    /// The version whose place it took, if the name held one; the bucket may have kept it.
     pub replaced: Option<VersionRecord>,
 }
 
@@ -192,47 +205,62 @@ fn new_version(id: VersionId, new: &NewVersion, now: Timestamp) -> VersionRecord
         storage_class: new.storage_class.clone(),
         encryption: new.encryption.clone(),
         checksum: new.checksum.clone(),
+        tags: new.tags.clone(),
+        retention: new.retention,
+        legal_hold: new.legal_hold,
+        acl: new.acl.clone(),
+        owner: None,
+        group: None,
     }
 }
 
 impl Stage<'_> {
     /// Puts a file at the target. References of its extents are the caller's business; those of
-    /// what it replaces are released here.
+    /// what goes because of it are released here. With versions that stay, the new one may get
+    /// another id than it came with ([`super::versions`]).
     pub(super) async fn place(
         &mut self,
         actor: &Actor<'_>,
         target: &Target,
         file: NewFile,
     ) -> Result<Published, Error> {
-        self.watch(&target.chain);
         let parent = self
             .make_dirs(&target.chain, file.owner, file.group)
             .await?;
-        let key = match &target.slot {
-            Some((key, read)) => {
-                self.same(key.clone(), read);
-                key.clone()
-            }
-            None => keys::file(parent, &target.name),
+        let versioning = target.chain.versioning();
+        let mut name = Name::new(target, parent);
+        let before = name.file().map(|old| (old.attributes.id, old.current.id));
+        let replaced = match name.file() {
+            Some(old) if versioning == Versioning::Enabled => Some(old.current.clone()),
+            _ => None,
         };
-        let replaced = self.displace(target).await?;
-        let id = match &target.entry {
-            Some(Entry::File(old)) => old.attributes.id,
-            _ => self.mint_entry().await?,
-        };
+        let gone = name.give_way(self, versioning).await?;
         let mut version = file.version;
+        version.flags = version.flags.with_name(versioning == Versioning::Enabled);
+        if version.retention.is_none()
+            && let Some(default) = target.chain.object_lock().and_then(|lock| lock.default)
+        {
+            version.retention = Some(default.starting(self.now()));
+        }
+        if let Some((_, floor)) = before
+            && version.id <= floor
+            && name.file().is_some_and(|file| file.older > 0)
+        {
+            version.id = self.tree().ids.version_above(floor).await?;
+        }
         self.spill_version(&mut version)?;
+        let id = match before {
+            Some((id, _)) => id,
+            None => self.mint_entry().await?,
+        };
         let mut attributes = self.attributes(id, file.owner, file.group, file.mode);
         attributes.mtime = version.modified;
         attributes.xattrs = file.xattrs;
-        self.count(&target.chain, &attributes, 1, version.size as i64);
-        let record = FileRecord {
-            attributes,
-            current: version,
-        };
-        self.put(key, record.to_value());
+        name.put(self, attributes, version.clone());
+        name.settle(self).await?;
+        let replaced = replaced.or(gone);
         let change = ChangeRecord {
-            version: Some((&record.current).into()),
+            version: Some((&version).into()),
             source: file.source,
             replaced: replaced.as_ref().map(|version| version.id),
             ..change(file.verb, target, parent, id)
@@ -240,27 +268,9 @@ impl Stage<'_> {
         self.log(actor, change).await?;
         Ok(Published {
             entry: id,
-            version: record.current,
+            version,
             replaced,
         })
-    }
-
-    /// What the target holds goes: references and counters. The key itself is the caller's.
-    pub(super) async fn displace(
-        &mut self,
-        target: &Target,
-    ) -> Result<Option<VersionRecord>, Error> {
-        let Some(Entry::File(old)) = &target.entry else {
-            return Ok(None);
-        };
-        self.release_version(&old.current).await?;
-        self.count(
-            &target.chain,
-            &old.attributes,
-            -i64::from(old.is_live()),
-            -(old.current.size as i64),
-        );
-        Ok(Some(old.current.clone()))
     }
 }
 

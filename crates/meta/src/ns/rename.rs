@@ -7,12 +7,15 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 
 use super::condition::Condition;
 use super::publish::{Published, change};
-use super::record::{ChangeRecord, DirRecord, FileRecord, HintStep, Record, Verb, VersionRecord};
+use super::record::{
+    ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, Verb, VersionRecord, Versioning,
+};
 use super::resolve::{Chain, Target, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
+use super::versions::{Name, owner_of};
 use super::{Actor, Bucket, Tree, keys};
-use crate::kv::Scan;
+use crate::kv::{Read, Scan};
 
 /// Most older versions that a file may have to be renamed: they move in one batch.
 const HISTORY_MAX: usize = 5_000;
@@ -33,7 +36,8 @@ impl Tree {
     ///
     /// # Errors
     /// `NotFound` when there is no such file; `Precondition`; `Unsupported` when `from` and `to`
-    /// are in different buckets; `TooLarge` with more than 5,000 older versions; `Conflict`.
+    /// are in different buckets, in a bucket with object lock, and onto a name that has versions
+    /// where the bucket keeps them; `TooLarge` with more than 5,000 older versions; `Conflict`.
     pub async fn rename_file(
         &self,
         actor: &Actor<'_>,
@@ -57,6 +61,7 @@ impl Tree {
             conditions
                 .1
                 .check_write(turn.path(), target.file().map(|file| &file.current))?;
+            refuse_rename(&source, Some(&target))?;
             if from.1 == to.1 {
                 return Ok(Published {
                     entry: file.attributes.id,
@@ -96,6 +101,9 @@ impl Tree {
             let source = self.dir_chain(from.0, from.1).await?;
             if !self.stands(&source).await? {
                 return Err(not_found(&path));
+            }
+            if source.object_lock().is_some() {
+                return Err(locked_in(&path));
             }
             let (parents, name) = to.1.split();
             let above = self.resolve(to.0, &parents).await?;
@@ -167,13 +175,13 @@ impl Tree {
         Ok(())
     }
 
-    /// All older versions of a name.
+    /// All older versions of a name, newest first, each as it was read.
     pub(super) async fn history(
         &self,
         parent: EntryId,
         name: &str,
         path: &str,
-    ) -> Result<Vec<VersionRecord>, Error> {
+    ) -> Result<Vec<(VersionRecord, Read)>, Error> {
         let range = keys::versions(parent, name);
         let scan = Scan {
             from: &range.from,
@@ -188,9 +196,14 @@ impl Tree {
                 format!("{path} has more than {HISTORY_MAX} versions and cannot be renamed"),
             ));
         }
+        let seq = page.seq;
         page.pairs
-            .iter()
-            .map(|(key, value)| VersionRecord::from_value(key, value))
+            .into_iter()
+            .map(|(key, value)| {
+                let version = VersionRecord::from_value(&key, &value)?;
+                let value = Some(value);
+                Ok((version, Read { value, seq }))
+            })
             .collect()
     }
 }
@@ -210,27 +223,16 @@ impl Stage<'_> {
         self.same(old_key.clone(), old_read);
         self.watch(&target.chain);
         let attributes = &file.attributes;
-        let parent = self
-            .make_dirs(&target.chain, attributes.owner, attributes.group)
-            .await?;
-        let replaced = self.displace(target).await?;
-        let history = self
-            .tree()
-            .history(source.chain.last_id(), &source.name, &source.path)
-            .await?;
-        let bytes = history.iter().map(|version| version.size).sum::<u64>() + file.current.size;
-        self.count(&source.chain, attributes, -1, -(bytes as i64));
-        self.count(&target.chain, attributes, 1, bytes as i64);
-        for version in history {
-            self.delete(keys::version(
-                source.chain.last_id(),
-                &source.name,
-                version.id,
-            ));
-            self.put(
-                keys::version(parent, &target.name, version.id),
-                version.to_value(),
-            );
+        let owner = (attributes.owner, attributes.group);
+        let parent = self.make_dirs(&target.chain, owner.0, owner.1).await?;
+        // Where versions stay, nothing stands at the target: see `refuse_rename`.
+        let mut there = Name::new(target, parent);
+        let replaced = there.give_way(self, Versioning::Off).await?;
+        let bytes = file.current.size as i64;
+        self.count(&source.chain, owner, -1, -bytes);
+        self.count(&target.chain, owner, 1, bytes);
+        if file.older > 0 {
+            self.move_history(source, target, parent, &file).await?;
         }
         file.attributes.ctime = self.now();
         self.delete(old_key.clone());
@@ -251,6 +253,34 @@ impl Stage<'_> {
             version: file.current,
             replaced,
         })
+    }
+
+    /// The older versions follow their name.
+    async fn move_history(
+        &mut self,
+        source: &Target,
+        target: &Target,
+        parent: EntryId,
+        file: &FileRecord,
+    ) -> Result<(), Error> {
+        let history = self
+            .tree()
+            .history(source.chain.last_id(), &source.name, &source.path)
+            .await?;
+        for (version, read) in history {
+            let key = keys::version(source.chain.last_id(), &source.name, version.id);
+            let owner = owner_of(&version, &file.attributes);
+            let bytes = version.size as i64;
+            self.count(&source.chain, owner, 0, -bytes);
+            self.count(&target.chain, owner, 0, bytes);
+            self.same(key.clone(), &read);
+            self.delete(key);
+            let key = keys::version(parent, &target.name, version.id);
+            if let Some(value) = read.value {
+                self.put(key, value);
+            }
+        }
+        Ok(())
     }
 
     /// Hangs the last directory of `source` into that of `above`; `paths` are for the log.
@@ -301,6 +331,32 @@ impl Stage<'_> {
         };
         self.log(actor, change).await
     }
+}
+
+/// A rename would hide versions that are to be kept, or move what is to stay where it is.
+fn refuse_rename(source: &Target, target: Option<&Target>) -> Result<(), Error> {
+    if source.chain.object_lock().is_some() {
+        return Err(locked_in(&source.path));
+    }
+    let hides = |target: &&Target| {
+        target.chain.versioning() != Versioning::Off
+            && target.path != source.path
+            && matches!(target.entry, Some(Entry::File(_)))
+    };
+    match target.filter(hides) {
+        Some(target) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{} has versions that a rename would hide", target.path),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn locked_in(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("{path} is in a bucket with object lock, where nothing is renamed"),
+    )
 }
 
 fn cross_device(from: &str, to: &str) -> Error {

@@ -133,17 +133,22 @@ impl<'t> Stage<'t> {
         self.forget.push(key);
     }
 
+    /// Something that was read does not fit together: the change is tried again.
+    pub(super) fn lose(&mut self) {
+        self.stale = true;
+    }
+
     /// Counts objects and bytes (or discounts them) for everything above the path and the owners.
     pub(super) fn count(
         &mut self,
         chain: &Chain,
-        attributes: &Attributes,
+        (owner, group): (UserId, Option<GroupId>),
         objects: i64,
         bytes: i64,
     ) {
         let mut scopes = chain.scopes();
-        scopes.push(Scope::User(attributes.owner));
-        scopes.extend(attributes.group.map(Scope::Group));
+        scopes.push(Scope::User(owner));
+        scopes.extend(group.map(Scope::Group));
         for scope in scopes {
             self.add(Counter::Objects(scope), objects);
             self.add(Counter::Bytes(scope), bytes);
@@ -170,14 +175,23 @@ impl<'t> Stage<'t> {
         let mut parent = chain.last_id();
         let mut steps = chain.implicit_run()?;
         for name in chain.missing.iter().flat_map(|missing| &missing.names) {
-            let id = self.tree.ids.entry().await?;
-            let record = DirRecord {
-                attributes: self.attributes(id, owner, group, 0o755),
-                implicit: true,
-                bucket: None,
-                space: None,
+            let key = keys::dir(parent, name);
+            // Another name of the same batch may have needed it before.
+            let made = self.made.iter().find(|(made, _)| *made == key);
+            let id = match made {
+                Some((_, made)) => made.attributes.id,
+                None => {
+                    let id = self.tree.ids.entry().await?;
+                    let record = DirRecord {
+                        attributes: self.attributes(id, owner, group, 0o755),
+                        implicit: true,
+                        bucket: None,
+                        space: None,
+                    };
+                    self.put_dir(key, record);
+                    id
+                }
             };
-            self.put_dir(keys::dir(parent, name), record);
             steps.push(HintStep {
                 parent,
                 name: name.clone(),
@@ -299,8 +313,13 @@ impl<'t> Stage<'t> {
     /// As [`Self::release`], with the list of part sizes that a version may have.
     pub(super) async fn release_version(&mut self, version: &VersionRecord) -> Result<(), Error> {
         self.release(version.id, &version.copies).await?;
-        for chunk in 0..version.parts.as_ref().map_or(0, |parts| parts.chunks) {
-            self.delete(keys::long(version.id, keys::PARTS_LIST, chunk));
+        if let Some(parts) = &version.parts {
+            for chunk in 0..parts.chunks {
+                self.delete(keys::long(version.id, keys::PARTS_LIST, chunk));
+            }
+            for chunk in 0..parts.digest_chunks {
+                self.delete(keys::long(version.id, keys::PART_DIGESTS_LIST, chunk));
+            }
         }
         Ok(())
     }
@@ -316,7 +335,7 @@ impl<'t> Stage<'t> {
 
     /// Moves lists that are too long for the record to records of their own.
     pub(super) fn spill(&mut self, id: VersionId, copies: &mut [ContentCopy]) -> Result<(), Error> {
-        if copies.len() >= usize::from(keys::PARTS_LIST) {
+        if copies.len() >= usize::from(keys::PART_DIGESTS_LIST) {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!("version {id} has {} copies", copies.len()),
@@ -331,7 +350,7 @@ impl<'t> Stage<'t> {
             for (chunk, extents) in extents.chunks(CHUNK).enumerate() {
                 let record = LongRecord {
                     extents: extents.to_vec(),
-                    runs: Vec::new(),
+                    ..LongRecord::default()
                 };
                 self.put(keys::long(id, list as u8, chunk as u16), record.to_value());
             }
@@ -342,18 +361,33 @@ impl<'t> Stage<'t> {
     /// As [`Self::spill`], for all lists of a version.
     pub(super) fn spill_version(&mut self, version: &mut VersionRecord) -> Result<(), Error> {
         self.spill(version.id, &mut version.copies)?;
-        let Some(parts) = version.parts.as_mut().filter(|p| p.runs.len() > INLINE) else {
+        let id = version.id;
+        let Some(parts) = &mut version.parts else {
             return Ok(());
         };
-        let runs = std::mem::take(&mut parts.runs);
-        parts.chunks = chunks(runs.len(), version.id)?;
-        for (chunk, runs) in runs.chunks(CHUNK).enumerate() {
-            let record = LongRecord {
-                extents: Vec::new(),
-                runs: runs.to_vec(),
-            };
-            let key = keys::long(version.id, keys::PARTS_LIST, chunk as u16);
-            self.put(key, record.to_value());
+        if parts.runs.len() > INLINE {
+            let runs = std::mem::take(&mut parts.runs);
+            parts.chunks = chunks(runs.len(), id)?;
+            for (chunk, runs) in runs.chunks(CHUNK).enumerate() {
+                let record = LongRecord {
+                    runs: runs.to_vec(),
+                    ..LongRecord::default()
+                };
+                let key = keys::long(id, keys::PARTS_LIST, chunk as u16);
+                self.put(key, record.to_value());
+            }
+        }
+        if parts.digests.len() > INLINE {
+            let digests = std::mem::take(&mut parts.digests);
+            parts.digest_chunks = chunks(digests.len(), id)?;
+            for (chunk, digests) in digests.chunks(CHUNK).enumerate() {
+                let record = LongRecord {
+                    digests: digests.to_vec(),
+                    ..LongRecord::default()
+                };
+                let key = keys::long(id, keys::PART_DIGESTS_LIST, chunk as u16);
+                self.put(key, record.to_value());
+            }
         }
         Ok(())
     }

@@ -128,6 +128,12 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
+    /// The directory of the entry that [`Walk::next`] gave last.
+    pub(super) fn dir(&self) -> EntryId {
+        // An entry comes from the last frame, which stays until its end is seen.
+        self.frames.last().map_or(EntryId(0), |frame| frame.dir)
+    }
+
     /// Goes into the directory that [`Walk::next`] gave last.
     pub(super) fn enter(&mut self, path: String, dir: &DirRecord) {
         self.path = path;
@@ -164,15 +170,25 @@ impl<'k> Walk<'k> {
     }
 }
 
-/// Whether anything lives below `dir`: a readable file, or, if `explicit` is set, a symlink or a
-/// directory that was made on request.
-pub(super) async fn has_live(kv: &dyn KvRead, dir: EntryId, explicit: bool) -> Result<bool, Error> {
+/// What counts as something that lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Living {
+    /// A file that can be read.
+    Readable,
+    /// The same, a symlink, or a directory that was made on request.
+    Explicit,
+    /// Any version of a file, delete markers too.
+    Version,
+}
+
+/// Whether anything lives below `dir`.
+pub(super) async fn has_live(kv: &dyn KvRead, dir: EntryId, living: Living) -> Result<bool, Error> {
     let mut walk = Walk::new(kv, dir, 2);
     while let Some(step) = walk.next().await? {
         match step {
-            Step::File(_, file) if file.is_live() => return Ok(true),
-            Step::Symlink if explicit => return Ok(true),
-            Step::Dir(_, dir) if explicit && !dir.implicit => return Ok(true),
+            Step::File(_, file) if file.is_live() || living == Living::Version => return Ok(true),
+            Step::Symlink if living == Living::Explicit => return Ok(true),
+            Step::Dir(_, dir) if living == Living::Explicit && !dir.implicit => return Ok(true),
             Step::Dir(path, dir) => walk.enter(path, &dir),
             Step::File(..) | Step::Symlink => {}
         }

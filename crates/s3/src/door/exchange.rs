@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dewar_auth::Caller;
 use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_types::VersionName;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -14,7 +15,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::{UNSIGNED_XML_BODY_BYTES_MAX, XML_BODY_BYTES_MAX};
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
 use crate::sigv4::Query;
-use crate::wire::{Declared, verify_small};
+use crate::wire::{Declared, header, verify_small, version_named};
 
 /// A request whose signature was verified, or that carries none. Only the door makes them.
 pub(crate) struct Exchange {
@@ -83,6 +84,20 @@ impl Exchange {
                 "The request names no object.",
             )),
         }
+    }
+
+    /// The version that the request names.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what was never one.
+    pub(crate) fn version(&self) -> Result<Option<VersionName>> {
+        self.query.get("versionId").map(version_named).transpose()
+    }
+
+    /// Whether the caller says that governance shall not stand in the way.
+    pub(crate) fn bypasses(&self) -> Result<bool> {
+        let value = header(self.headers(), "x-amz-bypass-governance-retention")?;
+        Ok(value.is_some_and(|value| value.eq_ignore_ascii_case("true")))
     }
 
     /// The body, once.

@@ -8,7 +8,7 @@ use super::address::Address;
 use crate::error::{Code, Refusal, Result};
 use crate::form::boundary_of;
 use crate::sigv4::Query;
-use crate::wire::header;
+use crate::wire::{header, version_named};
 
 /// A bucket's configuration that Dewar does not have, and that S3 has a word for not having.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,17 @@ pub(crate) enum Verb {
     DeleteBucket,
     GetBucketLocation,
     GetBucketAcl,
+    GetBucketVersioning,
+    PutBucketVersioning,
+    ListObjectVersions,
+    GetBucketTagging,
+    PutBucketTagging,
+    DeleteBucketTagging,
+    GetBucketLifecycle,
+    PutBucketLifecycle,
+    DeleteBucketLifecycle,
+    GetObjectLockConfiguration,
+    PutObjectLockConfiguration,
     GetBucketConfiguration(Configuration),
     ListObjects,
     ListObjectsV2,
@@ -41,7 +52,13 @@ pub(crate) enum Verb {
     DeleteObject,
     GetObjectAcl,
     GetObjectTagging,
-    GetObjectConfiguration(Configuration),
+    PutObjectTagging,
+    DeleteObjectTagging,
+    GetObjectRetention,
+    PutObjectRetention,
+    GetObjectLegalHold,
+    PutObjectLegalHold,
+    GetObjectAttributes,
     RenameObject,
     CreateMultipartUpload,
     UploadPart,
@@ -89,6 +106,15 @@ const LIST_UPLOADS: &[&str] = &[
     "prefix",
     "upload-id-marker",
 ];
+const LIST_VERSIONS: &[&str] = &[
+    "versions",
+    "delimiter",
+    "encoding-type",
+    "key-marker",
+    "max-keys",
+    "prefix",
+    "version-id-marker",
+];
 const READ: &[&str] = &[
     "versionId",
     "partNumber",
@@ -130,7 +156,24 @@ impl Verb {
             Self::AbortMultipartUpload => "AbortMultipartUpload",
             Self::ListParts => "ListParts",
             Self::GetBucketConfiguration(_) => "GetBucketConfiguration",
-            Self::GetObjectConfiguration(_) => "GetObjectConfiguration",
+            Self::GetBucketVersioning => "GetBucketVersioning",
+            Self::PutBucketVersioning => "PutBucketVersioning",
+            Self::ListObjectVersions => "ListObjectVersions",
+            Self::GetBucketLifecycle => "GetBucketLifecycleConfiguration",
+            Self::PutBucketLifecycle => "PutBucketLifecycleConfiguration",
+            Self::DeleteBucketLifecycle => "DeleteBucketLifecycle",
+            Self::GetBucketTagging => "GetBucketTagging",
+            Self::PutBucketTagging => "PutBucketTagging",
+            Self::DeleteBucketTagging => "DeleteBucketTagging",
+            Self::GetObjectLockConfiguration => "GetObjectLockConfiguration",
+            Self::PutObjectLockConfiguration => "PutObjectLockConfiguration",
+            Self::PutObjectTagging => "PutObjectTagging",
+            Self::DeleteObjectTagging => "DeleteObjectTagging",
+            Self::GetObjectRetention => "GetObjectRetention",
+            Self::PutObjectRetention => "PutObjectRetention",
+            Self::GetObjectLegalHold => "GetObjectLegalHold",
+            Self::PutObjectLegalHold => "PutObjectLegalHold",
+            Self::GetObjectAttributes => "GetObjectAttributes",
         }
     }
 
@@ -145,12 +188,8 @@ impl Verb {
         query: &Query,
         headers: &HeaderMap,
     ) -> Result<Self> {
-        if query
-            .get("versionId")
-            .is_some_and(|version| version != "null")
-        {
-            let message = "Invalid version id specified";
-            return Err(Refusal::new(Code::InvalidArgument, message));
+        if let Some(version) = query.get("versionId") {
+            version_named(version)?;
         }
         let found = match address {
             Address::Service => of_service(method, query),
@@ -170,6 +209,13 @@ impl Verb {
                 | Self::PutObject
                 | Self::UploadPart
                 | Self::CompleteMultipartUpload
+                | Self::PutBucketVersioning
+                | Self::PutBucketTagging
+                | Self::PutBucketLifecycle
+                | Self::PutObjectLockConfiguration
+                | Self::PutObjectTagging
+                | Self::PutObjectRetention
+                | Self::PutObjectLegalHold
         )
     }
 }
@@ -218,6 +264,9 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             if query.has("uploads") {
                 return Ok(only(query, LIST_UPLOADS).then_some(Verb::ListMultipartUploads));
             }
+            if query.has("versions") {
+                return Ok(only(query, LIST_VERSIONS).then_some(Verb::ListObjectVersions));
+            }
             if let Some(verb) = bucket_configuration(query) {
                 return Ok(Some(verb));
             }
@@ -232,8 +281,20 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             }
         }
         Method::HEAD => only(query, &[]).then_some(Verb::HeadBucket),
-        Method::PUT => only(query, &[]).then_some(Verb::CreateBucket),
-        Method::DELETE => only(query, &[]).then_some(Verb::DeleteBucket),
+        Method::PUT if only(query, &[]) => Some(Verb::CreateBucket),
+        Method::PUT => match sub_resource(query) {
+            Some("versioning") => Some(Verb::PutBucketVersioning),
+            Some("tagging") => Some(Verb::PutBucketTagging),
+            Some("lifecycle") => Some(Verb::PutBucketLifecycle),
+            Some("object-lock") => Some(Verb::PutObjectLockConfiguration),
+            _ => None,
+        },
+        Method::DELETE if only(query, &[]) => Some(Verb::DeleteBucket),
+        Method::DELETE => match sub_resource(query) {
+            Some("tagging") => Some(Verb::DeleteBucketTagging),
+            Some("lifecycle") => Some(Verb::DeleteBucketLifecycle),
+            _ => None,
+        },
         Method::POST if query.has("delete") => {
             only(query, &["delete"]).then_some(Verb::DeleteObjects)
         }
@@ -245,6 +306,18 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
     })
 }
 
+/// The sub-resource that stands alone in the query string.
+fn sub_resource(query: &Query) -> Option<&str> {
+    let mut names = query
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| !is_neutral(name));
+    match (names.next(), names.next()) {
+        (Some(name), None) => Some(name),
+        _ => None,
+    }
+}
+
 /// Sub-resources that clients ask for by default, each alone in its query string.
 fn bucket_configuration(query: &Query) -> Option<Verb> {
     let unset = |xml| Some(Verb::GetBucketConfiguration(Configuration::Unset(xml)));
@@ -253,17 +326,10 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
             code, words,
         )))
     };
-    let mut names = query
-        .iter()
-        .map(|(name, _)| name)
-        .filter(|name| !is_neutral(name));
-    let (Some(name), None) = (names.next(), names.next()) else {
-        return None;
-    };
-    match name {
+    match sub_resource(query)? {
         "location" => Some(Verb::GetBucketLocation),
         "acl" => Some(Verb::GetBucketAcl),
-        "versioning" => unset("VersioningConfiguration"),
+        "versioning" => Some(Verb::GetBucketVersioning),
         "logging" => unset("BucketLoggingStatus"),
         "notification" => unset("NotificationConfiguration"),
         "accelerate" => unset("AccelerateConfiguration"),
@@ -271,15 +337,12 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
         "policy" | "policyStatus" => {
             none(Code::NoSuchBucketPolicy, "The bucket policy does not exist")
         }
-        "tagging" => none(Code::NoSuchTagSet, "The TagSet does not exist"),
+        "tagging" => Some(Verb::GetBucketTagging),
         "cors" => none(
             Code::NoSuchCORSConfiguration,
             "The CORS configuration does not exist",
         ),
-        "lifecycle" => none(
-            Code::NoSuchLifecycleConfiguration,
-            "The lifecycle configuration does not exist",
-        ),
+        "lifecycle" => Some(Verb::GetBucketLifecycle),
         "encryption" => none(
             Code::ServerSideEncryptionConfigurationNotFoundError,
             "The server side encryption configuration was not found",
@@ -292,10 +355,7 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
             Code::ReplicationConfigurationNotFoundError,
             "The replication configuration was not found",
         ),
-        "object-lock" => none(
-            Code::ObjectLockConfigurationNotFoundError,
-            "Object Lock configuration does not exist for this bucket",
-        ),
+        "object-lock" => Some(Verb::GetObjectLockConfiguration),
         "publicAccessBlock" => none(
             Code::NoSuchPublicAccessBlockConfiguration,
             "The public access block configuration was not found",
@@ -325,6 +385,15 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
         Method::PUT if query.has("renameObject") => {
             only(query, &["renameObject"]).then_some(Verb::RenameObject)
         }
+        Method::PUT if query.has("tagging") => {
+            only(query, &["tagging", "versionId"]).then_some(Verb::PutObjectTagging)
+        }
+        Method::PUT if query.has("retention") => {
+            only(query, &["retention", "versionId"]).then_some(Verb::PutObjectRetention)
+        }
+        Method::PUT if query.has("legal-hold") => {
+            only(query, &["legal-hold", "versionId"]).then_some(Verb::PutObjectLegalHold)
+        }
         Method::PUT => {
             let verb = if copies {
                 Verb::CopyObject
@@ -342,6 +411,9 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
         Method::DELETE if query.has("uploadId") => {
             only(query, &["uploadId"]).then_some(Verb::AbortMultipartUpload)
         }
+        Method::DELETE if query.has("tagging") => {
+            only(query, &["tagging", "versionId"]).then_some(Verb::DeleteObjectTagging)
+        }
         Method::DELETE => only(query, &["versionId"]).then_some(Verb::DeleteObject),
         _ => None,
     })
@@ -357,15 +429,12 @@ fn get_of_object(query: &Query) -> Option<Verb> {
         ];
         return only(query, &known).then_some(Verb::ListParts);
     }
-    let no_lock = Configuration::None(
-        Code::NoSuchObjectLockConfiguration,
-        "The specified object does not have a ObjectLock configuration",
-    );
     for (name, verb) in [
         ("acl", Verb::GetObjectAcl),
         ("tagging", Verb::GetObjectTagging),
-        ("legal-hold", Verb::GetObjectConfiguration(no_lock)),
-        ("retention", Verb::GetObjectConfiguration(no_lock)),
+        ("legal-hold", Verb::GetObjectLegalHold),
+        ("retention", Verb::GetObjectRetention),
+        ("attributes", Verb::GetObjectAttributes),
     ] {
         if query.has(name) {
             return only(query, &[name, "versionId"]).then_some(verb);
@@ -407,6 +476,26 @@ mod tests {
             ("GET", false, "list-type=2&prefix=", Verb::ListObjectsV2),
             ("GET", false, "uploads", Verb::ListMultipartUploads),
             ("GET", false, "location", Verb::GetBucketLocation),
+            (
+                "GET",
+                false,
+                "versions&key-marker=a&version-id-marker=b",
+                Verb::ListObjectVersions,
+            ),
+            ("PUT", false, "versioning=", Verb::PutBucketVersioning),
+            (
+                "PUT",
+                true,
+                "tagging&versionId=null",
+                Verb::PutObjectTagging,
+            ),
+            ("DELETE", true, "tagging", Verb::DeleteObjectTagging),
+            (
+                "GET",
+                true,
+                "attributes&versionId=null",
+                Verb::GetObjectAttributes,
+            ),
             ("POST", false, "delete", Verb::DeleteObjects),
             (
                 "GET",
@@ -435,25 +524,24 @@ mod tests {
     fn what_is_not_known_never_falls_through() {
         for (method, key, query) in [
             ("GET", false, "unknown"),
-            ("GET", false, "versions"),
+            ("GET", false, "versions&list-type=2"),
             ("GET", false, "policy&prefix=a"),
             ("GET", false, "inventory&id=1"),
             ("GET", false, "uploads&list-type=2"),
             ("GET", false, "annotations&list-type=2"),
-            ("PUT", false, "versioning"),
+            ("PUT", false, "versioning&tagging"),
             ("PUT", false, "unknown"),
             ("DELETE", false, "policy"),
             ("DELETE", false, "unknown=1"),
             ("HEAD", false, "acl"),
-            ("GET", true, "attributes"),
             ("GET", true, "torrent"),
-            ("PUT", true, "tagging"),
+            ("PUT", true, "tagging&retention"),
             ("PUT", true, "unknown"),
             ("PUT", true, "uploadId=a"),
             ("PUT", true, "partNumber=1"),
             ("POST", true, "restore"),
             ("POST", true, "uploadId=a&uploads"),
-            ("DELETE", true, "tagging"),
+            ("DELETE", true, "retention"),
             ("DELETE", true, "uploadId=a&unknown"),
         ] {
             let refusal = verb(method, key, query).expect_err(query);

@@ -14,6 +14,12 @@ const fn code_of(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::NoSuchBucket => Code::NoSuchBucket,
         ErrorKind::NotFound => Code::NoSuchKey,
+        ErrorKind::NoSuchVersion => Code::NoSuchVersion,
+        ErrorKind::DeleteMarker => Code::MethodNotAllowed,
+        ErrorKind::Locked => Code::AccessDenied,
+        ErrorKind::BucketState => Code::InvalidBucketState,
+        ErrorKind::NotConfigured => Code::InvalidRequest,
+        ErrorKind::NoSuchStorageClass => Code::InvalidStorageClass,
         ErrorKind::NoSuchUpload => Code::NoSuchUpload,
         ErrorKind::AlreadyExists => Code::BucketAlreadyExists,
         ErrorKind::AlreadyOwned => Code::BucketAlreadyOwnedByYou,
@@ -55,6 +61,12 @@ fn words(error: &Error) -> String {
         ErrorKind::Denied | ErrorKind::Unauthenticated => "Access Denied".into(),
         ErrorKind::NoSuchBucket => "The specified bucket does not exist".into(),
         ErrorKind::NotFound => "The specified key does not exist.".into(),
+        ErrorKind::NoSuchVersion => "The specified version does not exist.".into(),
+        ErrorKind::DeleteMarker => {
+            "The specified method is not allowed against this resource.".into()
+        }
+        ErrorKind::Locked => "Access Denied because object protected by object lock.".into(),
+        ErrorKind::NoSuchStorageClass => "The storage class you specified is not valid".into(),
         ErrorKind::NoSuchUpload => "The specified upload does not exist. The upload ID may be \
              invalid, or the upload may have been aborted or completed."
             .into(),

@@ -18,7 +18,9 @@ use crate::door::{Answer, Door, Exchange, stream_answer, xml_answer, xml_text};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::KEEP_ALIVE_INTERVAL;
 use crate::sigv4::encode_path;
-use crate::wire::{customer_key, encryption_headers, header, named_checksum, write_condition};
+use crate::wire::{
+    customer_key, encryption_headers, header, named_checksum, version_headers, write_condition,
+};
 
 type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 
@@ -61,6 +63,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
             let info = info?;
             let mut answer = xml_answer(&output(&named, &info))?;
             encryption_headers(answer.headers_mut(), info.encrypted, &asked);
+            version_headers(answer.headers_mut(), &info);
             Ok(answer)
         }
         Err(_) => Ok(keep_alive(joining, named)),

@@ -23,16 +23,6 @@ pub(super) async fn bucket(
     unset(what)
 }
 
-/// Of an object, which must exist.
-pub(super) async fn object(
-    door: &Door,
-    exchange: &Exchange,
-    what: Configuration,
-) -> Result<Answer> {
-    owner_of_object(door, exchange).await?;
-    unset(what)
-}
-
 fn unset(what: Configuration) -> Result<Answer> {
     let name = match what {
         Configuration::None(code, words) => return Err(Refusal::new(code, words)),
@@ -43,12 +33,6 @@ fn unset(what: Configuration) -> Result<Answer> {
         _ => "",
     };
     let xml = format!("{HEAD}<{name} {XMLNS}>{inside}</{name}>");
-    Ok(text_answer(StatusCode::OK, xml))
-}
-
-pub(super) async fn object_tagging(door: &Door, exchange: &Exchange) -> Result<Answer> {
-    owner_of_object(door, exchange).await?;
-    let xml = format!("{HEAD}<Tagging {XMLNS}><TagSet></TagSet></Tagging>");
     Ok(text_answer(StatusCode::OK, xml))
 }
 
@@ -65,6 +49,7 @@ pub(super) async fn object_acl(door: &Door, exchange: &Exchange) -> Result<Answe
 async fn owner_of_object(door: &Door, exchange: &Exchange) -> Result<UserId> {
     let request = GetRequest {
         object: exchange.object()?,
+        version: exchange.version()?,
         range: None,
         part: None,
         condition: ReadCondition::default(),

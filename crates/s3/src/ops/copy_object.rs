@@ -1,6 +1,9 @@
 //! CopyObject.
 
-use dewar_store::api::{CopyRequest, ObjectRef};
+use std::collections::BTreeMap;
+
+use dewar_store::api::{CopyRequest, Marks, ObjectRef};
+use dewar_types::VersionName;
 use http::HeaderMap;
 use s3s::dto::CopyObjectResult;
 
@@ -9,14 +12,14 @@ use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
     algorithm_named, attributes_of, copy_source_condition, encryption_headers, encryption_of,
-    header, object_named, refuse_unsupported, source_key, write_condition, xml_date,
+    header, marks_of, object_named, refuse_unsupported, source_key, value_of, version_headers,
+    write_condition, xml_date,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let headers = exchange.headers();
     refuse_unsupported(headers)?;
-    refuse_tagging_directive(headers)?;
-    let source = copy_source(headers)?;
+    let (source, source_version) = copy_source(headers)?;
     let target = exchange.object()?;
     let replace = match header(headers, "x-amz-metadata-directive")? {
         None | Some("COPY") => false,
@@ -30,7 +33,14 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let checksum = header(headers, "x-amz-checksum-algorithm")?;
     let checksum = checksum.map(algorithm_named).transpose()?;
     let encryption = encryption_of(exchange, headers)?;
-    if source == target && !replace && checksum.is_none() && encryption.is_none() {
+    let mut marks = marks_of(headers)?;
+    if !replaces_tags(headers)? {
+        marks.tags = None;
+    } else if marks.tags.is_none() {
+        marks.tags = Some(BTreeMap::new());
+    }
+    let as_it_was = encryption.is_none() && marks == Marks::default() && source_version.is_none();
+    if source == target && !replace && checksum.is_none() && as_it_was {
         return Err(Refusal::new(
             Code::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself \
@@ -40,8 +50,10 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     }
     let request = CopyRequest {
         source,
+        source_version,
         source_condition: copy_source_condition(headers)?,
         target,
+        marks,
         attributes: if replace {
             Some(attributes_of(headers)?)
         } else {
@@ -69,11 +81,17 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         last_modified: Some(xml_date(info.modified)),
     })?;
     encryption_headers(answer.headers_mut(), info.encrypted, headers);
+    let told = answer.headers_mut();
+    version_headers(told, &info);
+    if let Some(name) = source_version {
+        let name = value_of(&name.to_string());
+        told.insert("x-amz-copy-source-version-id", name);
+    }
     Ok(answer)
 }
 
-/// The source of a copy.
-pub(super) fn copy_source(headers: &HeaderMap) -> Result<ObjectRef> {
+/// The source of a copy, and which version of it.
+pub(super) fn copy_source(headers: &HeaderMap) -> Result<(ObjectRef, Option<VersionName>)> {
     object_named(header(headers, "x-amz-copy-source")?.unwrap_or_default())
 }
 
@@ -86,14 +104,15 @@ pub(super) fn failed_source(error: dewar_types::Error) -> Refusal {
     error.into()
 }
 
-fn refuse_tagging_directive(headers: &HeaderMap) -> Result<()> {
+/// Whether the copy has tags of its own instead of the source's.
+fn replaces_tags(headers: &HeaderMap) -> Result<bool> {
     match header(headers, "x-amz-tagging-directive")? {
-        // There are no tags, so copying them is done.
-        None | Some("COPY") => Ok(()),
-        Some(_) => Err(Refusal::new(
-            Code::NotImplemented,
-            "A header you provided implies functionality that is not implemented: \
-             x-amz-tagging-directive",
-        )),
+        None | Some("COPY") => Ok(false),
+        Some("REPLACE") => Ok(true),
+        Some(_) => {
+            let message = "Unknown tagging directive.";
+            Err(Refusal::new(Code::InvalidArgument, message)
+                .element("ArgumentName", "x-amz-tagging-directive"))
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! CreateBucket.
 
+use dewar_store::api::{NewBucket, ObjectLock, Versioning};
 use http::StatusCode;
 use http::header::LOCATION;
 use s3s::dto::CreateBucketConfiguration;
@@ -11,18 +12,23 @@ use crate::wire::{header, refuse_unsupported, value_of};
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
     let headers = exchange.headers();
-    if header(headers, "x-amz-bucket-object-lock-enabled")?.is_some_and(|on| on != "false") {
-        let message = "A header you provided implies functionality that is not implemented: \
-                       x-amz-bucket-object-lock-enabled";
-        return Err(Refusal::new(Code::NotImplemented, message));
-    }
+    let locks = header(headers, "x-amz-bucket-object-lock-enabled")?
+        .is_some_and(|on| on.eq_ignore_ascii_case("true"));
     refuse_unsupported(headers)?;
     let bytes = exchange.document(false).await?;
     if !bytes.is_empty() {
         check_location(&document(&bytes)?, door.region())?;
     }
     let bucket = exchange.bucket()?;
-    door.store.create_bucket(&exchange.caller, &bucket).await?;
+    let mut new = NewBucket::default();
+    if locks {
+        // Versions are what is kept.
+        new.versioning = Versioning::Enabled;
+        new.object_lock = Some(ObjectLock::default());
+    }
+    door.store
+        .create_bucket_with(&exchange.caller, &bucket, new)
+        .await?;
     let mut answer = empty_answer(StatusCode::OK);
     let location = value_of(&format!("/{}", bucket.name));
     answer.headers_mut().insert(LOCATION, location);

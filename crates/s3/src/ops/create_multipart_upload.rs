@@ -7,7 +7,8 @@ use s3s::dto::CreateMultipartUploadOutput;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::wire::{
-    announced_checksum, attributes_of, encryption_headers, encryption_of, refuse_unsupported,
+    announced_checksum, attributes_of, encryption_headers, encryption_of, marks_of,
+    refuse_unsupported,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -18,6 +19,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let request = CreateUploadRequest {
         object: object.clone(),
         attributes: attributes_of(headers)?,
+        marks: marks_of(headers)?,
         checksum: Some(algorithm),
         composite,
         encryption: encryption_of(exchange, headers)?,

@@ -1,17 +1,28 @@
 //! DeleteObject.
 
 use dewar_store::api::DeleteRequest;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::Result;
-use crate::wire::delete_condition;
+use crate::wire::{delete_condition, value_of};
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let request = DeleteRequest {
         object: exchange.object()?,
+        version: exchange.version()?,
         condition: delete_condition(exchange.headers())?,
+        bypass: exchange.bypasses()?,
     };
-    door.store.delete(&exchange.caller, request).await?;
-    Ok(empty_answer(StatusCode::NO_CONTENT))
+    let deleted = door.store.delete(&exchange.caller, request).await?;
+    let mut answer = empty_answer(StatusCode::NO_CONTENT);
+    let headers = answer.headers_mut();
+    if let Some(name) = deleted.name {
+        headers.insert("x-amz-version-id", value_of(&name.to_string()));
+    }
+    if deleted.marker {
+        let yes = HeaderValue::from_static("true");
+        headers.insert("x-amz-delete-marker", yes);
+    }
+    Ok(answer)
 }

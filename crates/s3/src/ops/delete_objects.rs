@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use dewar_store::api::{ETag, WriteCondition};
-use dewar_types::{ObjectKey, Timestamp};
+use dewar_store::api::{DeleteItem, ETag, WriteCondition};
+use dewar_types::Timestamp;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ObjectIdentifier};
 use s3s::xml::{Deserialize, Deserializer};
 
@@ -18,29 +18,45 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     if objects.is_empty() || objects.len() > BULK_DELETE_KEYS_MAX {
         return Err(malformed());
     }
+    let bypass = exchange.bypasses()?;
     let mut wanted = Vec::with_capacity(objects.len());
     let mut output = DeleteObjectsOutput::default();
     let mut errors = Vec::new();
     for object in &objects {
         match read(object) {
-            Ok(pair) => wanted.push(pair),
-            Err(refusal) => errors.push(failed(&object.key, &refusal)),
+            Ok(item) => wanted.push(item),
+            Err(refusal) => {
+                errors.push(failed(&object.key, object.version_id.clone(), &refusal));
+            }
         }
     }
-    let keys: Vec<String> = wanted.iter().map(|(key, _)| key.to_string()).collect();
+    let named: Vec<_> = wanted
+        .iter()
+        .map(|item| {
+            (
+                item.key.to_string(),
+                item.version.map(|name| name.to_string()),
+            )
+        })
+        .collect();
     let bucket = exchange.bucket()?;
     let outcomes = door
         .store
-        .delete_many(&exchange.caller, &bucket, wanted)
+        .delete_many(&exchange.caller, &bucket, wanted, bypass)
         .await?;
     let mut deleted = Vec::new();
-    for (key, outcome) in keys.into_iter().zip(outcomes) {
+    for ((key, version), outcome) in named.into_iter().zip(outcomes) {
         match outcome {
-            Ok(_) => deleted.push(DeletedObject {
-                key: Some(key),
-                ..DeletedObject::default()
-            }),
-            Err(error) => errors.push(failed(&key, &Refusal::from(error))),
+            Ok(done) => {
+                let marker = done.name.filter(|_| done.marker);
+                deleted.push(DeletedObject {
+                    key: Some(key),
+                    version_id: version,
+                    delete_marker: done.marker.then_some(true),
+                    delete_marker_version_id: marker.map(|name| name.to_string()),
+                });
+            }
+            Err(error) => errors.push(failed(&key, version, &Refusal::from(error))),
         }
     }
     output.deleted = (!quiet.unwrap_or(false)).then_some(deleted);
@@ -48,7 +64,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     xml_answer(&output)
 }
 
-fn malformed() -> Refusal {
+pub(super) fn malformed() -> Refusal {
     Refusal::new(
         Code::MalformedXML,
         "The XML you provided was not well-formed or did not validate against our published \
@@ -69,15 +85,12 @@ pub(super) fn document<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     })
 }
 
-fn read(object: &ObjectIdentifier) -> Result<(ObjectKey, WriteCondition)> {
-    if object
-        .version_id
-        .as_deref()
-        .is_some_and(|version| version != "null")
-    {
+fn read(object: &ObjectIdentifier) -> Result<DeleteItem> {
+    let version = object.version_id.as_deref().map(str::parse).transpose();
+    let version = version.map_err(|_| {
         let message = "The specified version does not exist.";
-        return Err(Refusal::new(Code::NoSuchVersion, message));
-    }
+        Refusal::new(Code::NoSuchVersion, message)
+    })?;
     let number = |n: i64| {
         u64::try_from(n).map_err(|_| Refusal::new(Code::InvalidArgument, "A size is negative."))
     };
@@ -91,16 +104,21 @@ fn read(object: &ObjectIdentifier) -> Result<(ObjectKey, WriteCondition)> {
         .map(time::OffsetDateTime::from);
     let condition = WriteCondition {
         if_absent: false,
+        if_none_match: None,
         if_match,
         if_modified_at: modified
             .map(|at| number(at.unix_timestamp()).map(Timestamp::from_secs))
             .transpose()?,
         if_size: object.size.map(number).transpose()?,
     };
-    Ok((key_named(&object.key)?, condition))
+    Ok(DeleteItem {
+        key: key_named(&object.key)?,
+        version,
+        condition,
+    })
 }
 
-fn failed(key: &str, refusal: &Refusal) -> s3s::dto::Error {
+fn failed(key: &str, version: Option<String>, refusal: &Refusal) -> s3s::dto::Error {
     let mut message = String::new();
     // Writing to a String cannot fail.
     let _ = write!(message, "{}", refusal.message());
@@ -108,6 +126,6 @@ fn failed(key: &str, refusal: &Refusal) -> s3s::dto::Error {
         code: Some(refusal.code().as_str().to_owned()),
         key: Some(key.to_owned()),
         message: Some(message),
-        version_id: None,
+        version_id: version,
     }
 }

@@ -1,14 +1,14 @@
 //! GetObject.
 
 use dewar_store::Download;
-use dewar_store::api::{GetRequest, ObjectInfo, ReadCondition};
+use dewar_store::api::{GetRequest, MarkerFound, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
     CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, LAST_MODIFIED, RANGE,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::door::{Answer, Door, Exchange, empty_answer, full_answer, stream_answer};
 use crate::error::{Code, Refusal, Result};
@@ -70,6 +70,7 @@ pub(super) fn read_request(exchange: &Exchange) -> Result<GetRequest> {
     }
     Ok(GetRequest {
         object: exchange.object()?,
+        version: exchange.version()?,
         range: range.and_then(parse_range),
         part,
         condition: read_condition(headers)?,
@@ -142,6 +143,9 @@ fn override_headers(exchange: &Exchange, headers: &mut HeaderMap) -> Result<()> 
 /// range missed.
 pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> Refusal {
     let kind = error.kind();
+    if matches!(kind, ErrorKind::NotFound | ErrorKind::DeleteMarker) {
+        return absent(error);
+    }
     let refusal = match kind {
         // As Ceph answers; Amazon says 416 InvalidPartNumber.
         ErrorKind::InvalidPart => Refusal::new(
@@ -158,6 +162,7 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
     };
     let plain = GetRequest {
         object,
+        version: exchange.version().unwrap_or_default(),
         range: None,
         part: None,
         condition: ReadCondition::default(),
@@ -174,4 +179,25 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
     refusal
         .header(ETAG, quoted(&info.etag))
         .header(LAST_MODIFIED, value_of(&http_date(info.modified)))
+}
+
+/// There is nothing to read, and perhaps a delete marker that says since when.
+pub(super) fn absent(error: Error) -> Refusal {
+    let marker = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+    let marker: Option<MarkerFound> = marker.copied();
+    let named = error.kind() == ErrorKind::DeleteMarker;
+    let mut refusal = Refusal::from(error);
+    let text = if marker.is_some() { "true" } else { "false" };
+    refusal = refusal.header(
+        HeaderName::from_static("x-amz-delete-marker"),
+        HeaderValue::from_static(text),
+    );
+    if let Some(marker) = marker {
+        let name = HeaderName::from_static("x-amz-version-id");
+        refusal = refusal.header(name, value_of(&marker.name.to_string()));
+    }
+    if named {
+        refusal = refusal.header(ALLOW, HeaderValue::from_static("DELETE"));
+    }
+    refusal
 }

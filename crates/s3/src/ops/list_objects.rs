@@ -97,9 +97,10 @@ impl Asked {
             owner: with_owner.then(|| owner(object.owner)),
             restore_status: None,
             size: i64::try_from(object.size).ok(),
-            storage_class: Some(ObjectStorageClass::from_static(
-                ObjectStorageClass::STANDARD,
-            )),
+            storage_class: Some(match &object.storage_class {
+                None => ObjectStorageClass::from_static(ObjectStorageClass::STANDARD),
+                Some(class) => class.clone().into(),
+            }),
         }
     }
 }

@@ -12,18 +12,24 @@ mod delete_object;
 mod delete_objects;
 mod get_bucket_location;
 mod get_object;
+mod get_object_attributes;
 mod head_bucket;
 mod head_object;
+mod lifecycle;
 mod list_buckets;
 mod list_multipart_uploads;
+mod list_object_versions;
 mod list_objects;
 mod list_parts;
+mod object_lock;
 mod post_form;
 mod put_object;
 mod rename_object;
 mod shown;
+mod tagging;
 mod upload_part;
 mod upload_part_copy;
+mod versioning;
 
 use crate::door::{Answer, Door, Exchange, Verb};
 use crate::error::Result;
@@ -49,8 +55,25 @@ pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Re
         Verb::HeadObject => head_object::call(door, exchange).await,
         Verb::DeleteObject => delete_object::call(door, exchange).await,
         Verb::GetObjectAcl => configuration::object_acl(door, exchange).await,
-        Verb::GetObjectTagging => configuration::object_tagging(door, exchange).await,
-        Verb::GetObjectConfiguration(what) => configuration::object(door, exchange, what).await,
+        Verb::GetObjectTagging => tagging::get_of_object(door, exchange).await,
+        Verb::PutObjectTagging => tagging::put_of_object(door, exchange).await,
+        Verb::DeleteObjectTagging => tagging::delete_of_object(door, exchange).await,
+        Verb::GetBucketLifecycle => lifecycle::get(door, exchange).await,
+        Verb::PutBucketLifecycle => lifecycle::put(door, exchange).await,
+        Verb::DeleteBucketLifecycle => lifecycle::delete(door, exchange).await,
+        Verb::GetBucketTagging => tagging::get_of_bucket(door, exchange).await,
+        Verb::PutBucketTagging => tagging::put_of_bucket(door, exchange).await,
+        Verb::DeleteBucketTagging => tagging::delete_of_bucket(door, exchange).await,
+        Verb::GetBucketVersioning => versioning::get(door, exchange).await,
+        Verb::PutBucketVersioning => versioning::put(door, exchange).await,
+        Verb::ListObjectVersions => list_object_versions::call(door, exchange).await,
+        Verb::GetObjectLockConfiguration => object_lock::get_of_bucket(door, exchange).await,
+        Verb::PutObjectLockConfiguration => object_lock::put_of_bucket(door, exchange).await,
+        Verb::GetObjectRetention => object_lock::get_retention(door, exchange).await,
+        Verb::PutObjectRetention => object_lock::put_retention(door, exchange).await,
+        Verb::GetObjectLegalHold => object_lock::get_legal_hold(door, exchange).await,
+        Verb::PutObjectLegalHold => object_lock::put_legal_hold(door, exchange).await,
+        Verb::GetObjectAttributes => get_object_attributes::call(door, exchange).await,
         Verb::RenameObject => rename_object::call(door, exchange).await,
         Verb::CreateMultipartUpload => create_multipart_upload::call(door, exchange).await,
         Verb::UploadPart => upload_part::call(door, exchange).await,

@@ -6,6 +6,9 @@ use http::header::{ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 
 use dewar_checksum::Algorithm;
+use dewar_store::limits::TAGS_PER_OBJECT_MAX;
+
+use super::tagging::tags_of_document;
 
 use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
@@ -14,7 +17,7 @@ use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
 use crate::wire::{
     Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, header,
-    key_named, quoted, refuse_unsupported, value_of, write_condition,
+    key_named, marks_of, quoted, refuse_unsupported, value_of, version_headers, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
@@ -46,6 +49,10 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let headers = as_headers(&fields)?;
     refuse_unsupported(&headers)?;
     let declared = Declared::read(&headers)?;
+    let mut marks = marks_of(&headers)?;
+    if let Some(tagging) = fields.get("tagging") {
+        marks.tags = Some(tags_of_document(tagging.as_bytes(), TAGS_PER_OBJECT_MAX)?);
+    }
     let request = PutRequest {
         object: ObjectRef {
             bucket,
@@ -53,6 +60,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         },
         size: None,
         attributes: attributes(&headers, &fields)?,
+        marks,
         want: declared.want(),
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
@@ -86,7 +94,6 @@ fn as_headers(fields: &FormFields) -> Result<HeaderMap> {
     for (name, value) in fields.iter() {
         let (name, kept) = match name {
             "acl" => ("x-amz-acl", true),
-            "tagging" => ("x-amz-tagging", true),
             name => (name, name.starts_with("x-amz-") || KEPT.contains(&name)),
         };
         if !kept {
@@ -142,6 +149,7 @@ fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer 
     headers.insert(LOCATION, value_of(&location));
     headers.insert(ETAG, quoted(&info.etag));
     checksum_headers(headers, info.checksum.as_ref());
+    version_headers(headers, info);
     answer
 }
 

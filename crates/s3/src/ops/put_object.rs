@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode};
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::Result;
 use crate::wire::{
-    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, quoted,
-    refuse_unsupported, write_condition,
+    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, marks_of, quoted,
+    refuse_unsupported, version_headers, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
@@ -24,6 +24,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         object: exchange.object()?,
         size: length,
         attributes: attributes_of(exchange.headers())?,
+        marks: marks_of(exchange.headers())?,
         want: declared.want(),
         // What S3 keeps when the client sends none.
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
@@ -48,5 +49,6 @@ pub(super) fn written(info: &ObjectInfo, asked: &HeaderMap) -> Answer {
     headers.insert(ETAG, quoted(&info.etag));
     checksum_headers(headers, info.checksum.as_ref());
     encryption_headers(headers, info.encrypted, asked);
+    version_headers(headers, info);
     answer
 }

@@ -11,15 +11,17 @@ use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::wire::{
     copy_range, copy_source_condition, customer_key, encryption_headers, header,
-    refuse_unsupported, source_key, xml_date,
+    refuse_unsupported, source_key, value_of, xml_date,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let headers = exchange.headers();
     refuse_unsupported(headers)?;
     let range = header(headers, "x-amz-copy-source-range")?;
+    let (object, version) = copy_source(headers)?;
     let source = PartSource {
-        object: copy_source(headers)?,
+        object,
+        version,
         range: range.map(copy_range).transpose()?,
         condition: copy_source_condition(headers)?,
         customer_key: source_key(exchange)?,
@@ -49,5 +51,11 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         last_modified: Some(xml_date(part.modified)),
     })?;
     encryption_headers(answer.headers_mut(), part.encrypted, headers);
+    if let Some(name) = version {
+        let name = value_of(&name.to_string());
+        answer
+            .headers_mut()
+            .insert("x-amz-copy-source-version-id", name);
+    }
     Ok(answer)
 }

@@ -104,5 +104,6 @@ pub(crate) fn object_headers(info: &ObjectInfo) -> HeaderMap {
             headers.insert(name, value_of(text));
         }
     }
+    super::marks::mark_headers(&mut headers, info);
     headers
 }

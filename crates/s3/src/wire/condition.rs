@@ -54,10 +54,11 @@ pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
             format!("A header you provided implies functionality that is not implemented: {what}"),
         )
     };
-    let if_absent = match header(headers, "if-none-match")?.map(etags) {
-        None => false,
-        Some(tags) if tags == [ETag::Any] => true,
-        Some(_) => return Err(not_here("If-None-Match with an ETag")),
+    let (if_absent, if_none_match) = match header(headers, "if-none-match")?.map(etags) {
+        None => (false, None),
+        Some(tags) if tags == [ETag::Any] => (true, None),
+        Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
+        Some(_) => return Err(not_here("If-None-Match with other than one ETag")),
     };
     let if_match = match header(headers, "if-match")?.map(etags) {
         None => None,
@@ -66,6 +67,7 @@ pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     };
     Ok(WriteCondition {
         if_absent,
+        if_none_match,
         if_match,
         ..WriteCondition::default()
     })
@@ -96,7 +98,7 @@ pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
         Refusal::new(Code::InvalidArgument, message)
     };
     let mut condition = write_condition(headers)?;
-    if condition.if_absent {
+    if condition.if_absent || condition.if_none_match.is_some() {
         return Err(broken("If-None-Match"));
     }
     let name = "x-amz-if-match-last-modified-time";
@@ -136,7 +138,9 @@ mod tests {
     fn writes_take_what_s3_takes() {
         let absent = write_condition(&headers(&[("if-none-match", "*")])).expect("valid");
         assert!(absent.if_absent && absent.if_match.is_none());
-        assert!(write_condition(&headers(&[("if-none-match", "\"a\"")])).is_err());
+        let other = write_condition(&headers(&[("if-none-match", "\"a\"")])).expect("valid");
+        assert_eq!(other.if_none_match, Some(ETag::Is("a".into())));
+        assert!(write_condition(&headers(&[("if-none-match", "\"a\",\"b\"")])).is_err());
         assert!(write_condition(&headers(&[("if-match", "\"a\",\"b\"")])).is_err());
         let one = write_condition(&headers(&[("if-match", "\"a\"")])).expect("valid");
         assert_eq!(one.if_match, Some(ETag::Is("a".into())));

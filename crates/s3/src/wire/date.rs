@@ -2,7 +2,7 @@
 
 use dewar_types::Timestamp;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
+use time::format_description::well_known::{Iso8601, Rfc2822};
 
 /// A date as RFC 9110 has it in headers: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn http_date(when: Timestamp) -> String {
@@ -31,6 +31,27 @@ pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_secs)
 }
 
+/// A date as S3 has it in headers of its own: `2030-01-01T00:00:00.000Z`.
+pub(crate) fn iso_date(when: Timestamp) -> String {
+    let at = moment(when);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        at.year(),
+        u8::from(at.month()),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
+        at.millisecond()
+    )
+}
+
+/// A date of ISO 8601 with a time and a zone. `None` for what is none, or lies before 1970.
+pub(crate) fn parse_iso_date(text: &str) -> Option<Timestamp> {
+    let at = OffsetDateTime::parse(text, &Iso8601::DEFAULT).ok()?;
+    u64::try_from(at.unix_timestamp_nanos()).ok().map(Timestamp)
+}
+
 /// A date as S3 has it in XML: in milliseconds.
 pub(crate) fn xml_date(when: Timestamp) -> s3s::dto::Timestamp {
     let whole = Timestamp(when.millis().saturating_mul(1_000_000));
@@ -54,5 +75,12 @@ mod tests {
         assert_eq!(parse_http_date(&http_date(when)), Some(when));
         assert_eq!(parse_http_date("yesterday"), None);
         assert_eq!(http_date(Timestamp(u64::MAX)).len(), 29);
+        assert_eq!(iso_date(when), "1994-11-06T08:49:37.000Z");
+        assert_eq!(parse_iso_date(&iso_date(when)), Some(when));
+        let offset = parse_iso_date("1994-11-06T09:49:37.250+01:00");
+        assert_eq!(offset, Some(Timestamp(when.0 + 250_000_000)));
+        for bad in ["", "1994", "1969-12-31T23:59:59Z", "tomorrow"] {
+            assert_eq!(parse_iso_date(bad), None, "{bad}");
+        }
     }
 }

@@ -5,6 +5,7 @@ mod checksum;
 mod condition;
 mod date;
 mod encryption;
+mod marks;
 mod source;
 mod unsupported;
 
@@ -15,9 +16,12 @@ pub(crate) use checksum::{
 pub(crate) use condition::{
     copy_source_condition, delete_condition, etag_condition, read_condition, write_condition,
 };
-pub(crate) use date::{http_date, parse_http_date, xml_date};
+pub(crate) use date::{http_date, iso_date, parse_http_date, parse_iso_date, xml_date};
 pub(crate) use encryption::{customer_key, encryption_headers, encryption_of, source_key};
-pub(crate) use source::{bucket_named, copy_range, key_named, object_named, rename_source};
+pub(crate) use marks::{legal_hold_of, marks_of, mode_name, mode_named, version_headers};
+pub(crate) use source::{
+    bucket_named, copy_range, key_named, object_named, rename_source, version_named,
+};
 pub(crate) use unsupported::refuse_unsupported;
 
 use http::{HeaderMap, HeaderValue};

@@ -1,7 +1,7 @@
 //! Objects named in headers: sources of copies and renames.
 
 use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_types::{BucketName, ObjectKey, RangeSpec, TenantName};
+use dewar_types::{BucketName, ObjectKey, RangeSpec, TenantName, VersionName};
 
 use crate::error::{Code, Refusal, Result};
 use crate::range::parse_range;
@@ -45,20 +45,29 @@ pub(crate) fn key_named(key: &str) -> Result<ObjectKey> {
     })
 }
 
+/// A version by what a client calls it.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn version_named(text: &str) -> Result<VersionName> {
+    text.parse().map_err(|_| {
+        Refusal::new(Code::InvalidArgument, "Invalid version id specified")
+            .element("ArgumentName", "versionId")
+            .element("ArgumentValue", text)
+    })
+}
+
 /// The object in an `x-amz-copy-source`: `bucket/key`, URL-encoded, perhaps with a slash before
-/// and `?versionId=null` behind it.
+/// and `?versionId=` behind it.
 ///
 /// # Errors
 /// `InvalidArgument`, `InvalidBucketName`, `KeyTooLongError`.
-pub(crate) fn object_named(text: &str) -> Result<ObjectRef> {
+pub(crate) fn object_named(text: &str) -> Result<(ObjectRef, Option<VersionName>)> {
     let (path, version) = match text.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),
         None => (text, None),
     };
-    if version.is_some_and(|version| version != "null") {
-        let message = "Invalid version id specified";
-        return Err(Refusal::new(Code::InvalidArgument, message));
-    }
+    let version = version.map(version_named).transpose()?;
     let path = decoded(path)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let parts = path.split_once('/').filter(|(_, key)| !key.is_empty());
@@ -66,10 +75,11 @@ pub(crate) fn object_named(text: &str) -> Result<ObjectRef> {
         let message = "Copy Source must mention the source bucket and key: sourcebucket/sourcekey";
         Refusal::new(Code::InvalidArgument, message)
     })?;
-    Ok(ObjectRef {
+    let object = ObjectRef {
         bucket: bucket_named(bucket)?,
         key: key_named(key)?,
-    })
+    };
+    Ok((object, version))
 }
 
 /// The key in an `x-amz-rename-source`, which clients write with or without the bucket before it.
@@ -116,11 +126,13 @@ mod tests {
             "/bucket/a b/c",
             "bucket/a%20b/c?versionId=null",
         ] {
-            let object = object_named(text).expect(text);
+            let (object, version) = object_named(text).expect(text);
+            let named = text.contains("versionId");
+            assert_eq!(version, named.then_some(VersionName::Null));
             assert_eq!(object.bucket.name.as_str(), "bucket");
             assert_eq!(object.key.as_str(), "a b/c");
         }
-        let other = object_named("atlas:bucket//k").expect("a tenant's");
+        let (other, _) = object_named("atlas:bucket//k").expect("a tenant's");
         assert_eq!(other.bucket.tenant.expect("named").as_str(), "atlas");
         assert_eq!(other.key.as_str(), "/k");
         for bad in [

@@ -7,22 +7,20 @@ use super::header;
 use crate::error::{Code, Refusal, Result};
 
 /// # Errors
-/// `NotImplemented`, `InvalidStorageClass`, `AccessControlListNotSupported`.
+/// `NotImplemented`, `AccessControlListNotSupported`.
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
-        let refused = name.starts_with("x-amz-object-lock")
-            || matches!(
-                name,
-                "x-amz-tagging"
-                    | "x-amz-website-redirect-location"
-                    | "x-amz-server-side-encryption-aws-kms-key-id"
-                    | "x-amz-server-side-encryption-bucket-key-enabled"
-                    | "x-amz-server-side-encryption-context"
-                    | "x-amz-write-offset-bytes"
-                    | "x-amz-expected-bucket-owner"
-                    | "x-amz-source-expected-bucket-owner"
-            );
+        let refused = matches!(
+            name,
+            "x-amz-website-redirect-location"
+                | "x-amz-server-side-encryption-aws-kms-key-id"
+                | "x-amz-server-side-encryption-bucket-key-enabled"
+                | "x-amz-server-side-encryption-context"
+                | "x-amz-write-offset-bytes"
+                | "x-amz-expected-bucket-owner"
+                | "x-amz-source-expected-bucket-owner"
+        );
         if refused {
             return Err(Refusal::new(
                 Code::NotImplemented,
@@ -39,14 +37,7 @@ pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
         None | Some("private" | "bucket-owner-full-control" | "bucket-owner-read") => {}
         Some(_) => return Err(no_acls()),
     }
-    match header(headers, "x-amz-storage-class")? {
-        None | Some("STANDARD") => Ok(()),
-        Some(class) => Err(Refusal::new(
-            Code::InvalidStorageClass,
-            "The storage class you specified is not valid",
-        )
-        .element("StorageClassRequested", class)),
-    }
+    Ok(())
 }
 
 fn no_acls() -> Refusal {

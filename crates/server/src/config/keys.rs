@@ -21,6 +21,11 @@ fn is_region(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(plain)
 }
 
+fn is_class(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
+}
+
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -106,6 +111,17 @@ sections! {
         /// How long a disk may be away before its shards are rebuilt on other disks, where there
         /// are any without a shard of the same object.
         rebuild_after: Duration = "10m" { range: Range::Between("0s", "30d") };
+    }
+
+    /// What expires by the rules of buckets, and the storage classes that objects may have.
+    [lifecycle] Lifecycle {
+        /// How long a day of a rule lasts. Another length than a day is for tests: then nothing is
+        /// rounded to midnight, and buckets are looked at every second or so.
+        day: Duration = "1d" { range: Range::Between("1s", "1d") };
+        /// Names of storage classes beside `STANDARD`. All of them name the one pool there is.
+        storage_classes: Vec<String> = "" {
+            range: Range::Rule("upper-case letters, digits, dashes or underscores", is_class),
+        };
     }
 
     /// Where secrets are kept safe.

@@ -24,6 +24,7 @@ use dewar_journal::JournalState;
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
+use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
@@ -86,6 +87,10 @@ impl OpenStore {
                 scrub_idle: config.upkeep.scrub_rate_idle.0,
                 scrub_every: config.upkeep.scrub_interval,
                 out_after: config.upkeep.rebuild_after,
+            },
+            lifecycle: LifecycleConfig {
+                day: config.lifecycle.day,
+                classes: config.lifecycle.storage_classes.iter().cloned().collect(),
             },
             ..EngineConfig::new(config.layout())
         };

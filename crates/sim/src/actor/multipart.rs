@@ -3,7 +3,7 @@
 use dewar_checksum::AlgorithmSet;
 use dewar_env::sim::SimRng;
 use dewar_store::api::{
-    Attributes, CompletePart, CompleteRequest, CreateUploadRequest, Expect, ListedPart,
+    Attributes, CompletePart, CompleteRequest, CreateUploadRequest, Expect, ListedPart, Marks,
     UploadPartRequest, WriteCondition,
 };
 use dewar_types::UploadId;
@@ -15,6 +15,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let request = CreateUploadRequest {
         encryption: None,
+        marks: Marks::default(),
         object: process.object(&key),
         attributes: Attributes::default(),
         checksum: None,

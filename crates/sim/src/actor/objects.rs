@@ -7,8 +7,8 @@ use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_env::sim::SimRng;
 use dewar_store::Upload;
 use dewar_store::api::{
-    Attributes, CopyRequest, DeleteRequest, ETag, Expect, GetRequest, ObjectInfo, PutRequest,
-    ReadCondition, WriteCondition,
+    Attributes, CopyRequest, DeleteItem, DeleteRequest, ETag, Expect, GetRequest, Marks,
+    ObjectInfo, PutRequest, ReadCondition, WriteCondition,
 };
 use dewar_types::{Error, ErrorKind, RangeSpec};
 
@@ -32,6 +32,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     };
     let request = PutRequest {
         encryption: None,
+        marks: Marks::default(),
         object: process.object(&key),
         size: rng.coin().then_some(content.len()),
         attributes: Attributes::default(),
@@ -96,6 +97,7 @@ pub(super) async fn get(process: &Process, rng: &SimRng) {
 fn get_request(process: &Process, key: &str, range: Option<RangeSpec>) -> GetRequest {
     GetRequest {
         customer_key: None,
+        version: None,
         object: process.object(key),
         range,
         part: None,
@@ -216,6 +218,8 @@ pub(super) async fn head(process: &Process, rng: &SimRng) {
 pub(super) async fn delete(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
     let request = DeleteRequest {
+        version: None,
+        bypass: false,
         object: process.object(&key),
         condition: WriteCondition::default(),
     };
@@ -238,10 +242,16 @@ pub(super) async fn delete_many(process: &Process, rng: &SimRng) {
     };
     let objects = keys
         .iter()
-        .map(|key| (object_key(key), WriteCondition::default()))
+        .map(|key| DeleteItem {
+            key: object_key(key),
+            version: None,
+            condition: WriteCondition::default(),
+        })
         .collect();
     let bucket = process.bucket();
-    let work = process.store.delete_many(&process.caller, &bucket, objects);
+    let work = process
+        .store
+        .delete_many(&process.caller, &bucket, objects, false);
     match process.ask(rng, work).await {
         Outcome::Done(results) => {
             for ((key, write), result) in keys.iter().zip(&writes).zip(results) {
@@ -266,6 +276,8 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
     let request = CopyRequest {
         encryption: None,
         source_key: None,
+        source_version: None,
+        marks: Marks::default(),
         source: process.object(&source),
         source_condition: ReadCondition::default(),
         target: process.object(&target),

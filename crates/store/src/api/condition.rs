@@ -23,6 +23,8 @@ pub struct ReadCondition {
 pub struct WriteCondition {
     /// Nothing has the name (`If-None-Match: *`).
     pub if_absent: bool,
+    /// The current version, if there is one, has another ETag.
+    pub if_none_match: Option<ETag>,
     /// The current version has this ETag; [`ETag::Any`] means that something has the name.
     pub if_match: Option<ETag>,
     /// The current version was last modified at this second.

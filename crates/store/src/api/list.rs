@@ -1,6 +1,6 @@
 //! Listing.
 
-use dewar_types::{Timestamp, UserId};
+use dewar_types::{Timestamp, UserId, VersionName};
 
 use super::{BucketRef, ObjectChecksum};
 
@@ -35,6 +35,8 @@ pub struct ListedObject {
     pub owner: UserId,
     /// The checksum shown to readers, if any.
     pub checksum: Option<ObjectChecksum>,
+    /// Its storage class, if not the default.
+    pub storage_class: Option<String>,
 }
 
 /// A part of a listing.
@@ -47,4 +49,47 @@ pub struct ListPage {
     /// The last key or common prefix of this page when more follow: hand it back as
     /// [`ListRequest::after`].
     pub next: Option<String>,
+}
+
+/// Which versions are wanted; they come in byte order of the whole key, newest first.
+#[derive(Clone, Debug)]
+pub struct ListVersionsRequest {
+    /// Of which bucket.
+    pub bucket: BucketRef,
+    /// As in [`ListRequest::prefix`].
+    pub prefix: String,
+    /// As in [`ListRequest::delimiter`].
+    pub delimiter: String,
+    /// Only keys and common prefixes after this one, and with `after_version` the versions of this
+    /// key that are older.
+    pub after: String,
+    /// See `after`.
+    pub after_version: Option<VersionName>,
+    /// At most this many versions and common prefixes together, 0 to 1,000.
+    pub max: usize,
+}
+
+/// A version or delete marker of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersion {
+    /// What clients call it.
+    pub name: VersionName,
+    /// Whether it is the current one.
+    pub latest: bool,
+    /// Whether it is a delete marker; then size, ETag and checksum mean nothing.
+    pub marker: bool,
+    /// All else.
+    pub object: ListedObject,
+}
+
+/// A part of a listing of versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionsPage {
+    /// The versions.
+    pub versions: Vec<ListedVersion>,
+    /// The common prefixes, in byte order, each ending in the delimiter.
+    pub prefixes: Vec<String>,
+    /// Where to continue when more follow: hand it back as [`ListVersionsRequest::after`] and
+    /// [`ListVersionsRequest::after_version`].
+    pub next: Option<(String, Option<VersionName>)>,
 }

@@ -8,12 +8,21 @@ mod object;
 
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
 pub use condition::{ReadCondition, WriteCondition};
-pub use list::{ListPage, ListRequest, ListedObject};
+pub use dewar_meta::ns::NewBucket;
+pub use dewar_meta::ns::record::{
+    DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
+};
+pub use list::{
+    ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
+};
 pub use multipart::{
     CompletePart, CompleteRequest, CreateUploadRequest, ListPartsRequest, ListUploadsRequest,
     ListedPart, ListedUpload, PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 pub use object::{
-    Attributes, CopyRequest, DeleteRequest, Deleted, ETag, Expect, GetRequest, ObjectChecksum,
-    ObjectInfo, ObjectRef, PutRequest, RenameRequest,
+    Attributes, AttributesRequest, CopyRequest, DeleteItem, DeleteRequest, Deleted, ETag, Expect,
+    GetRequest, MarkerFound, Marks, ObjectChecksum, ObjectInfo, ObjectRef, PartAttributes,
+    PutRequest, RenameRequest,
 };
+
+pub use crate::marks::{BucketTags, Tags};

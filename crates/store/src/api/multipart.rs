@@ -1,11 +1,13 @@
 //! Uploads in parts.
 
 use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
-use dewar_types::{RangeSpec, Timestamp, UploadId, UserId};
+use dewar_types::{RangeSpec, Timestamp, UploadId, UserId, VersionName};
 
 use crate::encryption::{CustomerKey, Encrypted, Encryption};
 
-use super::{Attributes, BucketRef, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition};
+use super::{
+    Attributes, BucketRef, Marks, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition,
+};
 
 /// An upload is to begin.
 #[derive(Clone, Debug)]
@@ -14,6 +16,8 @@ pub struct CreateUploadRequest {
     pub object: ObjectRef,
     /// Attributes of the object to be.
     pub attributes: Attributes,
+    /// Tags and the like of the object to be.
+    pub marks: Marks,
     /// The checksum that parts will carry and the object shows.
     pub checksum: Option<Algorithm>,
     /// Whether that checksum will be over the parts' checksums instead of over all bytes.
@@ -46,6 +50,8 @@ pub struct UploadPartRequest {
 pub struct PartSource {
     /// Which object.
     pub object: ObjectRef,
+    /// Which version of it, if not the current one.
+    pub version: Option<VersionName>,
     /// Which bytes of it.
     pub range: Option<RangeSpec>,
     /// What must hold there.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use dewar_checksum::{AlgorithmSet, Composite, Digest, DigestSet};
-use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId};
+use dewar_meta::ns::record::Retention;
+use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionName};
+
+use crate::lifecycle::Expiry;
 
 use super::{BucketRef, ReadCondition, WriteCondition};
 use crate::encryption::{CustomerKey, Encrypted, Encryption};
@@ -57,6 +60,19 @@ pub struct Attributes {
     pub user: BTreeMap<String, String>,
 }
 
+/// What may be said about a version beside its content and attributes, and be changed later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Tags, at most ten. For a copy `None` means the source's.
+    pub tags: Option<BTreeMap<String, String>>,
+    /// How long it is kept, if not as the bucket says.
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice.
+    pub legal_hold: Option<bool>,
+    /// Its storage class, if not the default.
+    pub storage_class: Option<String>,
+}
+
 /// What there is to know about an object without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
@@ -68,6 +84,8 @@ pub struct ObjectInfo {
     pub modified: Timestamp,
     /// The version.
     pub version: VersionId,
+    /// What clients call it; `None` in buckets that never kept versions.
+    pub name: Option<VersionName>,
     /// Who wrote it.
     pub owner: UserId,
     /// Its attributes.
@@ -80,6 +98,25 @@ pub struct ObjectInfo {
     pub parts: Option<u32>,
     /// By whose key it is encrypted.
     pub encrypted: Option<Encrypted>,
+    /// How many tags it has.
+    pub tags: usize,
+    /// How long it is kept.
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice; `None` when nobody ever said.
+    pub legal_hold: Option<bool>,
+    /// Its storage class, if not the default.
+    pub storage_class: Option<String>,
+    /// When it expires, for what is the current version.
+    pub expiry: Option<Expiry>,
+}
+
+/// A delete marker stands where an object was asked for: the source of an error that says there is
+/// none, so that a front can tell.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a delete marker, version {name}")]
+pub struct MarkerFound {
+    /// What clients call it.
+    pub name: VersionName,
 }
 
 /// A checksum of a whole object as S3 shows it.
@@ -100,6 +137,8 @@ pub struct PutRequest {
     pub size: Option<u64>,
     /// Attributes to keep with it.
     pub attributes: Attributes,
+    /// Tags and the like.
+    pub marks: Marks,
     /// Digests to compute beside Adler-32 and CRC-32C, which always are. With
     /// [`dewar_checksum::Algorithm::Md5`] the ETag is the MD5, else `<version id>-0`.
     pub want: AlgorithmSet,
@@ -125,6 +164,8 @@ pub struct Expect {
 pub struct GetRequest {
     /// Which.
     pub object: ObjectRef,
+    /// Which version, if not the current one.
+    pub version: Option<VersionName>,
     /// Which bytes; all if not given.
     pub range: Option<RangeSpec>,
     /// Only this part, from 1, of a multipart object; excludes `range`.
@@ -135,20 +176,64 @@ pub struct GetRequest {
     pub customer_key: Option<CustomerKey>,
 }
 
+/// What there is to know about an object is wanted, its parts included.
+#[derive(Clone, Debug)]
+pub struct AttributesRequest {
+    /// Which.
+    pub object: ObjectRef,
+    /// Which version, if not the current one.
+    pub version: Option<VersionName>,
+    /// Only parts after this number.
+    pub after: u32,
+    /// At most this many parts.
+    pub max: usize,
+}
+
+/// A part of an object that was uploaded in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartAttributes {
+    /// Its number.
+    pub number: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its checksum, when the object's is over those of its parts.
+    pub checksum: Option<Digest>,
+}
+
 /// An object is to be removed.
 #[derive(Clone, Debug)]
 pub struct DeleteRequest {
     /// Which.
     pub object: ObjectRef,
+    /// Which version, for good; without one as the bucket has it.
+    pub version: Option<VersionName>,
+    /// What must hold.
+    pub condition: WriteCondition,
+    /// Whether governance shall not stand in the way of a caller who may bypass it.
+    pub bypass: bool,
+}
+
+/// One of many objects that are to be removed.
+#[derive(Clone, Debug)]
+pub struct DeleteItem {
+    /// Which.
+    pub key: ObjectKey,
+    /// As [`DeleteRequest::version`].
+    pub version: Option<VersionName>,
     /// What must hold.
     pub condition: WriteCondition,
 }
 
 /// What became of a removal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
     /// Whether there was something.
     pub existed: bool,
+    /// The version that went or, with [`Deleted::marker`], the delete marker that came or went;
+    /// `None` in buckets that never kept versions.
+    pub name: Option<VersionName>,
+    /// Whether [`Deleted::name`] is a delete marker.
+    pub marker: bool,
 }
 
 /// An object is to be copied inside Dewar.
@@ -156,10 +241,14 @@ pub struct Deleted {
 pub struct CopyRequest {
     /// From where.
     pub source: ObjectRef,
+    /// Which version of it, if not the current one.
+    pub source_version: Option<VersionName>,
     /// What must hold at the source.
     pub source_condition: ReadCondition,
     /// To where.
     pub target: ObjectRef,
+    /// Tags and the like.
+    pub marks: Marks,
     /// New attributes, or those of the source.
     pub attributes: Option<Attributes>,
     /// Which digest to show as the copy's checksum, when another than the source's.

@@ -36,6 +36,7 @@ use dewar_types::{Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::carried::Carried;
+use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
@@ -73,6 +74,8 @@ pub struct EngineConfig {
     pub segments: SegmentLimits,
     /// How disks are scrubbed and blobs repaired.
     pub upkeep: UpkeepConfig,
+    /// How lifecycle is done, and which storage classes there are.
+    pub lifecycle: LifecycleConfig,
 }
 
 impl EngineConfig {
@@ -90,6 +93,7 @@ impl EngineConfig {
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
             upkeep: UpkeepConfig::default(),
+            lifecycle: LifecycleConfig::default(),
             segments: SegmentLimits::default(),
         }
     }
@@ -228,6 +232,7 @@ impl Engine {
             small_bytes_max: config.small_bytes_max,
             upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
+            lifecycle: config.lifecycle.clone(),
         });
         store.load_decisions().await?;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));

@@ -5,8 +5,9 @@ use dewar_types::{ErrorKind, Result, UploadId};
 
 use super::{Rig, bucket, content, get, object, origin, run};
 use crate::api::{
-    Attributes, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteRequest, ListPartsRequest,
-    ListRequest, ListUploadsRequest, PartSource, ReadCondition, RenameRequest, UploadPartRequest,
+    Attributes, AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
+    DeleteRequest, ListPartsRequest, ListRequest, ListUploadsRequest, ListVersionsRequest, Marks,
+    ObjectLock, PartSource, ReadCondition, RenameRequest, Tags, UploadPartRequest, Versioning,
     WriteCondition,
 };
 
@@ -24,6 +25,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     };
     let source = PartSource {
         customer_key: None,
+        version: None,
         object: object("key"),
         range: None,
         condition: ReadCondition::default(),
@@ -31,6 +33,8 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     let copy = CopyRequest {
         encryption: None,
         source_key: None,
+        source_version: None,
+        marks: Marks::default(),
         source: object("key"),
         source_condition: ReadCondition::default(),
         target: object("copy"),
@@ -46,6 +50,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     };
     let create = CreateUploadRequest {
         encryption: None,
+        marks: Marks::default(),
         object: object("key"),
         attributes: Attributes::default(),
         checksum: None,
@@ -61,6 +66,8 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         condition: WriteCondition::default(),
     };
     let delete = DeleteRequest {
+        version: None,
+        bypass: false,
         object: object("key"),
         condition: WriteCondition::default(),
     };
@@ -85,8 +92,27 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         after_upload: None,
         max: 0,
     };
+    let list_versions = ListVersionsRequest {
+        bucket: bucket("first"),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after: String::new(),
+        after_version: None,
+        max: 0,
+    };
+    let attributes = AttributesRequest {
+        object: object("key"),
+        version: None,
+        after: 0,
+        max: 10,
+    };
+    let key = object("key");
     let first = bucket("first");
-    let many = vec![(object("key").key, WriteCondition::default())];
+    let many = vec![DeleteItem {
+        key: object("key").key,
+        version: None,
+        condition: WriteCondition::default(),
+    }];
     vec![
         (
             "head_bucket",
@@ -104,7 +130,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         ("delete", store.delete(who, delete).await.map(drop)),
         (
             "delete_many",
-            store.delete_many(who, &first, many).await.map(drop),
+            store.delete_many(who, &first, many, false).await.map(drop),
         ),
         ("copy", store.copy(who, copy).await.map(drop)),
         ("rename", store.rename(who, rename).await),
@@ -136,6 +162,59 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
             "list_uploads",
             store.list_uploads(who, list_uploads).await.map(drop),
         ),
+        (
+            "list_versions",
+            store.list_versions(who, list_versions).await.map(drop),
+        ),
+        (
+            "get_versioning",
+            store.get_versioning(who, &first).await.map(drop),
+        ),
+        (
+            "set_versioning",
+            store
+                .set_versioning(who, &first, Versioning::Suspended)
+                .await,
+        ),
+        (
+            "get_object_lock",
+            store.get_object_lock(who, &first).await.map(drop),
+        ),
+        (
+            "set_object_lock",
+            store
+                .set_object_lock(who, &first, ObjectLock::default())
+                .await,
+        ),
+        (
+            "attributes",
+            store.attributes(who, attributes).await.map(drop),
+        ),
+        ("get_tags", store.get_tags(who, &key, None).await.map(drop)),
+        (
+            "set_tags",
+            store.set_tags(who, &key, None, Tags::new()).await.map(drop),
+        ),
+        (
+            "delete_tags",
+            store.delete_tags(who, &key, None).await.map(drop),
+        ),
+        (
+            "get_retention",
+            store.get_retention(who, &key, None).await.map(drop),
+        ),
+        (
+            "set_retention",
+            store.set_retention(who, &key, None, None, true).await,
+        ),
+        (
+            "get_legal_hold",
+            store.get_legal_hold(who, &key, None).await.map(drop),
+        ),
+        (
+            "set_legal_hold",
+            store.set_legal_hold(who, &key, None, true).await,
+        ),
     ]
 }
 
@@ -146,6 +225,7 @@ fn every_verb_refuses_strangers_and_nobody() {
         rig.put("key", &content(100, 1)).await.expect("put");
         let create = CreateUploadRequest {
             encryption: None,
+            marks: Marks::default(),
             object: object("key"),
             attributes: Attributes::default(),
             checksum: None,
@@ -191,6 +271,8 @@ fn every_verb_refuses_strangers_and_nobody() {
         let steal = CopyRequest {
             encryption: None,
             source_key: None,
+            source_version: None,
+            marks: Marks::default(),
             source: object("key"),
             source_condition: ReadCondition::default(),
             target,

@@ -5,7 +5,8 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, PartSource, UploadPartRequest,
+    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Marks, PartSource,
+    UploadPartRequest,
 };
 use crate::{CustomerKey, Encrypted, Encryption};
 
@@ -162,6 +163,7 @@ async fn upload(
         _ => None,
     };
     let request = CreateUploadRequest {
+        marks: Marks::default(),
         object: object(key),
         attributes: Attributes::default(),
         checksum: Some(Algorithm::Sha256),
@@ -264,6 +266,7 @@ fn a_part_with_another_key_is_refused() {
     run(async {
         let rig = Rig::new(5).await;
         let request = CreateUploadRequest {
+            marks: Marks::default(),
             object: object("m"),
             attributes: Attributes::default(),
             checksum: None,
@@ -286,6 +289,7 @@ fn a_part_with_another_key_is_refused() {
         }
         put(&rig, "source", &content(9_000, 1), by_customer(9)).await;
         let source = |with| PartSource {
+            version: None,
             object: object("source"),
             range: Some(RangeSpec::FromTo(1_000, 7_999)),
             condition: ReadCondition::default(),
@@ -351,6 +355,8 @@ fn copies_go_from_any_encryption_to_any() {
             put(&rig, "from", &bytes, from.clone()).await;
             for to in &all {
                 let request = CopyRequest {
+                    source_version: None,
+                    marks: Marks::default(),
                     source: object("from"),
                     source_condition: ReadCondition::default(),
                     target: object("to"),

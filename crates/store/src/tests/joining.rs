@@ -12,7 +12,7 @@ use dewar_journal::{JournalConfig, JournalState};
 use dewar_types::Layout;
 
 use super::{bucket, content, get, object, run, user};
-use crate::api::{Attributes, Expect, PutRequest, WriteCondition};
+use crate::api::{Attributes, Expect, Marks, PutRequest, WriteCondition};
 use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook, Work};
 
 const DEWAR: DewarId = DewarId(7);
@@ -90,6 +90,7 @@ impl Open {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
             let request = PutRequest {
                 encryption: None,
+                marks: Marks::default(),
                 object: object(&format!("{name}/{kind}")),
                 size: None,
                 attributes: Attributes::default(),

@@ -28,8 +28,8 @@ use dewar_types::{
 };
 
 use crate::api::{
-    Attributes, BucketRef, DeleteRequest, Expect, GetRequest, ListRequest, ObjectInfo, ObjectRef,
-    PutRequest, ReadCondition, WriteCondition,
+    Attributes, BucketRef, DeleteRequest, Expect, GetRequest, ListRequest, Marks, ObjectInfo,
+    ObjectRef, PutRequest, ReadCondition, WriteCondition,
 };
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
@@ -106,6 +106,7 @@ impl Rig {
             small_bytes_max: SMALL,
             upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
+            lifecycle: crate::lifecycle::LifecycleConfig::default(),
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
@@ -126,6 +127,7 @@ impl Rig {
     pub(crate) fn put_request(&self, key: &str) -> PutRequest {
         PutRequest {
             encryption: None,
+            marks: Marks::default(),
             object: object(key),
             size: None,
             attributes: Attributes::default(),
@@ -162,6 +164,8 @@ impl Rig {
 
     pub(crate) async fn delete(&self, key: &str) -> Result<bool> {
         let request = DeleteRequest {
+            version: None,
+            bypass: false,
             object: object(key),
             condition: WriteCondition::default(),
         };
@@ -236,6 +240,7 @@ pub(crate) fn object(key: &str) -> ObjectRef {
 pub(crate) fn get(key: &str) -> GetRequest {
     GetRequest {
         customer_key: None,
+        version: None,
         object: object(key),
         range: None,
         part: None,

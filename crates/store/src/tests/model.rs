@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{Rig, content, object, run};
-use crate::api::{CopyRequest, ReadCondition, RenameRequest, WriteCondition};
+use crate::api::{CopyRequest, Marks, ReadCondition, RenameRequest, WriteCondition};
 
 const KEYS: [&str; 6] = ["a", "a/b", "a/c/d", "b", "b/", "c/x"];
 
@@ -51,7 +51,11 @@ proptest! {
                         model.insert(KEYS[key], bytes);
                     }
                     Step::Copy(from, to) if from != to => {
-                        let copy = CopyRequest { encryption: None, source_key: None,
+                        let copy = CopyRequest {
+                            encryption: None,
+                            source_key: None,
+                            source_version: None,
+                            marks: Marks::default(),
                             source: object(KEYS[from]),
                             source_condition: ReadCondition::default(),
                             target: object(KEYS[to]),

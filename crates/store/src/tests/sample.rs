@@ -18,7 +18,9 @@ use dewar_journal::JournalConfig;
 use dewar_types::Layout;
 
 use super::{bucket, content, get, object, run, user};
-use crate::api::{Attributes, DeleteRequest, Expect, ListRequest, PutRequest, WriteCondition};
+use crate::api::{
+    Attributes, DeleteRequest, Expect, ListRequest, Marks, PutRequest, WriteCondition,
+};
 use crate::engine::{Engine, EngineConfig, Folder, Folders, Work};
 
 const DEWAR: DewarId = DewarId(0x5a3d_0001);
@@ -72,6 +74,7 @@ async fn open(world: &SimWorld) -> Engine {
 async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
     let request = PutRequest {
         encryption: None,
+        marks: Marks::default(),
         object: object(key),
         size: None,
         attributes: Attributes::default(),
@@ -199,6 +202,8 @@ fn write_sample() {
         let world = world.kill(6);
         let engine = open(&world).await;
         let delete = DeleteRequest {
+            version: None,
+            bypass: false,
             object: object("gone"),
             condition: WriteCondition::default(),
         };

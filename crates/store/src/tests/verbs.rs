@@ -6,8 +6,8 @@ use dewar_types::{ErrorKind, RangeSpec};
 use super::{Rig, SMALL, bucket, content, get, get_range, object, run};
 use crate::api::{
     Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Expect,
-    GetRequest, ListPartsRequest, PutRequest, ReadCondition, RenameRequest, UploadPartRequest,
-    WriteCondition,
+    GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
+    UploadPartRequest, WriteCondition,
 };
 
 #[test]
@@ -119,6 +119,8 @@ fn copies_share_bytes_and_renames_move_them() {
             let copy = CopyRequest {
                 encryption: None,
                 source_key: None,
+                source_version: None,
+                marks: Marks::default(),
                 source: object("from"),
                 source_condition: ReadCondition::default(),
                 target: object("dir/to"),
@@ -170,6 +172,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
         let rig = Rig::new(5).await;
         let create = CreateUploadRequest {
             encryption: None,
+            marks: Marks::default(),
             object: object("big"),
             attributes: Attributes::default(),
             checksum: Some(Algorithm::Crc32c),
@@ -284,6 +287,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         let rig = Rig::new(4).await;
         let create = CreateUploadRequest {
             encryption: None,
+            marks: Marks::default(),
             object: object("parts"),
             attributes: Attributes::default(),
             checksum: None,

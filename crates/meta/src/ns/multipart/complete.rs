@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dewar_checksum::DigestSet;
 use dewar_types::{Error, ErrorKind, ObjectKey, UploadId};
+use minicbor::bytes::ByteVec;
 
 use super::super::condition::Condition;
 use super::super::publish::{NewFile, Published};
@@ -36,6 +37,8 @@ pub struct Joined {
     pub checksum: Option<ShownChecksum>,
     /// How the parts are encrypted.
     pub encryption: Option<EncryptionRecord>,
+    /// The parts' checksums, when that one is over them.
+    pub part_digests: Vec<ByteVec>,
 }
 
 /// Works out what the whole is called from the upload and the numbered parts, in order.
@@ -118,11 +121,17 @@ impl Tree {
                 headers: open.record.headers.clone(),
                 metadata: open.record.metadata.clone(),
                 copies,
-                parts: Some(part_sizes(&chosen)),
+                parts: Some(part_sizes(&chosen, joined.part_digests)),
                 upload: Some(upload),
                 storage_class: open.record.storage_class.clone(),
                 encryption: joined.encryption,
                 checksum: joined.checksum,
+                tags: open.record.tags.clone(),
+                retention: open.record.retention,
+                legal_hold: open.record.legal_hold,
+                acl: open.record.acl.clone(),
+                owner: None,
+                group: None,
             };
             let file = new_file(&open, version);
             let published = stage.place(actor, &target, file).await?;
@@ -228,7 +237,7 @@ fn choose<'p>(
     Ok(chosen)
 }
 
-fn part_sizes(chosen: &[&StoredPart]) -> Parts {
+fn part_sizes(chosen: &[&StoredPart], digests: Vec<ByteVec>) -> Parts {
     let mut runs: Vec<PartRun> = Vec::new();
     for part in chosen {
         match runs.last_mut() {
@@ -243,5 +252,7 @@ fn part_sizes(chosen: &[&StoredPart]) -> Parts {
         count: chosen.len() as u32,
         runs,
         chunks: 0,
+        digests,
+        digest_chunks: 0,
     }
 }

@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
 use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, UploadId, VersionId};
+use minicbor::bytes::ByteVec;
 
 use super::copy::{CopyOptions, slice};
 use super::publish::Extra;
 use super::record::{
-    ContentCopy, ETag, EncryptionRecord, PartRecord, Record, ShownChecksum, SystemHeaders,
-    UploadChecksum, UploadRecord,
+    ContentCopy, ETag, EncryptionRecord, PartRecord, Record, Retention, ShownChecksum,
+    SystemHeaders, UploadChecksum, UploadRecord,
 };
 use super::resolve::Chain;
 use super::stage::{Committed, Stage};
@@ -51,6 +52,14 @@ pub struct NewUpload {
     pub encryption: Option<EncryptionRecord>,
     /// Where the parts go, if not the default pool.
     pub pool: Option<PoolId>,
+    /// Tags of the version.
+    pub tags: BTreeMap<String, String>,
+    /// How long the version is kept, if not as the bucket says.
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice.
+    pub legal_hold: Option<bool>,
+    /// Its access control list.
+    pub acl: Option<ByteVec>,
 }
 
 impl Default for NewUpload {
@@ -64,6 +73,10 @@ impl Default for NewUpload {
             storage_class: None,
             encryption: None,
             pool: None,
+            tags: BTreeMap::new(),
+            retention: None,
+            legal_hold: None,
+            acl: None,
         }
     }
 }
@@ -143,6 +156,10 @@ impl Tree {
                 storage_class: new.storage_class.clone(),
                 encryption: new.encryption.clone(),
                 pool: new.pool,
+                tags: new.tags.clone(),
+                retention: new.retention,
+                legal_hold: new.legal_hold,
+                acl: new.acl.clone(),
             };
             stage.watch(&chain);
             stage.put(keys::upload(bucket.id, key.as_str(), id), record.to_value());

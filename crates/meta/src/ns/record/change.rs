@@ -102,6 +102,12 @@ pub enum Verb {
     /// Settings or documents of a bucket changed.
     #[n(12)]
     ConfigureBucket,
+    /// A delete marker hid a file.
+    #[n(13)]
+    Mark,
+    /// A version went that was named, an older one or the current one.
+    #[n(14)]
+    DeleteVersion,
 }
 
 /// What a reader of the log needs to know of a version without looking it up.

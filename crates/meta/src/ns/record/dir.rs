@@ -3,7 +3,7 @@
 use dewar_types::{EntryId, TenantId, Timestamp, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, is_default};
+use super::{Attributes, Retention, RetentionMode, is_default};
 
 /// A directory; a bucket is a directory in its tenant's root.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -31,13 +31,16 @@ pub struct BucketSettings {
     /// When it was made.
     #[n(0)]
     pub created: Timestamp,
-    /// Whether older versions are kept. Reserved: no call sets it yet.
+    /// Whether older versions are kept.
     #[cbor(n(1), skip_if = "is_default")]
     pub versioning: Versioning,
     /// Whether every front computes MD5, so that every ETag is one.
     #[cbor(n(2), skip_if = "is_default")]
     pub md5: bool,
-    // 3: object lock, 4: default layout, 5: default pool
+    /// Set where versions may be kept by retention and legal holds; never taken away.
+    #[n(3)]
+    pub object_lock: Option<ObjectLock>,
+    // 4: default layout, 5: default pool
     /// Which documents it has: [`super::DocumentKind::mask`] of each, in one number.
     #[cbor(n(6), skip_if = "is_default")]
     pub documents: u64,
@@ -61,6 +64,43 @@ pub enum Versioning {
     /// Kept ones stay, new ones go.
     #[n(2)]
     Suspended,
+}
+
+/// What a bucket with object lock does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ObjectLock {
+    /// For versions that do not say how long they are kept.
+    #[n(0)]
+    pub default: Option<DefaultRetention>,
+}
+
+/// How long a version is kept from when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct DefaultRetention {
+    /// How strictly.
+    #[n(0)]
+    pub mode: RetentionMode,
+    /// How many.
+    #[n(1)]
+    pub count: u32,
+    /// Years of 365 days, or days.
+    #[n(2)]
+    pub years: bool,
+}
+
+impl DefaultRetention {
+    /// For a version that is written at `now`.
+    #[must_use]
+    pub fn starting(self, now: Timestamp) -> Retention {
+        let days = u64::from(self.count) * if self.years { 365 } else { 1 };
+        let nanos = days.saturating_mul(86_400_000_000_000);
+        Retention {
+            mode: self.mode,
+            until: Timestamp(now.0.saturating_add(nanos)),
+        }
+    }
 }
 
 /// The root of a subtree that is counted for itself.

@@ -1,9 +1,9 @@
 //! Files, symlinks, and what may stand at an entry key.
 
-use dewar_types::Error;
+use dewar_types::{Error, VersionId};
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, DirRecord, Record, VersionRecord};
+use super::{Attributes, DirRecord, Record, VersionRecord, is_default};
 
 /// A file: its attributes and its current version.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -15,6 +15,12 @@ pub struct FileRecord {
     /// The version that a reader gets. Older ones stand in their own table.
     #[n(1)]
     pub current: VersionRecord,
+    /// Older versions, delete markers included, that stand in their own table.
+    #[cbor(n(2), skip_if = "is_default")]
+    pub older: u64,
+    /// The one among them whose name is `null`.
+    #[n(3)]
+    pub older_null: Option<VersionId>,
 }
 
 impl FileRecord {

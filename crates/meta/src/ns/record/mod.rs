@@ -31,15 +31,16 @@ use std::collections::BTreeMap;
 pub use change::{ChangeRecord, Verb, VersionSummary};
 pub use counter::{Counter, Scope};
 pub use dir::{
-    BucketSettings, DirRecord, HintRecord, HintStep, SpaceMark, TenantRecord, Versioning,
+    BucketSettings, DefaultRetention, DirRecord, HintRecord, HintStep, ObjectLock, SpaceMark,
+    TenantRecord, Versioning,
 };
 pub use document::{DocumentKind, DocumentRecord};
 pub use encryption::{EncryptionRecord, KeyHolder};
 pub use file::{Entry, FileRecord, SymlinkRecord};
 pub use upload::{PartRecord, UploadChecksum, UploadRecord};
 pub use version::{
-    ContentCopy, CopyState, ETag, Extent, LongRecord, PartRun, Parts, ShownChecksum, Slot,
-    SystemHeaders, VersionFlags, VersionRecord,
+    ContentCopy, CopyState, ETag, Extent, LongRecord, PartRun, Parts, Retention, RetentionMode,
+    ShownChecksum, Slot, SystemHeaders, VersionFlags, VersionRecord,
 };
 
 /// A kind of value in the catalog.

@@ -47,6 +47,9 @@ golden! {
     sample_part: "part.bin" part();
     sample_tenant: "tenant.bin" tenant();
     sample_change: "change.bin" change();
+    sample_kept_version: "version-kept.bin" kept_version();
+    sample_file_with_history: "file-history.bin" file_with_history();
+    sample_kept_upload: "upload-kept.bin" kept_upload();
     sample_document: "document.bin" document();
     sample_documented: "bucket-documented.bin" documented();
 }
@@ -130,6 +133,8 @@ fn version() -> VersionRecord {
                 },
             ],
             chunks: 0,
+            digests: Vec::new(),
+            digest_chunks: 0,
         }),
         upload: Some(UploadId(1 << 100)),
         storage_class: Some("STANDARD_IA".into()),
@@ -137,6 +142,43 @@ fn version() -> VersionRecord {
             digest: Digest::new(Algorithm::Sha256, &[3; 32]).unwrap(),
             parts: 3,
         })),
+        tags: BTreeMap::new(),
+        retention: None,
+        legal_hold: None,
+        acl: None,
+        owner: None,
+        group: None,
+    }
+}
+
+/// An older version with all that may stand on one.
+fn kept_version() -> VersionRecord {
+    VersionRecord {
+        flags: VersionFlags::default().with_name(true),
+        tags: BTreeMap::from([("run".into(), "17".into()), ("é".into(), String::new())]),
+        retention: Some(Retention {
+            mode: RetentionMode::Compliance,
+            until: Timestamp(1_900_000_000_000_000_000),
+        }),
+        legal_hold: Some(false),
+        acl: Some(vec![1, 2, 3].into()),
+        owner: Some(UserId(5)),
+        group: Some(GroupId(6)),
+        parts: version().parts.map(|parts| Parts {
+            digests: vec![vec![3; 32].into(), vec![4; 32].into()],
+            digest_chunks: 2,
+            ..parts
+        }),
+        ..version()
+    }
+}
+
+/// A file with older versions.
+fn file_with_history() -> FileRecord {
+    FileRecord {
+        older: 3,
+        older_null: Some(VersionId(4)),
+        ..file()
     }
 }
 
@@ -144,6 +186,8 @@ fn file() -> FileRecord {
     FileRecord {
         attributes: attributes(),
         current: version(),
+        older: 0,
+        older_null: None,
     }
 }
 
@@ -173,6 +217,8 @@ fn plain_file() -> FileRecord {
             checksum: Some(ShownChecksum::full(Algorithm::Crc64Nvme)),
             ..version()
         },
+        older: 0,
+        older_null: None,
     }
 }
 
@@ -193,6 +239,7 @@ fn bucket() -> DirRecord {
             created: Timestamp(1_800_000_000_000_000_000),
             versioning: Versioning::Suspended,
             md5: true,
+            object_lock: None,
             documents: 0,
             revision: 0,
         }),
@@ -210,6 +257,13 @@ fn documented() -> DirRecord {
     if let Some(settings) = &mut record.bucket {
         settings.documents = DocumentKind::Policy.mask() | DocumentKind::Tags.mask();
         settings.revision = 3;
+        settings.object_lock = Some(ObjectLock {
+            default: Some(DefaultRetention {
+                mode: RetentionMode::Governance,
+                count: 2,
+                years: true,
+            }),
+        });
     }
     record
 }
@@ -233,6 +287,7 @@ fn long_list() -> LongRecord {
     LongRecord {
         extents: vec![small_slot(); 2],
         runs: vec![PartRun { count: 2, size: 5 }],
+        digests: Vec::new(),
     }
 }
 
@@ -269,6 +324,21 @@ fn upload() -> UploadRecord {
         }),
         storage_class: None,
         pool: Some(PoolId(1)),
+        tags: BTreeMap::new(),
+        retention: None,
+        legal_hold: None,
+        acl: None,
+    }
+}
+
+/// An upload whose object will be tagged and kept.
+fn kept_upload() -> UploadRecord {
+    UploadRecord {
+        tags: kept_version().tags,
+        retention: kept_version().retention,
+        legal_hold: Some(true),
+        acl: Some(vec![9].into()),
+        ..upload()
     }
 }
 

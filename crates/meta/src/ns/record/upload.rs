@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use dewar_checksum::DigestSet;
 use dewar_types::{GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use super::{ContentCopy, ETag, EncryptionRecord, ShownChecksum, SystemHeaders, is_default};
+use super::{
+    ContentCopy, ETag, EncryptionRecord, Retention, ShownChecksum, SystemHeaders, is_default,
+};
 
 /// A multipart upload: what the version will have besides its content.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -45,6 +48,18 @@ pub struct UploadRecord {
     /// Where the parts go, if not the default pool.
     #[n(10)]
     pub pool: Option<PoolId>,
+    /// Tags of the version.
+    #[cbor(n(11), skip_if = "is_default")]
+    pub tags: BTreeMap<String, String>,
+    /// How long the version is kept.
+    #[n(12)]
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice.
+    #[n(13)]
+    pub legal_hold: Option<bool>,
+    /// Its access control list.
+    #[n(14)]
+    pub acl: Option<ByteVec>,
     /// How the parts are encrypted.
     #[n(16)]
     pub encryption: Option<EncryptionRecord>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dewar_checksum::{Algorithm, Composite, Digest, DigestSet};
-use dewar_types::{BlobId, PoolId, Timestamp, UploadId, VersionId};
+use dewar_types::{BlobId, GroupId, PoolId, Timestamp, UploadId, UserId, VersionId, VersionName};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -52,10 +52,27 @@ pub struct VersionRecord {
     /// The checksum that the writer asked to be shown to readers.
     #[n(12)]
     pub checksum: Option<ShownChecksum>,
-    // 13: tags, 14: retention, 15: legal hold
+    /// Tags.
+    #[cbor(n(13), skip_if = "is_default")]
+    pub tags: BTreeMap<String, String>,
+    /// How long it is kept.
+    #[n(14)]
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice; `None` when nobody ever said.
+    #[n(15)]
+    pub legal_hold: Option<bool>,
     /// How the bytes are encrypted. The digests above are absent then: they stand sealed in here.
     #[n(16)]
     pub encryption: Option<EncryptionRecord>,
+    /// The access control list, in a form that is for the layers above.
+    #[n(17)]
+    pub acl: Option<ByteVec>,
+    /// Who owned it when it was the current version; for that one the file's attributes say it.
+    #[n(18)]
+    pub owner: Option<UserId>,
+    /// The group that owned it then.
+    #[n(19)]
+    pub group: Option<GroupId>,
 }
 
 impl VersionRecord {
@@ -64,6 +81,50 @@ impl VersionRecord {
     pub fn etag(&self) -> String {
         self.etag.text(self.id)
     }
+
+    /// What clients call it.
+    #[must_use]
+    pub fn name(&self) -> VersionName {
+        if self.flags.named() {
+            VersionName::Id(self.id)
+        } else {
+            VersionName::Null
+        }
+    }
+
+    /// Whether its retention or a legal hold forbids to remove it at `now`; governance mode yields to
+    /// who may bypass it.
+    #[must_use]
+    pub fn is_kept(&self, now: Timestamp, bypass: bool) -> bool {
+        let retained = self.retention.is_some_and(|retention| {
+            retention.until > now && !(bypass && retention.mode == RetentionMode::Governance)
+        });
+        retained || self.legal_hold == Some(true)
+    }
+}
+
+/// Until when a version is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Retention {
+    /// How strictly.
+    #[n(0)]
+    pub mode: RetentionMode,
+    /// The end.
+    #[n(1)]
+    pub until: Timestamp,
+}
+
+/// How strictly a version is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RetentionMode {
+    /// Who has the right may remove it all the same, or shorten the time.
+    #[n(0)]
+    Governance,
+    /// Nobody may.
+    #[n(1)]
+    Compliance,
 }
 
 /// How a version's ETag is made.
@@ -151,11 +212,26 @@ pub struct VersionFlags(#[n(0)] pub u32);
 impl VersionFlags {
     /// The file is deleted; this version has no content.
     pub const DELETE_MARKER: Self = Self(1);
+    /// It was written while the bucket kept versions, so its id is its name; others are `null`.
+    pub const NAMED: Self = Self(2);
 
     /// Whether [`Self::DELETE_MARKER`] is set.
     #[must_use]
     pub fn delete_marker(self) -> bool {
         self.0 & Self::DELETE_MARKER.0 != 0
+    }
+
+    /// Whether [`Self::NAMED`] is set.
+    #[must_use]
+    pub fn named(self) -> bool {
+        self.0 & Self::NAMED.0 != 0
+    }
+
+    /// With [`Self::NAMED`] set or not.
+    #[must_use]
+    pub fn with_name(self, named: bool) -> Self {
+        let rest = self.0 & !Self::NAMED.0;
+        Self(if named { rest | Self::NAMED.0 } else { rest })
     }
 }
 
@@ -304,6 +380,13 @@ pub struct Parts {
     /// How many [`LongRecord`]s hold the runs.
     #[cbor(n(2), skip_if = "is_default")]
     pub chunks: u16,
+    /// The parts' checksums in order, by the algorithm of a checksum that is over them; empty when
+    /// there is none, or they stand in long lists.
+    #[cbor(n(3), skip_if = "is_default")]
+    pub digests: Vec<ByteVec>,
+    /// How many [`LongRecord`]s hold the checksums.
+    #[cbor(n(4), skip_if = "is_default")]
+    pub digest_chunks: u16,
 }
 
 /// Parts of equal size that follow each other.
@@ -328,4 +411,7 @@ pub struct LongRecord {
     /// Part sizes.
     #[cbor(n(1), skip_if = "is_default")]
     pub runs: Vec<PartRun>,
+    /// Part checksums.
+    #[cbor(n(2), skip_if = "is_default")]
+    pub digests: Vec<ByteVec>,
 }

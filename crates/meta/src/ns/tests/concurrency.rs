@@ -82,11 +82,12 @@ async fn work(tree: Tree, bucket: Bucket, seed: u64, steps: usize) -> Vec<BlobId
                 published.extend(tolerate(done).map(|_| blob));
             }
             4 => drop(tolerate(
-                tree.delete(&ALICE, &bucket, &to, &Condition::NONE).await,
+                tree.delete(&ALICE, &bucket, &Doomed::key(to.clone()), false)
+                    .await,
             )),
             5 => {
-                let list: Vec<_> = (0..5).map(|_| (dice.path(), Condition::NONE)).collect();
-                tolerate(tree.delete_many(&ALICE, &bucket, &list).await);
+                let list: Vec<_> = (0..5).map(|_| Doomed::key(dice.path())).collect();
+                tolerate(tree.delete_many(&ALICE, &bucket, &list, false).await);
             }
             6 => drop(tolerate(
                 tree.copy(
@@ -512,6 +513,7 @@ async fn complete_or_abort_but_not_both() {
                         etag: ETag::Text("whole".into()),
                         digests: DIGESTS(),
                         checksum: None,
+                        part_digests: Vec::new(),
                     })
                 };
                 tree.complete_upload(

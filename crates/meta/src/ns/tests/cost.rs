@@ -60,13 +60,19 @@ async fn a_thousand_deletes_take_few_batches() {
     for name in &names {
         put(&tree, &bucket, name).await;
     }
-    let list: Vec<_> = names
-        .iter()
-        .map(|name| (key(name), Condition::NONE))
-        .collect();
+    let list: Vec<_> = names.iter().map(|name| Doomed::key(key(name))).collect();
     counts.reset();
-    let results = tree.delete_many(&ALICE, &bucket, &list).await.unwrap();
-    assert!(results.iter().all(|result| matches!(result, Ok(Some(_)))));
+    let results = tree
+        .delete_many(&ALICE, &bucket, &list, false)
+        .await
+        .unwrap();
+    assert!(results.iter().all(|result| matches!(
+        result,
+        Ok(Removed {
+            version: Some(_),
+            ..
+        })
+    )));
     assert_eq!(counts.read().3, 4, "batches");
     assert_sound(&tree).await;
     reclaim_all(&tree).await;

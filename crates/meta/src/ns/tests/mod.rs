@@ -10,6 +10,7 @@ mod model;
 mod model_ops;
 mod probe;
 mod rules;
+mod version_model;
 
 use std::sync::Arc;
 
@@ -84,9 +85,10 @@ pub(super) async fn put(tree: &Tree, bucket: &Bucket, name: &str) -> Published {
 }
 
 pub(super) async fn delete(tree: &Tree, bucket: &Bucket, name: &str) -> Option<VersionRecord> {
-    tree.delete(&ALICE, bucket, &key(name), &Condition::NONE)
+    tree.delete(&ALICE, bucket, &Doomed::key(key(name)), false)
         .await
         .expect("nothing hinders it")
+        .version
 }
 
 /// All keys of a bucket.

@@ -373,10 +373,13 @@ impl World {
                 key: k,
                 condition,
             } => {
-                let cond = self.condition(bucket, &k, condition);
+                let doomed = Doomed {
+                    condition: self.condition(bucket, &k, condition),
+                    ..Doomed::key(key(&k))
+                };
                 let result = self
                     .tree
-                    .delete(&ALICE, &self.buckets[bucket], &key(&k), &cond)
+                    .delete(&ALICE, &self.buckets[bucket], &doomed, false)
                     .await;
                 let expected = match self.models[bucket].files.get(&k) {
                     None => Ok(None),
@@ -385,7 +388,7 @@ impl World {
                         .map(|()| Some(file.etag.clone())),
                 };
                 assert_eq!(
-                    kind(result).map(|v| v.map(|v| v.etag())),
+                    kind(result).map(|done| done.version.map(|v| v.etag())),
                     expected,
                     "{note}"
                 );
@@ -394,16 +397,16 @@ impl World {
                 }
             }
             Op::DeleteMany { bucket, keys } => {
-                let list: Vec<_> = keys.iter().map(|k| (key(k), Condition::NONE)).collect();
+                let list: Vec<_> = keys.iter().map(|k| Doomed::key(key(k))).collect();
                 let results = self
                     .tree
-                    .delete_many(&ALICE, &self.buckets[bucket], &list)
+                    .delete_many(&ALICE, &self.buckets[bucket], &list, false)
                     .await
                     .expect("deletes");
                 for (k, result) in keys.iter().zip(results) {
                     let gone = self.models[bucket].files.remove(k);
                     assert_eq!(
-                        result.expect("no condition").map(|v| v.etag()),
+                        result.expect("no condition").version.map(|v| v.etag()),
                         gone.map(|f| f.etag),
                         "{note}"
                     );
@@ -901,6 +904,7 @@ impl World {
                 etag: ETag::Text(joined.clone()),
                 digests: DIGESTS(),
                 checksum: None,
+                part_digests: Vec::new(),
             })
         };
         let result = self

@@ -282,6 +282,7 @@ async fn ten_thousand_parts_become_one_file() {
             etag: ETag::Parts([1; 16], parts.len() as u16),
             digests: DIGESTS(),
             checksum: None,
+            part_digests: Vec::new(),
         })
     };
     let done = tree

@@ -1,0 +1,221 @@
+//! Listing versions and delete markers: keys in S3's order, the versions of each newest first.
+//!
+//! As [`super::list`], with a scan more for each key that has older versions.
+
+use dewar_types::{EntryId, Error, VersionId, VersionName};
+
+use super::list::{LIST_MAX, Rule};
+use super::record::{FileRecord, Record, VersionRecord};
+use super::versions::owner_of;
+use super::walk::{Living, Step, Walk, has_live};
+use super::{Bucket, Tree, keys};
+use crate::kv::{KvRead, Scan};
+
+/// Which versions are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VersionQuery<'a> {
+    /// Only keys that begin so.
+    pub prefix: &'a str,
+    /// Keys that have this behind the prefix are rolled up to it; any string. Empty is none.
+    pub delimiter: Option<&'a str>,
+    /// Only keys above this one, and only rolled-up prefixes that are above it themselves; with
+    /// [`VersionQuery::after_version`] also the versions of this very key that are older than that
+    /// one.
+    pub after: Option<&'a str>,
+    /// See [`VersionQuery::after`]. It need not exist any more, unless it is `null`.
+    pub after_version: Option<VersionName>,
+    /// At most this many items ([`LIST_MAX`] at most).
+    pub max: usize,
+}
+
+/// An item of a listing of versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedVersion {
+    /// A version or delete marker.
+    Version {
+        /// Its key.
+        key: String,
+        /// Whether it is the current one.
+        current: bool,
+        /// The version, with its owner and group.
+        version: Box<VersionRecord>,
+    },
+    /// Keys rolled up: their common beginning, the delimiter included.
+    Prefix(String),
+}
+
+/// A page of a listing of versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionListing {
+    /// In byte order of keys and prefixes, the versions of a key newest first.
+    pub items: Vec<ListedVersion>,
+    /// Where the next page begins, if there is one: key or prefix, and the version (by its id, also
+    /// where its name is `null`).
+    pub next: Option<(String, Option<VersionId>)>,
+}
+
+impl Tree {
+    /// A page of a bucket's versions and delete markers.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what the engine says.
+    pub async fn list_versions(
+        &self,
+        bucket: &Bucket,
+        query: VersionQuery<'_>,
+    ) -> Result<VersionListing, Error> {
+        let kv = self.kv.snapshot();
+        let kv = kv.as_ref();
+        self.bucket_in(kv, bucket).await?;
+        let rule = Rule {
+            prefix: query.prefix,
+            delimiter: query.delimiter.filter(|delimiter| !delimiter.is_empty()),
+        };
+        let max = query.max.min(LIST_MAX);
+        let mut listing = VersionListing::default();
+        if max == 0 {
+            return Ok(listing);
+        }
+        // The rest of a key's versions, if the page before ended among them.
+        let within = query
+            .after
+            .zip(query.after_version)
+            .filter(|(key, _)| rule.rolled(key).is_none() && key.starts_with(rule.prefix));
+        let start = match within {
+            Some((key, _)) => key.as_bytes().to_vec(),
+            None => rule.start(query.after),
+        };
+        let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
+        walk.seek(&start).await?;
+        'walk: while let Some(step) = walk.next().await? {
+            let (prefix, skip) = match step {
+                Step::Symlink => continue,
+                Step::File(key, _) if !key.starts_with(rule.prefix) => break,
+                Step::File(key, file) => match rule.rolled(&key) {
+                    None => {
+                        let after = within
+                            .filter(|(marker, _)| *marker == key)
+                            .map(|(_, version)| version);
+                        let dir = walk.dir();
+                        let room = max - listing.items.len();
+                        for (current, version) in
+                            versions_of(kv, dir, &key, file, after, room + 1).await?
+                        {
+                            if listing.items.len() == max {
+                                listing.next = listing.items.last().map(ListedVersion::marker);
+                                break 'walk;
+                            }
+                            listing.items.push(ListedVersion::Version {
+                                key: key.clone(),
+                                current,
+                                version: Box::new(version),
+                            });
+                        }
+                        continue;
+                    }
+                    Some(prefix) => {
+                        let skip = keys::after_prefix(prefix.as_bytes());
+                        (prefix.to_owned(), skip)
+                    }
+                },
+                Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                    walk.enter(path, &dir);
+                    continue;
+                }
+                Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
+                Step::Dir(path, dir) => {
+                    let Some(prefix) = rule.rolled(&path) else {
+                        walk.enter(path, &dir);
+                        continue;
+                    };
+                    if !has_live(kv, dir.attributes.id, Living::Version).await? {
+                        continue;
+                    }
+                    (prefix.to_owned(), keys::after_prefix(prefix.as_bytes()))
+                }
+            };
+            if listing.items.len() == max {
+                listing.next = listing.items.last().map(ListedVersion::marker);
+                break;
+            }
+            listing.items.push(ListedVersion::Prefix(prefix));
+            if skip.is_empty() {
+                break;
+            }
+            walk.seek(&skip).await?;
+        }
+        Ok(listing)
+    }
+}
+
+impl ListedVersion {
+    fn marker(&self) -> (String, Option<VersionId>) {
+        match self {
+            Self::Version { key, version, .. } => (key.clone(), Some(version.id)),
+            Self::Prefix(prefix) => (prefix.clone(), None),
+        }
+    }
+}
+
+/// The versions of a key, newest first, at most `limit`, those only that are older than `after`.
+async fn versions_of(
+    kv: &dyn KvRead,
+    dir: EntryId,
+    key: &str,
+    file: FileRecord,
+    after: Option<VersionName>,
+    limit: usize,
+) -> Result<Vec<(bool, VersionRecord)>, Error> {
+    let FileRecord {
+        attributes,
+        mut current,
+        older,
+        older_null,
+    } = file;
+    let below = match after {
+        None => None,
+        Some(VersionName::Id(id)) => Some(id),
+        Some(VersionName::Null) if current.name() == VersionName::Null => Some(current.id),
+        // A `null` that is gone was the last one that is known to have been seen.
+        Some(VersionName::Null) => Some(older_null.unwrap_or(VersionId(0))),
+    };
+    let mut found = Vec::new();
+    if below.is_none_or(|below| current.id < below) {
+        current.owner = Some(attributes.owner);
+        current.group = attributes.group;
+        found.push((true, current));
+    }
+    if older == 0 || found.len() >= limit {
+        return Ok(found);
+    }
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    let mut range = keys::versions(dir, name);
+    if let Some(below) = below {
+        // Newest first: what is older stands behind.
+        range = range.starting(&keys::just_after(&keys::version(dir, name, below)));
+    }
+    let mut from = range.from.clone();
+    loop {
+        let page = kv
+            .scan(Scan {
+                from: &from,
+                to: &range.to,
+                limit: (limit - found.len()).min(LIST_MAX),
+                reverse: false,
+            })
+            .await?;
+        for (key, value) in &page.pairs {
+            let mut version = VersionRecord::from_value(key, value)?;
+            let (owner, group) = owner_of(&version, &attributes);
+            version.owner = Some(owner);
+            version.group = group;
+            found.push((false, version));
+        }
+        match page.pairs.last() {
+            Some((last, _)) if page.more && found.len() < limit => {
+                from = keys::just_after(last);
+            }
+            _ => return Ok(found),
+        }
+    }
+}

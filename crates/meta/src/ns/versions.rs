@@ -1,0 +1,703 @@
+//! The versions of a name.
+//!
+//! The current version stands in the file's record, older ones in a range of their own, newest
+//! first; the record counts them and says which of them is called `null`. So
+//!
+//! - there are older versions only where there is a record: a name whose last version is a delete
+//!   marker still has one;
+//! - every change of the set of versions changes the record, which requires it to be as it was
+//!   read: changes of one name are one after the other;
+//! - the current version has the highest id: who comes with a lower one, because its bytes took
+//!   longer to arrive than those of another, gets a new id when it takes the place of a version
+//!   that stays;
+//! - a name without history costs what it cost before there were versions.
+//!
+//! What happens to the version whose place is taken is the bucket's to say, at the moment of the
+//! commit: kept, or gone. With versioning suspended (or never enabled), new versions are called
+//! `null` and take the place of the one of that name, wherever it stands.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use dewar_checksum::DigestSet;
+use dewar_types::{
+    EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId, VersionName,
+};
+use minicbor::bytes::ByteVec;
+use std::collections::BTreeMap;
+
+use super::publish::change;
+use super::record::{
+    Attributes, ChangeRecord, ETag, Entry, FileRecord, ObjectLock, Record, Retention,
+    SystemHeaders, Verb, VersionFlags, VersionRecord, Versioning,
+};
+use super::resolve::{Chain, Target, not_found};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Found, Tree, keys};
+use crate::kv::{Read, Scan};
+
+/// What may change about a version that is there; its content never does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionAttributes {
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// How long it is kept.
+    pub retention: Option<Retention>,
+    /// Whether it is kept until further notice.
+    pub legal_hold: Option<bool>,
+    /// The access control list.
+    pub acl: Option<ByteVec>,
+    /// Storage class, if not the default.
+    pub storage_class: Option<String>,
+}
+
+/// The circumstances of a change of attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// The version that changes.
+    pub id: VersionId,
+    /// When.
+    pub now: Timestamp,
+    /// What the bucket says about object lock.
+    pub object_lock: Option<ObjectLock>,
+}
+
+/// A version as it was found.
+pub(super) struct Place {
+    pub(super) version: VersionRecord,
+    /// Its own key and read, when it is an older one.
+    pub(super) older: Option<(Bytes, Read)>,
+}
+
+impl Chain {
+    /// What the bucket does with versions that are replaced.
+    pub(super) fn versioning(&self) -> Versioning {
+        self.settings(|settings| settings.versioning)
+            .unwrap_or_default()
+    }
+
+    /// What the bucket says about object lock.
+    pub(super) fn object_lock(&self) -> Option<ObjectLock> {
+        self.settings(|settings| settings.object_lock).flatten()
+    }
+
+    fn settings<T>(&self, get: impl FnOnce(&super::record::BucketSettings) -> T) -> Option<T> {
+        self.dirs.first()?.record.bucket.as_ref().map(get)
+    }
+}
+
+/// An older version, with who owns it.
+fn older_of(file: &FileRecord) -> VersionRecord {
+    VersionRecord {
+        owner: Some(file.attributes.owner),
+        group: file.attributes.group,
+        ..file.current.clone()
+    }
+}
+
+/// Owner of an older version; the file's where none was written down.
+pub(super) fn owner_of(version: &VersionRecord, file: &Attributes) -> (UserId, Option<GroupId>) {
+    match version.owner {
+        Some(owner) => (owner, version.group),
+        None => (file.owner, file.group),
+    }
+}
+
+/// The version is kept.
+pub(super) fn locked(path: &str, version: &VersionRecord) -> Error {
+    let message = format!("version {} of {path} is kept", version.name());
+    Error::new(ErrorKind::Locked, message)
+}
+
+fn no_such_version(path: &str, name: VersionName) -> Error {
+    let message = format!("{path} has no version {name}");
+    Error::new(ErrorKind::NoSuchVersion, message)
+}
+
+/// A name with its versions, while they are changed.
+///
+/// Changes may follow each other; [`Name::settle`] stages what they come to.
+pub(super) struct Name<'a> {
+    target: &'a Target,
+    /// The directory, which this change may make.
+    parent: EntryId,
+    /// The record as it shall be.
+    file: Option<FileRecord>,
+    /// Older versions that this change put in their table.
+    archived: BTreeMap<VersionId, VersionRecord>,
+    /// Older versions that this change takes away.
+    taken: BTreeSet<VersionId>,
+}
+
+impl<'a> Name<'a> {
+    pub(super) fn new(target: &'a Target, parent: EntryId) -> Self {
+        let file = match &target.entry {
+            Some(Entry::File(file)) => Some(file.clone()),
+            _ => None,
+        };
+        Self {
+            target,
+            parent,
+            file,
+            archived: BTreeMap::new(),
+            taken: BTreeSet::new(),
+        }
+    }
+
+    /// The record as it is after the changes so far.
+    pub(super) fn file(&self) -> Option<&FileRecord> {
+        self.file.as_ref()
+    }
+
+    fn key_of(&self, id: VersionId) -> Bytes {
+        keys::version(self.parent, &self.target.name, id)
+    }
+
+    /// Counts a version for the places it is in and for its owner.
+    fn count(
+        &self,
+        stage: &mut Stage<'_>,
+        owner: (UserId, Option<GroupId>),
+        objects: i64,
+        bytes: i64,
+    ) {
+        stage.count(&self.target.chain, owner, objects, bytes);
+    }
+
+    /// A version goes for good.
+    async fn discard(
+        &self,
+        stage: &mut Stage<'_>,
+        version: &VersionRecord,
+        owner: (UserId, Option<GroupId>),
+        bypass: bool,
+    ) -> Result<(), Error> {
+        if version.is_kept(stage.now(), bypass) {
+            return Err(locked(&self.target.path, version));
+        }
+        stage.release_version(version).await?;
+        self.count(stage, owner, 0, -(version.size as i64));
+        Ok(())
+    }
+
+    /// An older version as it stands in its table or was put there by this change.
+    async fn older(
+        &self,
+        stage: &mut Stage<'_>,
+        id: VersionId,
+    ) -> Result<Option<VersionRecord>, Error> {
+        if self.taken.contains(&id) {
+            return Ok(None);
+        }
+        if let Some(version) = self.archived.get(&id) {
+            return Ok(Some(version.clone()));
+        }
+        let key = self.key_of(id);
+        let read = stage.tree().kv.get(&key).await?;
+        let Some(value) = &read.value else {
+            return Ok(None);
+        };
+        let version = VersionRecord::from_value(&key, value)?;
+        stage.same(key, &read);
+        Ok(Some(version))
+    }
+
+    /// An older version leaves its table.
+    fn take(&mut self, id: VersionId) {
+        self.archived.remove(&id);
+        self.taken.insert(id);
+        if let Some(file) = &mut self.file {
+            file.older = file.older.saturating_sub(1);
+            if file.older_null == Some(id) {
+                file.older_null = None;
+            }
+        }
+    }
+
+    /// Makes room for a new current version: keeps what is there, or lets the one go that is called
+    /// `null`, and gives how the record goes on (older versions, and which of them is `null`) and
+    /// what went.
+    pub(super) async fn give_way(
+        &mut self,
+        stage: &mut Stage<'_>,
+        versioning: Versioning,
+    ) -> Result<Option<VersionRecord>, Error> {
+        let Some(file) = self.file.clone() else {
+            return Ok(None);
+        };
+        let owner = (file.attributes.owner, file.attributes.group);
+        self.count(stage, owner, -i64::from(file.is_live()), 0);
+        let keeps = versioning == Versioning::Enabled;
+        if !keeps && !file.current.flags.named() {
+            self.discard(stage, &file.current, owner, false).await?;
+            return Ok(Some(file.current));
+        }
+        let mut gone = None;
+        if !keeps && let Some(null) = file.older_null {
+            match self.older(stage, null).await? {
+                Some(version) => {
+                    let owner = owner_of(&version, &file.attributes);
+                    self.discard(stage, &version, owner, false).await?;
+                    self.take(null);
+                    gone = Some(version);
+                }
+                None => stage.lose(),
+            }
+        }
+        let version = older_of(&file);
+        self.taken.remove(&version.id);
+        if let Some(file) = &mut self.file {
+            file.older += 1;
+            if !version.flags.named() {
+                file.older_null = Some(version.id);
+            }
+        }
+        self.archived.insert(version.id, version);
+        Ok(gone)
+    }
+
+    /// The new version is the current one.
+    pub(super) fn put(
+        &mut self,
+        stage: &mut Stage<'_>,
+        attributes: Attributes,
+        current: VersionRecord,
+    ) {
+        let owner = (attributes.owner, attributes.group);
+        let live = !current.flags.delete_marker();
+        self.count(stage, owner, i64::from(live), current.size as i64);
+        let (older, older_null) = self
+            .file
+            .as_ref()
+            .map_or((0, None), |file| (file.older, file.older_null));
+        self.file = Some(FileRecord {
+            attributes,
+            current,
+            older,
+            older_null,
+        });
+    }
+
+    /// A delete marker becomes the current version.
+    pub(super) async fn mark(
+        &mut self,
+        stage: &mut Stage<'_>,
+        actor: &Actor<'_>,
+        versioning: Versioning,
+    ) -> Result<VersionRecord, Error> {
+        let floor = self.file.as_ref().map(|file| file.current.id);
+        let gone = self.give_way(stage, versioning).await?;
+        let marker = VersionRecord {
+            id: match floor {
+                Some(floor) => stage.tree().ids.version_above(floor).await?,
+                None => stage.tree().ids.version().await?,
+            },
+            size: 0,
+            etag: ETag::Version,
+            modified: stage.now(),
+            digests: DigestSet::new(1, 0),
+            flags: VersionFlags::DELETE_MARKER.with_name(versioning == Versioning::Enabled),
+            headers: SystemHeaders::default(),
+            metadata: BTreeMap::new(),
+            copies: Vec::new(),
+            parts: None,
+            upload: None,
+            storage_class: None,
+            checksum: None,
+            tags: BTreeMap::new(),
+            encryption: None,
+            retention: None,
+            legal_hold: None,
+            acl: None,
+            owner: None,
+            group: None,
+        };
+        let attributes = match self.file.as_ref() {
+            Some(file) => Attributes {
+                owner: actor.user,
+                ctime: stage.now(),
+                ..file.attributes.clone()
+            },
+            None => stage.attributes(stage.mint_entry().await?, actor.user, None, 0o644),
+        };
+        let id = attributes.id;
+        self.put(stage, attributes, marker.clone());
+        let record = ChangeRecord {
+            version: Some((&marker).into()),
+            replaced: gone.map(|version| version.id),
+            ..change(Verb::Mark, self.target, self.parent, id)
+        };
+        stage.log(actor, record).await?;
+        Ok(marker)
+    }
+
+    /// Finds a version by its name, as it is after the changes so far.
+    pub(super) async fn find(
+        &self,
+        stage: &mut Stage<'_>,
+        name: VersionName,
+    ) -> Result<Option<VersionRecord>, Error> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        if file.current.name() == name {
+            return Ok(Some(file.current.clone()));
+        }
+        let id = match name {
+            VersionName::Id(id) => id,
+            VersionName::Null => match file.older_null {
+                Some(id) => id,
+                None => return Ok(None),
+            },
+        };
+        if file.older == 0 || id >= file.current.id {
+            return Ok(None);
+        }
+        let found = self.older(stage, id).await?;
+        Ok(found.filter(|version| version.name() == name))
+    }
+
+    /// A version goes for good; when it was the current one, the newest older one takes its place.
+    pub(super) async fn remove(
+        &mut self,
+        stage: &mut Stage<'_>,
+        actor: &Actor<'_>,
+        version: &VersionRecord,
+        bypass: bool,
+    ) -> Result<(), Error> {
+        let Some(file) = self.file.clone() else {
+            return Ok(());
+        };
+        let current = file.current.id == version.id;
+        let owner = if current {
+            (file.attributes.owner, file.attributes.group)
+        } else {
+            owner_of(version, &file.attributes)
+        };
+        self.discard(stage, version, owner, bypass).await?;
+        if current {
+            self.count(stage, owner, -i64::from(file.is_live()), 0);
+            self.promote(stage, file.clone()).await?;
+        } else {
+            self.take(version.id);
+        }
+        let verb = if current && self.file.is_none() {
+            Verb::Delete
+        } else {
+            Verb::DeleteVersion
+        };
+        let record = ChangeRecord {
+            version: Some(version.into()),
+            ..change(verb, self.target, self.parent, file.attributes.id)
+        };
+        stage.log(actor, record).await
+    }
+
+    /// The newest older version becomes the current one.
+    async fn promote(&mut self, stage: &mut Stage<'_>, mut file: FileRecord) -> Result<(), Error> {
+        if file.older == 0 {
+            self.file = None;
+            return Ok(());
+        }
+        let Some(newest) = self.newest(stage).await? else {
+            stage.lose();
+            return Ok(());
+        };
+        self.file = Some(file.clone());
+        self.take(newest.id);
+        let (owner, group) = owner_of(&newest, &file.attributes);
+        file.attributes = Attributes {
+            owner,
+            group,
+            mtime: newest.modified,
+            ctime: stage.now(),
+            ..file.attributes
+        };
+        file.current = VersionRecord {
+            owner: None,
+            group: None,
+            ..newest
+        };
+        (file.older, file.older_null) = self
+            .file
+            .as_ref()
+            .map_or((0, None), |file| (file.older, file.older_null));
+        self.count(stage, (owner, group), i64::from(file.is_live()), 0);
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The newest of the older versions.
+    async fn newest(&self, stage: &mut Stage<'_>) -> Result<Option<VersionRecord>, Error> {
+        let range = keys::versions(self.parent, &self.target.name);
+        let scan = Scan {
+            from: &range.from,
+            to: &range.to,
+            limit: self.taken.len() + 1,
+            reverse: false,
+        };
+        let page = stage.tree().kv.scan(scan).await?;
+        let mut stored = None;
+        for (key, value) in page.pairs {
+            let (_, _, id) = keys::parse_version(&key)?;
+            if !self.taken.contains(&id) {
+                stored = Some((key, value));
+                break;
+            }
+        }
+        let ours = self.archived.values().next_back();
+        let Some((key, value)) = stored else {
+            return Ok(ours.cloned());
+        };
+        let version = VersionRecord::from_value(&key, &value)?;
+        if let Some(ours) = ours.filter(|ours| ours.id > version.id) {
+            return Ok(Some(ours.clone()));
+        }
+        let read = Read {
+            value: Some(value),
+            seq: page.seq,
+        };
+        stage.same(key, &read);
+        Ok(Some(version))
+    }
+
+    /// Stages what the changes come to.
+    pub(super) async fn settle(self, stage: &mut Stage<'_>) -> Result<(), Error> {
+        stage.watch(&self.target.chain);
+        let key = match &self.target.slot {
+            Some((key, read)) => {
+                stage.same(key.clone(), read);
+                key.clone()
+            }
+            None => keys::file(self.parent, &self.target.name),
+        };
+        for id in &self.taken {
+            stage.delete(self.key_of(*id));
+        }
+        for (id, version) in &self.archived {
+            stage.put(self.key_of(*id), version.to_value());
+        }
+        match &self.file {
+            Some(file) => stage.put(key, file.to_value()),
+            None => {
+                stage.delete(key);
+                stage.hint(&self.target.chain).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Finds a version of a name: the current one, or the one named. Delete markers are found as
+    /// well: see [`FileRecord::is_live`]. For an older version [`Found::file`] has that as its
+    /// `current`, and its owner.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what the engine says.
+    pub async fn lookup_version(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        name: Option<VersionName>,
+    ) -> Result<Option<Found>, Error> {
+        let target = self.target(bucket, key).await?;
+        let current = match &target.entry {
+            Some(Entry::File(file)) => name.is_none_or(|name| file.current.name() == name),
+            _ => return Ok(None),
+        };
+        // The common case moves what was read.
+        let place = if current {
+            None
+        } else {
+            match self.place_of(&target, name).await? {
+                Some(place) => Some(place),
+                None => return Ok(None),
+            }
+        };
+        let (Some(slot), Some(Entry::File(file))) = (target.slot, target.entry) else {
+            return Ok(None);
+        };
+        let older = place.and_then(|place| Some((place.older?, place.version)));
+        Ok(Some(match older {
+            None => Found {
+                file,
+                key: slot.0,
+                read: slot.1,
+            },
+            Some(((key, read), version)) => {
+                let (owner, group) = owner_of(&version, &file.attributes);
+                Found {
+                    file: FileRecord {
+                        attributes: Attributes {
+                            owner,
+                            group,
+                            mtime: version.modified,
+                            ..file.attributes
+                        },
+                        current: version,
+                        older: 0,
+                        older_null: None,
+                    },
+                    key,
+                    read,
+                }
+            }
+        }))
+    }
+
+    /// Where a version of what the target holds stands.
+    pub(super) async fn place_of(
+        &self,
+        target: &Target,
+        name: Option<VersionName>,
+    ) -> Result<Option<Place>, Error> {
+        let (Some(parent), Some(Entry::File(file))) = (target.chain.parent(), &target.entry) else {
+            return Ok(None);
+        };
+        let current = || Place {
+            version: file.current.clone(),
+            older: None,
+        };
+        let id = match name {
+            None => return Ok(Some(current())),
+            Some(name) if file.current.name() == name => return Ok(Some(current())),
+            Some(VersionName::Id(id)) => Some(id),
+            Some(VersionName::Null) => file.older_null,
+        };
+        let Some(id) = id.filter(|id| file.older > 0 && *id < file.current.id) else {
+            return Ok(None);
+        };
+        let key = keys::version(parent, &target.name, id);
+        let read = self.kv.get(&key).await?;
+        let Some(value) = &read.value else {
+            return Ok(None);
+        };
+        let version = VersionRecord::from_value(&key, value)?;
+        if name != Some(version.name()) {
+            return Ok(None);
+        }
+        Ok(Some(Place {
+            version,
+            older: Some((key, read)),
+        }))
+    }
+
+    /// Changes attributes of a version, the current one or the one named, and gives it as it is
+    /// then. `change` is called with what is there, again after a lost race; its refusal is the
+    /// answer. Nothing is written when it changes nothing.
+    ///
+    /// # Errors
+    /// What `change` says; `NotFound` without a file or where the current version is a delete
+    /// marker, `NoSuchVersion`, `DeleteMarker` where the named version is one; `Conflict`; what the
+    /// engine says.
+    pub async fn change_version(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        name: Option<VersionName>,
+        change: impl Fn(&mut VersionAttributes, Circumstances) -> Result<(), Error>,
+    ) -> Result<VersionRecord, Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let target = self.target(bucket, key).await?;
+            let place = self.place_of(&target, name).await?;
+            let place = readable(&target.path, place, name)?;
+            let mut stage = Stage::new(self);
+            let mut attributes = VersionAttributes {
+                tags: place.version.tags.clone(),
+                retention: place.version.retention,
+                legal_hold: place.version.legal_hold,
+                acl: place.version.acl.clone(),
+                storage_class: place.version.storage_class.clone(),
+            };
+            let before = attributes.clone();
+            let circumstances = Circumstances {
+                id: place.version.id,
+                now: stage.now(),
+                object_lock: target.chain.object_lock(),
+            };
+            change(&mut attributes, circumstances)?;
+            if attributes == before {
+                return Ok(place.version);
+            }
+            let version = VersionRecord {
+                tags: attributes.tags,
+                retention: attributes.retention,
+                legal_hold: attributes.legal_hold,
+                acl: attributes.acl,
+                storage_class: attributes.storage_class,
+                ..place.version
+            };
+            stage
+                .rewrite(actor, &target, place.older, version.clone())
+                .await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(version),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+}
+
+/// The version that a reader gets.
+pub(super) fn readable(
+    path: &str,
+    place: Option<Place>,
+    name: Option<VersionName>,
+) -> Result<Place, Error> {
+    let place = match (place, name) {
+        (Some(place), _) => place,
+        (None, None) => return Err(not_found(path)),
+        (None, Some(name)) => return Err(no_such_version(path, name)),
+    };
+    match name {
+        _ if !place.version.flags.delete_marker() => Ok(place),
+        None => Err(not_found(path)),
+        Some(name) => {
+            let message = format!("version {name} of {path} is a delete marker");
+            Err(Error::new(ErrorKind::DeleteMarker, message))
+        }
+    }
+}
+
+impl Stage<'_> {
+    /// Puts a version in its own place with other attributes.
+    async fn rewrite(
+        &mut self,
+        actor: &Actor<'_>,
+        target: &Target,
+        older: Option<(Bytes, Read)>,
+        version: VersionRecord,
+    ) -> Result<(), Error> {
+        let (Some((key, read)), Some(Entry::File(file))) = (&target.slot, &target.entry) else {
+            return Err(not_found(&target.path));
+        };
+        self.watch(&target.chain);
+        let log = ChangeRecord {
+            version: Some((&version).into()),
+            ..change(
+                Verb::SetAttributes,
+                target,
+                target.chain.last_id(),
+                file.attributes.id,
+            )
+        };
+        match older {
+            Some((key, read)) => {
+                self.same(key.clone(), &read);
+                self.put(key, version.to_value());
+            }
+            None => {
+                self.same(key.clone(), read);
+                let mut file = file.clone();
+                file.attributes.ctime = self.now();
+                file.current = version;
+                self.put(key.clone(), file.to_value());
+            }
+        }
+        self.log(actor, log).await
+    }
+}

@@ -1,0 +1,101 @@
+//! ListObjectVersions. Written by hand: S3 shows versions and delete markers in one sequence, by key
+//! and then by age, and a document type with a list of each would tear it apart.
+
+use dewar_store::api::{ListVersionsRequest, ListedVersion, ObjectChecksum};
+
+use super::head_bucket::bucket_region;
+use super::shown::listed;
+use crate::door::{Answer, Door, Exchange, text_answer};
+use crate::error::{Result, push_element};
+use crate::limits::PAGE_ITEMS_MAX;
+use crate::wire::{iso_date, version_named};
+
+pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
+    let text = |name| exchange.query.get(name).unwrap_or_default();
+    let max = exchange.number("max-keys", 0..=i32::MAX as u32)?;
+    let encode = exchange.url_encoding()?;
+    let version = exchange.query.get("version-id-marker");
+    let version = version.filter(|text| !text.is_empty());
+    let request = ListVersionsRequest {
+        bucket: exchange.bucket()?,
+        prefix: text("prefix").to_owned(),
+        delimiter: text("delimiter").to_owned(),
+        after: text("key-marker").to_owned(),
+        after_version: version.map(version_named).transpose()?,
+        max: max.map_or(PAGE_ITEMS_MAX, |n| (n as usize).min(PAGE_ITEMS_MAX)),
+    };
+    let page = door
+        .store
+        .list_versions(&exchange.caller, request.clone())
+        .await?;
+    let shown = |text: &str| listed(text, encode);
+    let mut xml = String::with_capacity(512 + 400 * page.versions.len());
+    xml.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListVersionsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    push_element(&mut xml, "Name", request.bucket.name.as_str());
+    push_element(&mut xml, "Prefix", &shown(&request.prefix));
+    push_element(&mut xml, "KeyMarker", &shown(&request.after));
+    push_element(&mut xml, "VersionIdMarker", version.unwrap_or_default());
+    push_element(&mut xml, "MaxKeys", &request.max.to_string());
+    if !request.delimiter.is_empty() {
+        push_element(&mut xml, "Delimiter", &shown(&request.delimiter));
+    }
+    if encode {
+        push_element(&mut xml, "EncodingType", "url");
+    }
+    let truncated = page.next.is_some();
+    push_element(&mut xml, "IsTruncated", &truncated.to_string());
+    if let Some((key, version)) = &page.next {
+        push_element(&mut xml, "NextKeyMarker", &shown(key));
+        if let Some(version) = version {
+            push_element(&mut xml, "NextVersionIdMarker", &version.to_string());
+        }
+    }
+    for version in &page.versions {
+        push_version(&mut xml, version, &shown(&version.object.key));
+    }
+    for prefix in &page.prefixes {
+        xml.push_str("<CommonPrefixes>");
+        push_element(&mut xml, "Prefix", &shown(prefix));
+        xml.push_str("</CommonPrefixes>");
+    }
+    xml.push_str("</ListVersionsResult>");
+    Ok(bucket_region(door, text_answer(http::StatusCode::OK, xml)))
+}
+
+fn push_version(xml: &mut String, version: &ListedVersion, key: &str) {
+    let object = &version.object;
+    let element = if version.marker {
+        "DeleteMarker"
+    } else {
+        "Version"
+    };
+    xml.push('<');
+    xml.push_str(element);
+    xml.push('>');
+    push_element(xml, "Key", key);
+    push_element(xml, "VersionId", &version.name.to_string());
+    push_element(xml, "IsLatest", &version.latest.to_string());
+    push_element(xml, "LastModified", &iso_date(object.modified));
+    if !version.marker {
+        push_element(xml, "ETag", &format!("\"{}\"", object.etag));
+        let checksum = match &object.checksum {
+            None => None,
+            Some(ObjectChecksum::Full(digest)) => Some((digest.algorithm(), "FULL_OBJECT")),
+            Some(ObjectChecksum::Composite(sum)) => Some((sum.digest.algorithm(), "COMPOSITE")),
+        };
+        if let Some((algorithm, kind)) = checksum
+            && let Some(name) = algorithm.s3_name()
+        {
+            push_element(xml, "ChecksumAlgorithm", name);
+            push_element(xml, "ChecksumType", kind);
+        }
+        push_element(xml, "Size", &object.size.to_string());
+        let class = object.storage_class.as_deref().unwrap_or("STANDARD");
+        push_element(xml, "StorageClass", class);
+    }
+    xml.push_str("<Owner>");
+    push_element(xml, "ID", &object.owner.to_string());
+    xml.push_str("</Owner></");
+    xml.push_str(element);
+    xml.push('>');
+}

@@ -1,0 +1,79 @@
+//! What there is to know about an object, its parts included.
+
+use dewar_auth::{Action, Caller};
+use dewar_checksum::Digest;
+use dewar_meta::ns::record::{ShownChecksum, VersionRecord};
+use dewar_types::Result;
+
+use crate::api::{AttributesRequest, ObjectInfo, PartAttributes};
+use crate::info::object_info;
+use crate::limits::PAGE_ITEMS_MAX;
+use crate::{Inner, Store};
+
+impl Store {
+    /// What a HEAD says, and a page of the parts.
+    ///
+    /// # Errors
+    /// As [`Store::head`].
+    pub async fn attributes(
+        &self,
+        caller: &Caller,
+        request: AttributesRequest,
+    ) -> Result<(ObjectInfo, Vec<PartAttributes>)> {
+        let action = match request.version {
+            None => Action::GetObjectAttributes,
+            Some(_) => Action::GetObjectVersionAttributes,
+        };
+        let key = Some(request.object.key.as_str());
+        let bucket = self
+            .inner
+            .admit(caller, action, &request.object.bucket, key)
+            .await?;
+        let file = self
+            .inner
+            .readable(&bucket, &request.object.key, request.version)
+            .await?;
+        let (after, max) = (request.after, request.max.min(PAGE_ITEMS_MAX));
+        let parts = self.inner.parts(&file.current, after, max).await?;
+        Ok((object_info(&bucket, &file), parts))
+    }
+}
+
+impl Inner {
+    async fn parts(
+        &self,
+        version: &VersionRecord,
+        after: u32,
+        max: usize,
+    ) -> Result<Vec<PartAttributes>> {
+        let runs = self.tree.part_runs(version).await?.unwrap_or_default();
+        let digests = self.tree.part_digests(version).await?;
+        let algorithm = match &version.checksum {
+            Some(ShownChecksum::Composite(name, ..)) => name.parse().ok(),
+            _ => None,
+        };
+        let mut parts = Vec::new();
+        let mut number = 0;
+        for run in runs {
+            for _ in 0..run.count {
+                number += 1;
+                if number <= after {
+                    continue;
+                }
+                if parts.len() == max {
+                    return Ok(parts);
+                }
+                let digest = digests.get(number as usize - 1);
+                let checksum = algorithm
+                    .zip(digest)
+                    .and_then(|(algorithm, bytes)| Digest::new(algorithm, bytes).ok());
+                parts.push(PartAttributes {
+                    number,
+                    size: run.size,
+                    checksum,
+                });
+            }
+        }
+        Ok(parts)
+    }
+}

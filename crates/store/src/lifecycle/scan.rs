@@ -1,0 +1,427 @@
+//! The scanner: walks the buckets that have rules and does what is due.
+//!
+//! One bucket after the other, one page of versions after the other, so memory does not grow with
+//! what is stored; between pages it rests for as long as the page took and longer, so that it takes
+//! at most a quarter of a core. What is due is done in batches, each of which requires the versions
+//! to be the very ones that were judged: who writes meanwhile is not undone.
+//!
+//! # Crashes
+//! How far a pass is stands in the catalog, every half minute; a restart goes on there. Doing what is
+//! due twice is harmless: the second time there is nothing due.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_meta::kv::{Batch, CommitError};
+use dewar_meta::ns::record::VersionRecord;
+use dewar_meta::ns::{
+    Actor, Bucket, BucketQuery, Doomed, ListedVersion, Tenant, UploadQuery, VersionQuery, keys,
+};
+use dewar_types::{
+    BucketName, Error, ErrorKind, ObjectKey, Result, Timestamp, UserId, VersionId, VersionName,
+};
+use minicbor::{Decode, Encode};
+use tokio::time::Instant;
+
+use super::judge::{Due, Seen};
+use super::rules::Lifecycle;
+use crate::document::{DocumentKind, document_of};
+use crate::{Inner, Shared};
+
+/// Versions or uploads looked at in one scan.
+const PAGE: usize = 1000;
+/// Buckets looked at in one scan.
+const BUCKETS: usize = 1000;
+/// How often progress is written down.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
+/// Passes in a day.
+const PASSES: u32 = 12;
+/// The scanner rests so many times as long as it worked.
+const REST: u32 = 3;
+
+const SYSTEM: Actor<'static> = Actor {
+    user: UserId(0),
+    principal: "system:lifecycle",
+};
+
+/// How far a pass is, as the catalog keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+struct Progress {
+    /// The tenant.
+    #[n(0)]
+    tenant: String,
+    /// The bucket.
+    #[n(1)]
+    bucket: String,
+    /// The key that the pass was at: it is looked at again.
+    #[n(2)]
+    key: String,
+}
+
+/// What was seen of a key so far, across pages.
+#[derive(Default)]
+struct History {
+    key: String,
+    /// Older versions so far.
+    older: u32,
+    /// When the version before came.
+    successor: Timestamp,
+}
+
+/// One version with what is due for it.
+struct Task {
+    key: ObjectKey,
+    version: VersionRecord,
+    current: bool,
+    due: Due,
+}
+
+/// Scans until it is dropped.
+pub(crate) async fn lifecycle(inner: Shared) {
+    let pause = inner.lifecycle.day / PASSES;
+    let pause = pause.max(Duration::from_secs(1));
+    let mut from = match inner.noted().await {
+        Ok(from) => from,
+        Err(error) => {
+            tracing::warn!(%error, "how far lifecycle was cannot be read; beginning anew");
+            None
+        }
+    };
+    loop {
+        if let Err(error) = inner.pass(from.take()).await {
+            tracing::warn!(%error, "a lifecycle pass was cut short; trying again");
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Inner {
+    fn progress_key() -> Bytes {
+        keys::work(b'l')
+    }
+
+    async fn noted(&self) -> Result<Option<Progress>> {
+        let value = self.tree.kv().get(&Self::progress_key()).await?.value;
+        let read = value.map(|value| minicbor::decode(&value)).transpose();
+        read.map_err(|error| {
+            Error::with_source(ErrorKind::Corrupt, "lifecycle's progress is damaged", error)
+        })
+    }
+
+    async fn note(&self, progress: Option<&Progress>) -> Result<()> {
+        let mut batch = Batch::default();
+        match progress {
+            // Writing into a vector cannot fail.
+            Some(progress) => batch.puts.push((
+                Self::progress_key(),
+                minicbor::to_vec(progress).unwrap_or_default().into(),
+            )),
+            None => batch.deletes.push(Self::progress_key()),
+        }
+        match self.tree.kv().commit(batch).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Failed(error)) => Err(error),
+            Err(CommitError::Conflict(_)) => Err(Error::new(
+                ErrorKind::Internal,
+                "a batch without conditions",
+            )),
+        }
+    }
+
+    /// All buckets once, from where an earlier pass was cut short.
+    async fn pass(&self, from: Option<Progress>) -> Result<()> {
+        let mut pace = Rest::new();
+        let mut from = from;
+        let mut noted = from.is_some();
+        let mut tenants = self.tree.tenants().await?;
+        tenants.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+        for tenant in tenants {
+            let name = tenant.name.as_str();
+            if from
+                .as_ref()
+                .is_some_and(|from| name < from.tenant.as_str())
+            {
+                continue;
+            }
+            let mut after: Option<BucketName> = None;
+            loop {
+                let query = BucketQuery {
+                    owner: None,
+                    prefix: "",
+                    after: after.as_ref().map(BucketName::as_str),
+                    max: BUCKETS,
+                };
+                let page = self.tree.buckets(&tenant, query).await?;
+                for listed in &page.buckets {
+                    let settings = listed.record.bucket.as_ref();
+                    let mask = DocumentKind::Lifecycle.mask();
+                    if settings.is_none_or(|settings| settings.documents & mask == 0) {
+                        continue;
+                    }
+                    let here = from.take_if(|from| {
+                        name == from.tenant && listed.name.as_str() <= from.bucket.as_str()
+                    });
+                    if let Some(past) = here {
+                        if listed.name.as_str() < past.bucket.as_str() {
+                            from = Some(past);
+                            continue;
+                        }
+                        noted |= self
+                            .bucket_pass(&tenant, &listed.name, past.key, &mut pace)
+                            .await?;
+                        continue;
+                    }
+                    noted |= self
+                        .bucket_pass(&tenant, &listed.name, String::new(), &mut pace)
+                        .await?;
+                }
+                match page.buckets.last() {
+                    Some(last) if page.truncated => after = Some(last.name.clone()),
+                    _ => break,
+                }
+            }
+            from = None;
+        }
+        if noted {
+            self.note(None).await?;
+        }
+        Ok(())
+    }
+
+    /// All of a bucket; says whether progress was noted.
+    async fn bucket_pass(
+        &self,
+        tenant: &Tenant,
+        name: &BucketName,
+        from: String,
+        pace: &mut Rest,
+    ) -> Result<bool> {
+        let Some(bucket) = self.tree.bucket(tenant, name).await? else {
+            return Ok(false);
+        };
+        let Some(rules) = document_of::<Lifecycle>(&bucket)? else {
+            return Ok(false);
+        };
+        let outcome = self.scan(&bucket, &rules, from, pace).await;
+        let outcome = match outcome {
+            Ok(noted) => self
+                .abort_uploads(&bucket, &rules, pace)
+                .await
+                .map(|()| noted),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            // It went, or was made anew: there is nothing to do in it.
+            Err(error) if error.kind() == ErrorKind::NoSuchBucket => Ok(false),
+            outcome => outcome,
+        }
+    }
+
+    async fn scan(
+        &self,
+        bucket: &Bucket,
+        rules: &Lifecycle,
+        from: String,
+        pace: &mut Rest,
+    ) -> Result<bool> {
+        let day = self.lifecycle.day;
+        let mut noted = false;
+        let mut history = History::default();
+        // Just before the key, so that it is looked at as a whole.
+        let mut marker: Option<(String, Option<VersionId>)> =
+            (!from.is_empty()).then_some((from, Some(VersionId(u128::MAX))));
+        loop {
+            let query = VersionQuery {
+                after: marker.as_ref().map(|(key, _)| key.as_str()),
+                after_version: marker
+                    .as_ref()
+                    .and_then(|(_, version)| version.map(VersionName::Id)),
+                max: PAGE,
+                ..VersionQuery::default()
+            };
+            let page = self.tree.list_versions(bucket, query).await?;
+            let now = self.env.clock.now();
+            let mut tasks = Vec::new();
+            let last = page.items.len().saturating_sub(1);
+            for (place, item) in page.items.iter().enumerate() {
+                let ListedVersion::Version {
+                    key,
+                    current,
+                    version,
+                } = item
+                else {
+                    continue;
+                };
+                if history.key != *key {
+                    history = History {
+                        key: key.clone(),
+                        ..History::default()
+                    };
+                }
+                let followed = match page.items.get(place + 1) {
+                    Some(ListedVersion::Version { key: next, .. }) => next == key,
+                    _ => place == last && page.next.is_some(),
+                };
+                let seen = Seen {
+                    key,
+                    version,
+                    older: (!current).then_some((history.older, history.successor)),
+                    alone: *current && !followed,
+                };
+                if let Some(due) = rules.due(&seen, now, day) {
+                    tasks.push(Task {
+                        key: ObjectKey::new(key)?,
+                        version: VersionRecord::clone(version),
+                        current: *current,
+                        due,
+                    });
+                }
+                if !current {
+                    history.older += 1;
+                }
+                history.successor = version.modified;
+            }
+            self.carry_out(bucket, tasks).await?;
+            marker = page.next;
+            if let Some((key, _)) = &marker
+                && pace.note_due()
+            {
+                noted = true;
+                self.note(Some(&Progress {
+                    tenant: bucket.tenant.name.as_str().to_owned(),
+                    bucket: bucket.name.to_string(),
+                    key: key.clone(),
+                }))
+                .await?;
+            }
+            pace.rest().await;
+            if marker.is_none() {
+                return Ok(noted);
+            }
+        }
+    }
+
+    async fn carry_out(&self, bucket: &Bucket, tasks: Vec<Task>) -> Result<()> {
+        let mut doomed = Vec::new();
+        for task in tasks {
+            match task.due {
+                Due::Expire => {
+                    // A live current version goes as the bucket has it, all else for good.
+                    let hides = task.current && !task.version.flags.delete_marker();
+                    doomed.push(Doomed {
+                        version: (!hides).then(|| task.version.name()),
+                        only: Some(task.version.id),
+                        ..Doomed::key(task.key)
+                    });
+                }
+                Due::Move(class) => {
+                    let name = Some(task.version.name());
+                    let id = task.version.id;
+                    let class = (class != super::STANDARD).then_some(class);
+                    let moved = self
+                        .tree
+                        .change_version(&SYSTEM, bucket, &task.key, name, |version, around| {
+                            if around.id == id {
+                                version.storage_class.clone_from(&class);
+                            }
+                            Ok(())
+                        })
+                        .await;
+                    if let Err(error) = moved {
+                        tracing::debug!(%error, "a version went before it was moved");
+                    }
+                }
+            }
+        }
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        let done = self
+            .tree
+            .delete_many(&SYSTEM, bucket, &doomed, false)
+            .await?;
+        let expired = done
+            .iter()
+            .filter(|done| done.as_ref().is_ok_and(|done| *done != Default::default()))
+            .count();
+        tracing::debug!(bucket = %bucket.name, expired, "expired");
+        Ok(())
+    }
+
+    async fn abort_uploads(
+        &self,
+        bucket: &Bucket,
+        rules: &Lifecycle,
+        pace: &mut Rest,
+    ) -> Result<()> {
+        if rules.rules.iter().all(|rule| rule.abort_days.is_none()) {
+            return Ok(());
+        }
+        let day = self.lifecycle.day;
+        let mut marker: Option<(String, Option<dewar_types::UploadId>)> = None;
+        loop {
+            let query = UploadQuery {
+                prefix: "",
+                delimiter: None,
+                after_key: marker.as_ref().map(|(key, _)| key.as_str()),
+                after_upload: marker.as_ref().and_then(|(_, upload)| *upload),
+                max: PAGE,
+            };
+            let page = self.tree.list_uploads(bucket, query).await?;
+            let now = self.env.clock.now();
+            for item in page.items {
+                let dewar_meta::ns::ListedUpload::Upload { key, upload } = item else {
+                    continue;
+                };
+                if !rules.aborts(&key, upload.initiated, now, day) {
+                    continue;
+                }
+                let object = ObjectKey::new(&key)?;
+                let aborted = self
+                    .tree
+                    .abort_upload(&SYSTEM, bucket, &object, upload.id)
+                    .await;
+                match aborted {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::NoSuchUpload => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            pace.rest().await;
+            match page.next {
+                Some(next) => marker = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Keeps the scanner to its share.
+struct Rest {
+    since: Instant,
+    noted: Instant,
+}
+
+impl Rest {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            since: now,
+            noted: now,
+        }
+    }
+
+    async fn rest(&mut self) {
+        tokio::time::sleep(self.since.elapsed() * REST).await;
+        self.since = Instant::now();
+    }
+
+    fn note_due(&mut self) -> bool {
+        let due = self.noted.elapsed() >= NOTE_EVERY;
+        if due {
+            self.noted = Instant::now();
+        }
+        due
+    }
+}

@@ -1,0 +1,362 @@
+//! What is due when, and that the scanner does it and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
+use dewar_types::{ErrorKind, Timestamp, VersionId};
+
+use super::judge::{Due, Seen};
+use super::rules::{Expiration, Filter, Noncurrent, NoncurrentTransition, Rule, Transition};
+use super::{DAY, Lifecycle};
+use crate::api::{ListVersionsRequest, Versioning};
+use crate::tests::{Rig, bucket, content, run};
+
+fn version(written: u64) -> VersionRecord {
+    VersionRecord {
+        id: VersionId(1),
+        size: 100,
+        etag: ETag::Version,
+        modified: Timestamp::from_secs(written),
+        digests: dewar_checksum::DigestSet::new(1, 0),
+        flags: VersionFlags::default(),
+        headers: SystemHeaders::default(),
+        metadata: BTreeMap::new(),
+        copies: Vec::new(),
+        parts: None,
+        upload: None,
+        storage_class: None,
+        checksum: None,
+        tags: BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]),
+        encryption: None,
+        retention: None,
+        legal_hold: None,
+        acl: None,
+        owner: None,
+        group: None,
+    }
+}
+
+fn rule(prefix: &str) -> Rule {
+    Rule {
+        id: "rule".into(),
+        enabled: true,
+        filter: Filter {
+            prefix: Some(prefix.into()),
+            ..Filter::default()
+        },
+        ..Rule::default()
+    }
+}
+
+fn due_at(rule: &Rule, seen: &Seen<'_>, secs: u64, day: u64) -> Option<Due> {
+    let rules = Lifecycle {
+        rules: vec![rule.clone()],
+    };
+    rules.due(seen, Timestamp::from_secs(secs), Duration::from_secs(day))
+}
+
+#[test]
+fn current_versions_expire_by_days_and_dates() {
+    let version = version(1000);
+    let seen = |key| Seen {
+        key,
+        version: &version,
+        older: None,
+        alone: true,
+    };
+    let days = Rule {
+        expiration: Some(Expiration::Days(2)),
+        ..rule("a/")
+    };
+    assert_eq!(due_at(&days, &seen("a/k"), 1019, 10), None);
+    assert_eq!(due_at(&days, &seen("a/k"), 1020, 10), Some(Due::Expire));
+    assert_eq!(due_at(&days, &seen("b/k"), 9999, 10), None);
+    // Real days end at midnight.
+    let real = |secs| due_at(&days, &seen("a/k"), secs, DAY.as_secs());
+    assert_eq!(real(1000 + 2 * 86_400), None);
+    assert_eq!(real(3 * 86_400 - 1), None);
+    assert_eq!(real(3 * 86_400), Some(Due::Expire));
+    let off = Rule {
+        enabled: false,
+        ..days.clone()
+    };
+    assert_eq!(due_at(&off, &seen("a/k"), 9999, 10), None);
+    let date = Rule {
+        expiration: Some(Expiration::Date(Timestamp::from_secs(86_400))),
+        ..rule("")
+    };
+    assert_eq!(due_at(&date, &seen("k"), 86_399, 10), None);
+    assert_eq!(due_at(&date, &seen("k"), 86_400, 10), Some(Due::Expire));
+}
+
+#[test]
+fn filters_are_all_of_their_parts() {
+    let version = version(0);
+    let seen = Seen {
+        key: "k",
+        version: &version,
+        older: None,
+        alone: true,
+    };
+    let with = |filter: Filter| Rule {
+        filter,
+        expiration: Some(Expiration::Days(1)),
+        ..rule("")
+    };
+    let tag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    for (filter, matches) in [
+        (Filter::default(), true),
+        (
+            Filter {
+                tags: vec![tag("a", "1"), tag("b", "2")],
+                ..Filter::default()
+            },
+            true,
+        ),
+        (
+            Filter {
+                tags: vec![tag("a", "1"), tag("b", "3")],
+                ..Filter::default()
+            },
+            false,
+        ),
+        (
+            Filter {
+                larger: Some(99),
+                smaller: Some(101),
+                ..Filter::default()
+            },
+            true,
+        ),
+        (
+            Filter {
+                larger: Some(100),
+                ..Filter::default()
+            },
+            false,
+        ),
+        (
+            Filter {
+                smaller: Some(100),
+                ..Filter::default()
+            },
+            false,
+        ),
+    ] {
+        let due = due_at(&with(filter.clone()), &seen, 9999, 10);
+        assert_eq!(due.is_some(), matches, "{filter:?}");
+    }
+}
+
+#[test]
+fn older_versions_count_from_when_they_were_replaced() {
+    let version = version(0);
+    let older = |newer, since| Seen {
+        key: "k",
+        version: &version,
+        older: Some((newer, Timestamp::from_secs(since))),
+        alone: false,
+    };
+    let plain = Rule {
+        noncurrent: Some(Noncurrent {
+            days: 1,
+            keep: None,
+        }),
+        expiration: Some(Expiration::Days(1)),
+        ..rule("")
+    };
+    assert_eq!(due_at(&plain, &older(0, 1000), 1009, 10), None);
+    assert_eq!(due_at(&plain, &older(0, 1000), 1010, 10), Some(Due::Expire));
+    let keeping = Rule {
+        noncurrent: Some(Noncurrent {
+            days: 1,
+            keep: Some(2),
+        }),
+        ..rule("")
+    };
+    assert_eq!(due_at(&keeping, &older(1, 0), 9999, 10), None);
+    assert_eq!(due_at(&keeping, &older(2, 0), 9999, 10), Some(Due::Expire));
+    let moving = Rule {
+        noncurrent_transitions: vec![NoncurrentTransition {
+            days: 1,
+            keep: None,
+            class: "COLD".into(),
+        }],
+        ..rule("")
+    };
+    let moved = due_at(&moving, &older(0, 0), 10, 10);
+    assert_eq!(moved, Some(Due::Move("COLD".into())));
+}
+
+#[test]
+fn markers_go_when_nothing_stands_behind_them() {
+    let marker = VersionRecord {
+        flags: VersionFlags::DELETE_MARKER,
+        ..version(1000)
+    };
+    let seen = |alone| Seen {
+        key: "k",
+        version: &marker,
+        older: None,
+        alone,
+    };
+    for expiration in [Expiration::Marker(true), Expiration::Days(1)] {
+        let rule = Rule {
+            expiration: Some(expiration),
+            ..rule("")
+        };
+        assert_eq!(due_at(&rule, &seen(false), 9999, 10), None);
+        assert_eq!(due_at(&rule, &seen(true), 9999, 10), Some(Due::Expire));
+    }
+    for expiration in [
+        Expiration::Marker(false),
+        Expiration::Date(Timestamp::from_secs(1)),
+    ] {
+        let rule = Rule {
+            expiration: Some(expiration),
+            ..rule("")
+        };
+        assert_eq!(due_at(&rule, &seen(true), 9999, 10), None);
+    }
+}
+
+#[test]
+fn the_last_move_that_is_due_counts() {
+    let to = |days, class: &str| Transition {
+        days: Some(days),
+        date: None,
+        class: class.into(),
+    };
+    let rule = Rule {
+        transitions: vec![to(3, "COLDER"), to(1, "COLD")],
+        ..rule("")
+    };
+    let here = version(0);
+    let moved = VersionRecord {
+        storage_class: Some("COLDER".into()),
+        ..version(0)
+    };
+    let seen = |version| Seen {
+        key: "k",
+        version,
+        older: None,
+        alone: true,
+    };
+    assert_eq!(due_at(&rule, &seen(&here), 9, 10), None);
+    assert_eq!(
+        due_at(&rule, &seen(&here), 10, 10),
+        Some(Due::Move("COLD".into()))
+    );
+    assert_eq!(
+        due_at(&rule, &seen(&here), 30, 10),
+        Some(Due::Move("COLDER".into()))
+    );
+    assert_eq!(due_at(&rule, &seen(&moved), 30, 10), None);
+}
+
+#[test]
+fn rules_that_make_no_sense_are_refused() {
+    let expiring = |expiration| Rule {
+        expiration: Some(expiration),
+        ..rule("")
+    };
+    let fine = expiring(Expiration::Days(1));
+    let check = |rules: Vec<Rule>| Lifecycle { rules }.check(|class| class == "COLD");
+    assert!(check(vec![fine.clone()]).is_ok());
+    let moving = |class: &str| Rule {
+        transitions: vec![Transition {
+            days: Some(0),
+            date: None,
+            class: class.into(),
+        }],
+        ..rule("")
+    };
+    assert!(check(vec![moving("COLD")]).is_ok(), "at once");
+    for rules in [
+        Vec::new(),
+        vec![fine.clone(), fine.clone()],
+        vec![Rule {
+            id: "x".repeat(256),
+            ..fine.clone()
+        }],
+        vec![expiring(Expiration::Days(0))],
+        vec![expiring(Expiration::Date(Timestamp::from_secs(5)))],
+        vec![moving("HOT")],
+        vec![Rule {
+            filter: Filter {
+                tags: vec![("a".into(), "b".into())],
+                ..Filter::default()
+            },
+            ..expiring(Expiration::Marker(true))
+        }],
+    ] {
+        let refused = check(rules.clone()).expect_err("no sense");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{rules:?}");
+    }
+}
+
+async fn versions(rig: &Rig) -> Vec<(String, bool)> {
+    let request = ListVersionsRequest {
+        bucket: bucket("first"),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after: String::new(),
+        after_version: None,
+        max: 1000,
+    };
+    let page = rig.store.list_versions(&rig.ann, request).await;
+    let page = page.expect("listed");
+    let shown = page.versions.into_iter();
+    shown.map(|seen| (seen.object.key, seen.marker)).collect()
+}
+
+/// Three days, and then time for a pass.
+async fn days_pass(rig: &Rig) {
+    let nanos = 3 * DAY.as_nanos();
+    rig.world.clock().jump(nanos as i64);
+    tokio::time::sleep(DAY / 11).await;
+}
+
+#[test]
+fn the_scanner_does_what_is_due() {
+    run(async {
+        let rig = Rig::new(1).await;
+        let (store, first) = (&rig.store, bucket("first"));
+        for key in ["old/a", "old/b", "kept"] {
+            rig.put(key, &content(20_000, 1)).await.expect("put");
+        }
+        let lifecycle = Lifecycle {
+            rules: vec![Rule {
+                expiration: Some(Expiration::Days(1)),
+                noncurrent: Some(Noncurrent {
+                    days: 1,
+                    keep: None,
+                }),
+                ..rule("old/")
+            }],
+        };
+        let denied = store.set_lifecycle(&rig.bob, &first, &lifecycle).await;
+        assert_eq!(denied.expect_err("bob's").kind(), ErrorKind::Denied);
+        let set = store.set_lifecycle(&rig.ann, &first, &lifecycle).await;
+        set.expect("set");
+        let put = rig.put("old/c", &content(10, 1)).await.expect("put");
+        assert_eq!(put.expiry.expect("a date").rule, "rule");
+        let versioning = Versioning::Enabled;
+        days_pass(&rig).await;
+        assert_eq!(versions(&rig).await, [("kept".into(), false)]);
+
+        // With versions what expires is hidden first, and goes later; the marker goes in the end.
+        let set = store.set_versioning(&rig.ann, &first, versioning).await;
+        set.expect("set");
+        rig.put("old/d", &content(20_000, 2)).await.expect("put");
+        days_pass(&rig).await;
+        let both = [("old/d".to_owned(), true), ("old/d".to_owned(), false)];
+        assert_eq!(versions(&rig).await[1..], both);
+        days_pass(&rig).await;
+        days_pass(&rig).await;
+        assert_eq!(versions(&rig).await, [("kept".into(), false)]);
+        assert_eq!(rig.get("kept").await.expect("kept"), content(20_000, 1));
+        rig.settle().await;
+    });
+}

@@ -1,0 +1,331 @@
+//! What stands on a version beside its content: tags, retention, legal hold. Each can be read and
+//! changed later, for the current version or a named one.
+
+use std::collections::BTreeMap;
+
+use dewar_auth::{Action, Caller};
+use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
+use dewar_meta::ns::{Bucket, Circumstances, VersionAttributes};
+use dewar_types::{Error, ErrorKind, Result, VersionName};
+use minicbor::{Decode, Encode};
+
+use crate::admit::actor;
+use crate::api::{Marks, ObjectRef};
+use crate::info::shown_name;
+use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_PER_OBJECT_MAX};
+use crate::{Inner, Store};
+
+/// Tags by their keys.
+pub type Tags = BTreeMap<String, String>;
+
+/// The tags of a bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct BucketTags {
+    /// By their keys.
+    #[n(0)]
+    pub tags: Tags,
+}
+
+crate::cbor_document!(BucketTags, format 1, Tags, get GetBucketTagging, put PutBucketTagging, delete PutBucketTagging);
+
+/// Whether tags keep to S3's limits: how many, and how long in UTF-16 code units.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], saying which.
+pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
+    let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+    if tags.len() > max {
+        return refuse(format!("{} tags; at most {max} are allowed", tags.len()));
+    }
+    let chars = |text: &str| text.encode_utf16().count();
+    for (key, value) in tags {
+        if key.is_empty() || chars(key) > TAG_KEY_CHARS_MAX {
+            return refuse(format!("the tag key {key:?} is empty or too long"));
+        }
+        if chars(value) > TAG_VALUE_CHARS_MAX {
+            return refuse(format!("the value of the tag {key:?} is too long"));
+        }
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Whether a new version of the bucket may have these marks.
+    pub(crate) fn check_marks(&self, bucket: &Bucket, marks: &Marks) -> Result<()> {
+        if let Some(tags) = &marks.tags {
+            check_tags(tags, TAGS_PER_OBJECT_MAX)?;
+        }
+        if marks.retention.is_some() || marks.legal_hold.is_some() {
+            need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        }
+        if let Some(until) = marks.retention.map(|retention| retention.until)
+            && until <= self.env.clock.now()
+        {
+            let message = "The retain until date must be in the future!";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        match &marks.storage_class {
+            Some(class) if !self.lifecycle.knows(class) => Err(Error::new(
+                ErrorKind::NoSuchStorageClass,
+                format!("{class} is no storage class"),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn need_object_lock(locks: bool) -> Result<()> {
+    if locks {
+        return Ok(());
+    }
+    let message = "Bucket is missing Object Lock Configuration";
+    Err(Error::new(ErrorKind::NotConfigured, message))
+}
+
+/// The action on the current version or on a named one.
+fn of(version: Option<VersionName>, current: Action, named: Action) -> Action {
+    match version {
+        None => current,
+        Some(_) => named,
+    }
+}
+
+impl Store {
+    /// The tags of a version, and what clients call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
+    /// [`ErrorKind::NoSuchVersion`], [`ErrorKind::DeleteMarker`].
+    pub async fn get_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<(Tags, Option<VersionName>)> {
+        let action = of(
+            version,
+            Action::GetObjectTagging,
+            Action::GetObjectVersionTagging,
+        );
+        let (bucket, found) = self.look(caller, action, object, version).await?;
+        let name = shown_name(&bucket, &found);
+        Ok((found.tags, name))
+    }
+
+    /// The tags of a version that is to be copied, for a caller who may read it.
+    pub(crate) async fn tags_of(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Tags> {
+        let action = of(version, Action::GetObject, Action::GetObjectVersion);
+        Ok(self.look(caller, action, object, version).await?.1.tags)
+    }
+
+    /// Sets the tags of a version in place of those it has; none removes them. Gives what clients
+    /// call the version.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`]; [`ErrorKind::InvalidArgument`] for tags beyond the limits.
+    pub async fn set_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        tags: Tags,
+    ) -> Result<Option<VersionName>> {
+        check_tags(&tags, TAGS_PER_OBJECT_MAX)?;
+        let action = of(
+            version,
+            Action::PutObjectTagging,
+            Action::PutObjectVersionTagging,
+        );
+        self.change(caller, action, object, version, |attributes, _| {
+            attributes.tags.clone_from(&tags);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes the tags of a version. Gives what clients call the version.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`].
+    pub async fn delete_tags(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<VersionName>> {
+        let action = of(
+            version,
+            Action::DeleteObjectTagging,
+            Action::DeleteObjectVersionTagging,
+        );
+        self.change(caller, action, object, version, |attributes, _| {
+            attributes.tags.clear();
+            Ok(())
+        })
+        .await
+    }
+
+    /// How long a version is kept, if it is.
+    ///
+    /// # Errors
+    /// As [`Store::get_tags`]; [`ErrorKind::NotConfigured`] in a bucket without object lock.
+    pub async fn get_retention(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<Retention>> {
+        let (bucket, found) = self
+            .look(caller, Action::GetObjectRetention, object, version)
+            .await?;
+        need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        Ok(found.retention)
+    }
+
+    /// Sets how long a version is kept. Time is only ever added, unless it is kept in governance mode
+    /// and the caller may `bypass` that and says so.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`]; [`ErrorKind::Locked`] where less than before is wanted;
+    /// [`ErrorKind::InvalidArgument`] for a time in the past.
+    pub async fn set_retention(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        retention: Option<Retention>,
+        bypass: bool,
+    ) -> Result<()> {
+        let key = object.key.as_str();
+        let action = Action::PutObjectRetention;
+        let found = self
+            .inner
+            .admit(caller, action, &object.bucket, Some(key))
+            .await?;
+        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key));
+        let path = found.path(key);
+        let change = |attributes: &mut VersionAttributes, around: Circumstances| {
+            need_object_lock(around.object_lock.is_some())?;
+            if retention.is_some_and(|retention| retention.until <= around.now) {
+                let message = "The retain until date must be in the future!";
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            if let Some(before) = attributes.retention
+                && before.until > around.now
+                && !grows(before, retention)
+                && !(bypass && before.mode == RetentionMode::Governance)
+            {
+                let message = format!("{path} is kept longer");
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+            attributes.retention = retention;
+            Ok(())
+        };
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .change_version(
+                &actor(caller, &principal),
+                &found,
+                &object.key,
+                version,
+                change,
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// Whether a version is kept until further notice; `None` when nobody ever said.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`].
+    pub async fn get_legal_hold(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<Option<bool>> {
+        let (bucket, found) = self
+            .look(caller, Action::GetObjectLegalHold, object, version)
+            .await?;
+        need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
+        Ok(found.legal_hold)
+    }
+
+    /// Keeps a version until further notice, or lets it go.
+    ///
+    /// # Errors
+    /// As [`Store::get_retention`].
+    pub async fn set_legal_hold(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        hold: bool,
+    ) -> Result<()> {
+        let action = Action::PutObjectLegalHold;
+        self.change(caller, action, object, version, |attributes, around| {
+            need_object_lock(around.object_lock.is_some())?;
+            attributes.legal_hold = Some(hold);
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn look(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+    ) -> Result<(Bucket, VersionRecord)> {
+        let key = Some(object.key.as_str());
+        let bucket = self
+            .inner
+            .admit(caller, action, &object.bucket, key)
+            .await?;
+        let file = self.inner.readable(&bucket, &object.key, version).await?;
+        Ok((bucket, file.current))
+    }
+
+    async fn change(
+        &self,
+        caller: &Caller,
+        action: Action,
+        object: &ObjectRef,
+        version: Option<VersionName>,
+        change: impl Fn(&mut VersionAttributes, Circumstances) -> Result<()>,
+    ) -> Result<Option<VersionName>> {
+        let key = Some(object.key.as_str());
+        let bucket = self
+            .inner
+            .admit(caller, action, &object.bucket, key)
+            .await?;
+        let principal = caller.to_string();
+        let version = self
+            .inner
+            .tree
+            .change_version(
+                &actor(caller, &principal),
+                &bucket,
+                &object.key,
+                version,
+                change,
+            )
+            .await?;
+        Ok(shown_name(&bucket, &version))
+    }
+}
+
+/// Whether nothing that was promised is taken back.
+fn grows(before: Retention, after: Option<Retention>) -> bool {
+    // The stricter mode promises more, but whoever may only add time may not choose the mode.
+    after.is_some_and(|after| after.mode == before.mode && after.until >= before.until)
+}

@@ -1,0 +1,116 @@
+//! What a bucket does with versions: whether it keeps them, and for how long nobody may remove them.
+
+use dewar_auth::{Action, Caller};
+use dewar_meta::ns::Bucket;
+use dewar_types::{Error, ErrorKind, Result};
+
+use crate::admit::actor;
+use crate::api::{BucketRef, ObjectLock, Versioning};
+use crate::limits::RETENTION_DAYS_MAX;
+use crate::{Inner, Store};
+
+impl Store {
+    /// Whether a bucket keeps versions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn get_versioning(&self, caller: &Caller, bucket: &BucketRef) -> Result<Versioning> {
+        let action = Action::GetBucketVersioning;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        Ok(found
+            .settings()
+            .map(|settings| settings.versioning)
+            .unwrap_or_default())
+    }
+
+    /// Sets whether a bucket keeps versions. It cannot be made as if it never had.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] where object
+    /// lock needs versions.
+    pub async fn set_versioning(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        versioning: Versioning,
+    ) -> Result<()> {
+        let action = Action::PutBucketVersioning;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .configure_bucket(&actor(caller, &principal), &found, |change| {
+                let settings = &mut change.settings;
+                if versioning != Versioning::Enabled && settings.object_lock.is_some() {
+                    let message = "An Object Lock configuration is present on this bucket, so the \
+                                   versioning state cannot be changed.";
+                    return Err(Error::new(ErrorKind::BucketState, message));
+                }
+                if versioning != Versioning::Off {
+                    settings.versioning = versioning;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Whether versions may be kept in a bucket by retention and holds, and how long they are when
+    /// nobody says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn get_object_lock(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<Option<ObjectLock>> {
+        let action = Action::GetBucketObjectLockConfiguration;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        Ok(found.settings().and_then(|settings| settings.object_lock))
+    }
+
+    /// Lets versions of a bucket be kept, and says how long they are when nobody says. It cannot be
+    /// taken away.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::BucketState`] where the bucket
+    /// does not keep versions; [`ErrorKind::InvalidArgument`] for a time of zero or beyond a hundred
+    /// years.
+    pub async fn set_object_lock(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        lock: ObjectLock,
+    ) -> Result<()> {
+        if let Some(default) = lock.default {
+            let days = u64::from(default.count) * if default.years { 365 } else { 1 };
+            if !(1..=RETENTION_DAYS_MAX).contains(&days) {
+                let message = "Default retention period must be a positive integer value.";
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        let action = Action::PutBucketObjectLockConfiguration;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .configure_bucket(&actor(caller, &principal), &found, |change| {
+                if change.settings.versioning != Versioning::Enabled {
+                    let message = "Versioning must be 'Enabled' on the bucket to apply a Object \
+                                   Lock configuration";
+                    return Err(Error::new(ErrorKind::BucketState, message));
+                }
+                change.settings.object_lock = Some(lock);
+                Ok(())
+            })
+            .await
+    }
+}
+
+impl Inner {
+    /// Whether the caller may remove or shorten what is kept in governance mode.
+    pub(crate) fn may_bypass(&self, caller: &Caller, bucket: &Bucket, key: Option<&str>) -> bool {
+        let action = Action::BypassGovernanceRetention;
+        self.judge(caller, action, bucket, key).is_ok()
+    }
+}
