@@ -37,10 +37,12 @@ const USERS: [(&str, &str, &str); 6] = [
 ];
 
 /// Settings of the server that the suite counts on.
-const SETTINGS: [(&str, &str); 3] = [
+const SETTINGS: [(&str, &str); 4] = [
     ("DEWAR_LOG_LEVEL", "warn"),
     ("DEWAR_LIFECYCLE_DAY", "10s"),
     ("DEWAR_LIFECYCLE_STORAGE_CLASSES", "LUKEWARM,FROZEN"),
+    // Its tests of access control lists want them to count.
+    ("DEWAR_S3_OBJECT_OWNERSHIP", "ObjectWriter"),
 ];
 
 /// What `cargo xtask s3-tests` was asked.

@@ -89,4 +89,19 @@ facts! {
 pub trait Facts: Send + Sync {
     /// What the client said about this, if anything.
     fn fact(&self, fact: Fact) -> Option<Cow<'_, str>>;
+
+    /// The canonical id of whom the client takes for the bucket's owner, if it said.
+    fn expected_owner(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// The same of the bucket that a copy reads from.
+    fn expected_source_owner(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// Whether the client agreed to pay for the request.
+    fn pays(&self) -> bool {
+        false
+    }
 }

@@ -96,3 +96,6 @@ pub const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Between two blanks that keep a long completion's connection alive.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Longest call of the IAM API, in bytes: a policy, URL-encoded.
+pub(crate) const IAM_BODY_BYTES_MAX: usize = 64 * 1024;

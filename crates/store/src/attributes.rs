@@ -24,14 +24,16 @@ impl Store {
             None => Action::GetObjectAttributes,
             Some(_) => Action::GetObjectVersionAttributes,
         };
-        let key = Some(request.object.key.as_str());
-        let bucket = self
-            .inner
-            .admit(caller, action, &request.object.bucket, key)
-            .await?;
+        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
         let file = self
             .inner
-            .readable(&bucket, &request.object.key, request.version)
+            .permitted(
+                caller,
+                action,
+                &bucket,
+                &request.object.key,
+                request.version,
+            )
             .await?;
         let (after, max) = (request.after, request.max.min(PAGE_ITEMS_MAX));
         let parts = self.inner.parts(&file.current, after, max).await?;

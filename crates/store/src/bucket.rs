@@ -1,26 +1,37 @@
 //! Buckets: list, create, look at, delete.
 
-use dewar_auth::{Action, Caller, Resource, authorize};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dewar_auth::{Action, Caller, CannedAcl, Ownership, Principal, Resource, authorize};
 use dewar_meta::ns::record::DirRecord;
 use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
+use crate::access::{AclDocument, OwnershipDocument};
 use crate::admit::actor;
-use crate::api::{BucketInfo, BucketPage, BucketRef};
+use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, NewAcl};
+use crate::document::{Document, DocumentKind};
 use crate::limits::{BUCKETS_PER_OWNER_MAX, PAGE_ITEMS_MAX};
 
+/// The list that says nothing.
+const PRIVATE: NewAcl = NewAcl::Canned(CannedAcl::Private);
+
 impl Store {
-    /// The caller's own buckets, by name.
+    /// The buckets of the caller's account, by name; none for nobody in particular.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for callers who are no user.
+    /// [`ErrorKind::Denied`].
     pub async fn list_buckets(
         &self,
         caller: &Caller,
         after: Option<BucketName>,
         max: usize,
     ) -> Result<BucketPage> {
+        if matches!(caller.principal(), Principal::Anonymous) {
+            return Ok(BucketPage::default());
+        }
         let tenant = self.inner.tenant(caller, None).await?;
         authorize(
             caller,
@@ -29,7 +40,7 @@ impl Store {
             &self.inner.details(),
         )?;
         let query = BucketQuery {
-            owner: caller.user().map(|user| user.id),
+            owner: caller.user().map(|user| user.account),
             prefix: "",
             after: after.as_ref().map(BucketName::as_str),
             max: max.clamp(1, PAGE_ITEMS_MAX),
@@ -49,14 +60,15 @@ impl Store {
         })
     }
 
-    /// Makes a bucket of the caller's.
+    /// Makes a bucket of the caller's account.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`]; [`ErrorKind::AlreadyOwned`] where the caller has it already,
-    /// [`ErrorKind::AlreadyExists`] where somebody else has; [`ErrorKind::Quota`].
+    /// [`ErrorKind::AlreadyExists`] where somebody else has, or with another list;
+    /// [`ErrorKind::Quota`]; [`ErrorKind::AclsGrant`] for a list where there shall be none.
     pub async fn create_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<BucketInfo> {
-        self.create_bucket_with(caller, bucket, NewBucket::default())
-            .await
+        let (new, options) = (NewBucket::default(), BucketOptions::default());
+        self.create_bucket_with(caller, bucket, new, &options).await
     }
 
     /// The same, with settings and documents that it begins with.
@@ -67,21 +79,28 @@ impl Store {
         &self,
         caller: &Caller,
         bucket: &BucketRef,
-        new: NewBucket,
+        mut new: NewBucket,
+        options: &BucketOptions,
     ) -> Result<BucketInfo> {
         let tenant = self.inner.tenant(caller, bucket.tenant.as_ref()).await?;
-        authorize(
-            caller,
-            Action::CreateBucket,
-            Resource::Tenant(&tenant.name),
-            &self.inner.details(),
-        )?;
+        let own = caller.tenant() == tenant.name;
+        let asked = Resource::Bucket {
+            tenant: &tenant.name,
+            bucket: bucket.name.as_str(),
+            // In another tenant nobody has an account.
+            owner: if own { caller.account() } else { UserId(0) },
+            access: None,
+            key: None,
+            object: None,
+        };
+        authorize(caller, Action::CreateBucket, asked, &self.inner.details())?;
+        let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
-            return Err(taken(caller, &there));
+            return Err(taken(caller, &there, options));
         }
         let query = BucketQuery {
-            owner: Some(caller.user_id()),
+            owner: Some(caller.account()),
             prefix: "",
             after: None,
             max: BUCKETS_PER_OWNER_MAX,
@@ -91,6 +110,7 @@ impl Store {
             return Err(Error::new(ErrorKind::Quota, message));
         }
         let principal = caller.to_string();
+        new.documents.extend(documents);
         match tree
             .create_bucket(&actor(caller, &principal), &tenant, &bucket.name, new)
             .await
@@ -98,12 +118,43 @@ impl Store {
             Ok(bucket) => Ok(info_of(&bucket)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 match tree.bucket(&tenant, &bucket.name).await? {
-                    Some(there) => Err(taken(caller, &there)),
+                    Some(there) => Err(taken(caller, &there, options)),
                     None => Err(error),
                 }
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What a new bucket begins with. Writers own what they write where nothing is said, so that
+    /// is not written down.
+    async fn first_documents(
+        &self,
+        caller: &Caller,
+        options: &BucketOptions,
+    ) -> Result<BTreeMap<DocumentKind, Bytes>> {
+        let mut documents = BTreeMap::new();
+        let default = Some(self.inner.ownership).filter(|own| *own != Ownership::ObjectWriter);
+        let ownership = options.ownership.or(default);
+        if let Some(ownership) = ownership {
+            let document = OwnershipDocument(ownership);
+            documents.insert(OwnershipDocument::KIND, document.to_bytes());
+        }
+        if let Some(wish) = &options.acl {
+            let owner = caller.account();
+            let acl = self.inner.acl_wanted(wish, owner, owner).await?;
+            let enforced = ownership == Some(Ownership::BucketOwnerEnforced);
+            if enforced && acl.grants_others() {
+                let message = "Bucket cannot have ACLs set with ObjectOwnership's \
+                               BucketOwnerEnforced setting";
+                return Err(Error::new(ErrorKind::AclsGrant, message));
+            }
+            if !acl.is_private() {
+                let document = AclDocument(acl.into());
+                documents.insert(AclDocument::KIND, document.to_bytes());
+            }
+        }
+        Ok(documents)
     }
 
     /// A bucket's attributes.
@@ -135,11 +186,14 @@ impl Store {
     }
 }
 
-fn taken(caller: &Caller, there: &Bucket) -> Error {
+fn taken(caller: &Caller, there: &Bucket, options: &BucketOptions) -> Error {
     let owner = there.record.attributes.owner;
     // The id 0 is nobody's, so it can own nothing.
-    let own = owner == caller.user_id() && owner != UserId(0);
-    let kind = if own {
+    let own = owner == caller.account() && owner != UserId(0);
+    // Making it again with another list would change it, which making does not.
+    let listed = there.document(AclDocument::KIND).is_some();
+    let same = listed == options.acl.as_ref().is_some_and(|wish| *wish != PRIVATE);
+    let kind = if own && same {
         ErrorKind::AlreadyOwned
     } else {
         ErrorKind::AlreadyExists

@@ -1,13 +1,12 @@
 //! Copying an object inside Dewar: the copy shares the bytes, so only names are written.
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_meta::ns::record::{EncryptionRecord, KeyHolder};
-use dewar_meta::ns::{CopyHeaders, CopyOptions};
+use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
 use dewar_types::{ErrorKind, Result};
 
 use crate::Store;
-use crate::admit::actor;
 use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
 use crate::encryption::Encryption;
 use crate::info::{full_checksum, headers, read_condition, version_info, write_condition};
@@ -22,43 +21,38 @@ impl Store {
     pub async fn copy(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
         let inner = &self.inner;
         let (source, target) = (&request.source, &request.target);
-        let from = inner
-            .admit(
-                caller,
-                match request.source_version {
-                    None => Action::GetObject,
-                    Some(_) => Action::GetObjectVersion,
-                },
-                &source.bucket,
-                Some(source.key.as_str()),
-            )
+        let from = inner.source_bucket(caller, &source.bucket).await?;
+        let source_version = request.source_version;
+        let action = match source_version {
+            None => Action::GetObject,
+            Some(_) => Action::GetObjectVersion,
+        };
+        let file = inner
+            .permitted(caller, action, &from, &source.key, source_version)
             .await?;
+        let copied = format!("{}/{}", source.bucket.name, source.key);
+        let details = Details {
+            copy_source: Some(&copied),
+            ..inner.details()
+        };
+        let key = Some(target.key.as_str());
         let to = inner
-            .admit(
-                caller,
-                Action::PutObject,
-                &target.bucket,
-                Some(target.key.as_str()),
-            )
+            .admit_with(caller, Action::PutObject, &target.bucket, key, &details)
             .await?;
         inner.check_marks(&to, &request.marks)?;
-        let source_version = request.source_version;
-        let found = inner
-            .tree
-            .lookup_version(&from, &source.key, source_version)
+        let owner = inner
+            .object_owner(caller, &to, request.acl.as_ref())
             .await?;
-        if let Some(found) = found {
-            let version = &found.file.current;
-            let summed = |algorithm| version.digests.get(algorithm).is_some();
-            let by_dewar = |record: &EncryptionRecord| record.holder == KeyHolder::Dewar;
-            let as_it_is = match &request.encryption {
-                None => version.encryption.is_none(),
-                Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
-                Some(Encryption::Customer(_)) => false,
-            };
-            if !as_it_is || request.source_key.is_some() || !request.checksum.is_none_or(summed) {
-                return self.copy_bytes(caller, request).await;
-            }
+        let version = &file.current;
+        let summed = |algorithm| version.digests.get(algorithm).is_some();
+        let by_dewar = |record: &EncryptionRecord| record.holder == KeyHolder::Dewar;
+        let as_it_is = match &request.encryption {
+            None => version.encryption.is_none(),
+            Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
+            Some(Encryption::Customer(_)) => false,
+        };
+        if !as_it_is || request.source_key.is_some() || !request.checksum.is_none_or(summed) {
+            return self.copy_bytes(caller, from, request).await;
         }
         let headers = match &request.attributes {
             None => CopyHeaders::Keep,
@@ -77,28 +71,35 @@ impl Store {
             tags: request.marks.tags.clone(),
             retention: request.marks.retention,
             legal_hold: request.marks.legal_hold,
+            acl: owner.acl_bytes(),
             ..CopyOptions::default()
         };
         let principal = caller.to_string();
         let published = inner
             .tree
             .copy(
-                &actor(caller, &principal),
+                &owner.actor(&principal),
                 (&from, &source.key),
                 (&to, &target.key),
                 &options,
             )
             .await?;
-        Ok(version_info(&to, caller.user_id(), &published.version))
+        Ok(version_info(&to, owner.owner, &published.version))
     }
 
     /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
     /// encrypted in another way.
-    async fn copy_bytes(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
+    async fn copy_bytes(
+        &self,
+        caller: &Caller,
+        from: Bucket,
+        request: CopyRequest,
+    ) -> Result<ObjectInfo> {
         let mut marks = request.marks;
         if marks.tags.is_none() {
-            let (object, version) = (&request.source, request.source_version);
-            marks.tags = Some(self.tags_of(caller, object, version).await?);
+            let (key, version) = (&request.source.key, request.source_version);
+            let file = self.inner.readable(&from, key, version).await?;
+            marks.tags = Some(file.current.tags);
         }
         let read = GetRequest {
             object: request.source,
@@ -108,16 +109,16 @@ impl Store {
             condition: request.source_condition,
             customer_key: request.source_key,
         };
-        let mut download = self
-            .get(caller, read)
-            .await
-            .map_err(|error| match error.kind() {
-                // Every condition of a copy that fails is a failed precondition.
-                ErrorKind::NotModified => {
-                    dewar_types::Error::new(ErrorKind::Precondition, error.message().to_owned())
-                }
-                _ => error,
-            })?;
+        let mut download =
+            self.open(caller, from, read)
+                .await
+                .map_err(|error| match error.kind() {
+                    // Every condition of a copy that fails is a failed precondition.
+                    ErrorKind::NotModified => {
+                        dewar_types::Error::new(ErrorKind::Precondition, error.message().to_owned())
+                    }
+                    _ => error,
+                })?;
         let shown = match &download.info.checksum {
             Some(ObjectChecksum::Full(digest)) => Some(digest.algorithm()),
             Some(ObjectChecksum::Composite(_)) | None => None,
@@ -133,6 +134,7 @@ impl Store {
             checksum: request.checksum.or(shown),
             condition: request.condition,
             encryption: request.encryption,
+            acl: request.acl,
         };
         let mut upload = self.put(caller, put).await?;
         while let Some(bytes) = download.next().await {

@@ -3,10 +3,10 @@
 use dewar_auth::{Action, Caller};
 use dewar_meta::ns::record::VersionRecord;
 use dewar_meta::ns::{Bucket, Doomed, Removed};
-use dewar_types::Result;
+use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::admit::actor;
+use crate::admit::{actor, permit};
 use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted};
 use crate::info::{shown_name, write_condition};
 
@@ -43,11 +43,12 @@ impl Store {
         Ok(deleted(&bucket, &doomed, &removed))
     }
 
-    /// Removes many objects and versions of one bucket, in few batches; each succeeds or fails for
+    /// Removes many objects and versions of one bucket, in few batches; each succeeds, fails or is
+    /// denied for
     /// itself.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
+    /// [`dewar_types::ErrorKind::NoSuchBucket`].
     pub async fn delete_many(
         &self,
         caller: &Caller,
@@ -55,31 +56,50 @@ impl Store {
         items: Vec<DeleteItem>,
         bypass: bool,
     ) -> Result<Vec<Result<Deleted>>> {
-        let bucket = self
-            .inner
-            .admit(caller, Action::DeleteObject, bucket, None)
-            .await?;
-        let bypass = bypass && self.inner.may_bypass(caller, &bucket, None);
+        let bucket = self.inner.bucket_of(caller, bucket).await?;
+        let details = self.inner.details();
+        // Who may not bypass for all of them may for none.
+        let bypass = bypass
+            && items.iter().all(|item| {
+                self.inner
+                    .may_bypass(caller, &bucket, Some(item.key.as_str()))
+            });
         let principal = caller.to_string();
-        let list: Vec<_> = items
-            .into_iter()
-            .map(|item| Doomed {
-                key: item.key,
-                version: item.version,
-                condition: write_condition(&item.condition),
-                only: None,
-            })
-            .collect();
-        let gone = self
-            .inner
-            .tree
-            .delete_many(&actor(caller, &principal), &bucket, &list, bypass)
-            .await?;
-        Ok(list
-            .iter()
-            .zip(gone)
-            .map(|(doomed, result)| result.map(|gone| deleted(&bucket, doomed, &gone)))
-            .collect())
+        let mut denied = Vec::with_capacity(items.len());
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            let action = match item.version {
+                None => Action::DeleteObject,
+                Some(_) => Action::DeleteObjectVersion,
+            };
+            let may = permit(caller, action, &bucket, Some(item.key.as_str()), &details);
+            if may.is_ok() {
+                list.push(Doomed {
+                    key: item.key,
+                    version: item.version,
+                    condition: write_condition(&item.condition),
+                    only: None,
+                });
+            }
+            denied.push(may.err());
+        }
+        let gone = if list.is_empty() {
+            Vec::new()
+        } else {
+            self.inner
+                .tree
+                .delete_many(&actor(caller, &principal), &bucket, &list, bypass)
+                .await?
+        };
+        let mut done = list.iter().zip(gone);
+        let outcome = |denied: Option<Error>| match denied {
+            Some(error) => Err(error),
+            None => match done.next() {
+                Some((doomed, result)) => result.map(|gone| deleted(&bucket, doomed, &gone)),
+                None => Err(Error::new(ErrorKind::Internal, "a deletion is missing")),
+            },
+        };
+        Ok(denied.into_iter().map(outcome).collect())
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_data::blob::BlobStream;
 use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
+use crate::admit::{Standing, permit_found};
 use crate::api::{GetRequest, MarkerFound, ObjectInfo};
 use crate::blobs::Pinned;
 use crate::encryption::{self, DataKey, Opener};
@@ -47,10 +48,20 @@ impl Store {
     /// [`ErrorKind::InvalidPart`]; where the first bytes are small content, also those of
     /// [`Download::next`].
     pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
+        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
+        self.open(caller, bucket, request).await
+    }
+
+    /// The same in a bucket that was looked up.
+    pub(crate) async fn open(
+        &self,
+        caller: &Caller,
+        bucket: Bucket,
+        request: GetRequest,
+    ) -> Result<Download> {
         let inner = &self.inner;
-        let bucket = inner.admit_read(caller, &request).await?;
         loop {
-            let (file, range, key) = inner.find(&bucket, &request).await?;
+            let (file, range, key) = inner.find(caller, &bucket, &request).await?;
             let extents = inner.extents(&file).await?;
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
             let pinned = inner
@@ -104,8 +115,8 @@ impl Store {
         caller: &Caller,
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
-        let bucket = self.inner.admit_read(caller, &request).await?;
-        let (file, range, _) = self.inner.find(&bucket, &request).await?;
+        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
+        let (file, range, _) = self.inner.find(caller, &bucket, &request).await?;
         Ok((current_info(&bucket, &request, &file)?, range))
     }
 }
@@ -120,25 +131,22 @@ fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Res
 }
 
 impl Inner {
-    async fn admit_read(&self, caller: &Caller, request: &GetRequest) -> Result<Bucket> {
-        let key = Some(request.object.key.as_str());
+    /// The object, for a caller who may read it, what of it is asked for, and the key that opens it
+    /// if it is encrypted.
+    async fn find(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
+        let key = &request.object.key;
+        let path = bucket.path(key.as_str());
         let action = match request.version {
             None => Action::GetObject,
             Some(_) => Action::GetObjectVersion,
         };
-        self.admit(caller, action, &request.object.bucket, key)
-            .await
-    }
-
-    /// The object, what of it is asked for, and the key that opens it if it is encrypted.
-    async fn find(
-        &self,
-        bucket: &Bucket,
-        request: &GetRequest,
-    ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
-        let path = bucket.path(request.object.key.as_str());
         let mut file = self
-            .readable(bucket, &request.object.key, request.version)
+            .permitted(caller, action, bucket, key, request.version)
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
@@ -154,6 +162,33 @@ impl Inner {
             encryption::unseal(&mut file.current, key).map_err(|error| error.context(&path))?;
         }
         Ok((file, range, key))
+    }
+
+    /// The file with the version that a reader gets, for a caller who may do `action` to it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; what [`Inner::readable`] says, to who may know that there is nothing.
+    pub(crate) async fn permitted(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: Option<VersionName>,
+    ) -> Result<FileRecord> {
+        let found = self.readable(bucket, key, version).await;
+        let standing = match &found {
+            Ok(file) => Some(Standing::of(file)?),
+            Err(_) => None,
+        };
+        let named = version.map(|version| version.to_string());
+        let details = Details {
+            version: named.as_deref(),
+            ..self.details()
+        };
+        let key = key.as_str();
+        permit_found(caller, action, bucket, key, standing.as_ref(), &details)?;
+        found
     }
 
     /// The file with the version that a reader gets.

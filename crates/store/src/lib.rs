@@ -13,6 +13,7 @@
 //! Cancellation: dropping the future of a verb before its batch is committed leaves nothing; the
 //! commit itself runs in a task of its own, so that it is never cut in the middle.
 
+mod access;
 mod accounts;
 mod admit;
 pub mod api;
@@ -22,11 +23,13 @@ mod bucket;
 mod carried;
 mod content;
 mod copy;
+pub mod cors;
 mod delete;
 pub mod document;
 mod encryption;
 pub mod engine;
 mod get;
+mod identity;
 mod info;
 pub mod lifecycle;
 pub mod limits;
@@ -44,7 +47,7 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Credentials, MasterKeys};
+use dewar_auth::{AccessKey, Credentials, MasterKeys, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
@@ -60,6 +63,7 @@ pub use accounts::{
 pub use blobs::{BlobTable, JournalHold};
 pub use encryption::{CustomerKey, Encrypted, Encryption};
 pub use get::Download;
+pub use identity::Identities;
 pub use multipart::PartUpload;
 pub use put::Upload;
 
@@ -90,6 +94,8 @@ pub struct Parts {
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
+    /// Who owns what others write into new buckets that do not say.
+    pub ownership: Ownership,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -106,6 +112,7 @@ pub(crate) struct Inner {
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
+    ownership: Ownership,
 }
 
 pub(crate) type Shared = Arc<Inner>;
@@ -140,6 +147,7 @@ impl Store {
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
+                ownership: parts.ownership,
             }),
         }
     }

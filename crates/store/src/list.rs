@@ -1,6 +1,6 @@
 //! Listing a bucket's keys.
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
 use dewar_types::{Result, UserId, VersionName};
 
@@ -17,9 +17,15 @@ impl Store {
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
     pub async fn list(&self, caller: &Caller, request: ListRequest) -> Result<ListPage> {
+        let details = Details {
+            prefix: Some(&request.prefix),
+            delimiter: Some(request.delimiter.as_str()).filter(|text| !text.is_empty()),
+            max_keys: Some(request.max),
+            ..self.inner.details()
+        };
         let bucket = self
             .inner
-            .admit(caller, Action::ListBucket, &request.bucket, None)
+            .admit_with(caller, Action::ListBucket, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(ListPage::default());
@@ -65,9 +71,16 @@ impl Store {
         caller: &Caller,
         request: ListVersionsRequest,
     ) -> Result<VersionsPage> {
+        let details = Details {
+            prefix: Some(&request.prefix),
+            delimiter: Some(request.delimiter.as_str()).filter(|text| !text.is_empty()),
+            max_keys: Some(request.max),
+            ..self.inner.details()
+        };
+        let action = Action::ListBucketVersions;
         let bucket = self
             .inner
-            .admit(caller, Action::ListBucketVersions, &request.bucket, None)
+            .admit_with(caller, action, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(VersionsPage::default());

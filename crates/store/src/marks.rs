@@ -113,17 +113,6 @@ impl Store {
         Ok((found.tags, name))
     }
 
-    /// The tags of a version that is to be copied, for a caller who may read it.
-    pub(crate) async fn tags_of(
-        &self,
-        caller: &Caller,
-        object: &ObjectRef,
-        version: Option<VersionName>,
-    ) -> Result<Tags> {
-        let action = of(version, Action::GetObject, Action::GetObjectVersion);
-        Ok(self.look(caller, action, object, version).await?.1.tags)
-    }
-
     /// Sets the tags of a version in place of those it has; none removes them. Gives what clients
     /// call the version.
     ///
@@ -204,10 +193,7 @@ impl Store {
     ) -> Result<()> {
         let key = object.key.as_str();
         let action = Action::PutObjectRetention;
-        let found = self
-            .inner
-            .admit(caller, action, &object.bucket, Some(key))
-            .await?;
+        let (found, _) = self.look(caller, action, object, version).await?;
         let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key));
         let path = found.path(key);
         let change = |attributes: &mut VersionAttributes, around: Circumstances| {
@@ -286,12 +272,11 @@ impl Store {
         object: &ObjectRef,
         version: Option<VersionName>,
     ) -> Result<(Bucket, VersionRecord)> {
-        let key = Some(object.key.as_str());
-        let bucket = self
+        let bucket = self.inner.bucket_of(caller, &object.bucket).await?;
+        let file = self
             .inner
-            .admit(caller, action, &object.bucket, key)
+            .permitted(caller, action, &bucket, &object.key, version)
             .await?;
-        let file = self.inner.readable(&bucket, &object.key, version).await?;
         Ok((bucket, file.current))
     }
 
@@ -303,11 +288,8 @@ impl Store {
         version: Option<VersionName>,
         change: impl Fn(&mut VersionAttributes, Circumstances) -> Result<()>,
     ) -> Result<Option<VersionName>> {
-        let key = Some(object.key.as_str());
-        let bucket = self
-            .inner
-            .admit(caller, action, &object.bucket, key)
-            .await?;
+        // Its owner, its list and its tags have a say, so it is looked at before.
+        let (bucket, _) = self.look(caller, action, object, version).await?;
         let principal = caller.to_string();
         let version = self
             .inner

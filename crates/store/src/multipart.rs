@@ -59,6 +59,10 @@ impl Store {
             )
             .await?;
         self.inner.check_marks(&bucket, &request.marks)?;
+        let owner = self
+            .inner
+            .object_owner(caller, &bucket, request.acl.as_ref())
+            .await?;
         let checksum = request.checksum.map(|algorithm| UploadChecksum {
             algorithm: algorithm.name().to_owned(),
             full_object: !request.composite,
@@ -71,6 +75,7 @@ impl Store {
             legal_hold: request.marks.legal_hold,
             storage_class: request.marks.storage_class,
             checksum,
+            acl: owner.acl_bytes(),
             encryption: match &request.encryption {
                 Some(how) => {
                     let (master, rng) = (&self.inner.master, &*self.inner.env.rng);
@@ -84,7 +89,7 @@ impl Store {
         let record = self
             .inner
             .tree
-            .create_upload(&actor(caller, &principal), &bucket, key, &new)
+            .create_upload(&owner.actor(&principal), &bucket, key, &new)
             .await?;
         Ok(record.id)
     }
@@ -108,7 +113,7 @@ impl Store {
             want = want.with(algorithm);
         }
         let path = bucket.path(key.as_str());
-        let owner = caller.user_id().0;
+        let owner = open.owner.0;
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
         let incoming = Incoming::new(
             &self.inner,
@@ -187,15 +192,19 @@ impl Store {
             condition: source.condition.clone(),
             customer_key: source.customer_key.clone(),
         };
-        let mut download = self
-            .get(caller, read)
-            .await
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotModified => {
-                    Error::new(ErrorKind::Precondition, error.message().to_owned())
-                }
-                _ => error,
-            })?;
+        let from = self
+            .inner
+            .source_bucket(caller, &source.object.bucket)
+            .await?;
+        let mut download =
+            self.open(caller, from, read)
+                .await
+                .map_err(|error| match error.kind() {
+                    ErrorKind::NotModified => {
+                        Error::new(ErrorKind::Precondition, error.message().to_owned())
+                    }
+                    _ => error,
+                })?;
         if open.encryption.is_some() || download.info.encrypted.is_some() {
             return self.copy_part_bytes(caller, request, download).await;
         }
@@ -325,7 +334,7 @@ impl Store {
                 published.version.digests = digests;
                 published.version.checksum = checksum;
             }
-            Ok(version_info(&bucket, caller.user_id(), &published.version))
+            Ok(version_info(&bucket, caller.account(), &published.version))
         })
         .await
     }

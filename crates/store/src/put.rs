@@ -11,7 +11,7 @@ use dewar_meta::ns::{Bucket, Condition, NewVersion};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
-use crate::admit::actor;
+use crate::access::ObjectOwner;
 use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
 use crate::content::Incoming;
 use crate::encryption::{self, Fresh};
@@ -26,6 +26,7 @@ pub struct Upload {
     caller: Caller,
     bucket: Bucket,
     key: ObjectKey,
+    owner: ObjectOwner,
     headers: SystemHeaders,
     metadata: BTreeMap<String, String>,
     marks: Marks,
@@ -65,22 +66,26 @@ impl Store {
             let current = shared.tree.lookup(&bucket, &object_key).await?;
             condition.check_write(&path, current.as_ref().map(|found| &found.file.current))?;
         }
+        let owner = shared
+            .object_owner(caller, &bucket, request.acl.as_ref())
+            .await?;
         let want = match request.checksum {
             Some(algorithm) => request.want.with(algorithm),
             None => request.want,
         };
-        let owner = caller.user_id().0;
         let encryption = match &request.encryption {
             Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
             None => None,
         };
         let key = encryption.as_ref().map(|fresh| &fresh.key);
-        let incoming = Incoming::new(shared, want, request.size, path, owner, key).await?;
+        let id = owner.owner.0;
+        let incoming = Incoming::new(shared, want, request.size, path, id, key).await?;
         Ok(Upload {
             shared: Shared::clone(shared),
             caller: caller.clone(),
             bucket,
             key: object_key,
+            owner,
             headers: headers(&request.attributes)?,
             metadata: request.attributes.user,
             marks: request.marks,
@@ -120,6 +125,7 @@ impl Upload {
             legal_hold: self.marks.legal_hold,
             storage_class: self.marks.storage_class,
             copies: received.copies,
+            acl: self.owner.acl_bytes(),
             ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
         match self.encryption {
@@ -135,9 +141,10 @@ impl Upload {
                 new.encryption = Some(record);
             }
         }
-        let (shared, caller, bucket, key, condition, held) = (
+        let (shared, caller, owner, bucket, key, condition, held) = (
             self.shared,
             self.caller,
+            self.owner,
             self.bucket,
             self.key,
             self.condition,
@@ -148,7 +155,7 @@ impl Upload {
             let outcome = shared
                 .tree
                 .publish(
-                    &actor(&caller, &principal),
+                    &owner.actor(&principal),
                     &bucket,
                     &key,
                     new,
@@ -161,7 +168,7 @@ impl Upload {
             // The writer knows what it wrote, sealed or not.
             version.digests = clear;
             version.checksum = checksum;
-            let info = version_info(&bucket, caller.user_id(), &version);
+            let info = version_info(&bucket, owner.owner, &version);
             with_expiry(info, &bucket, key.as_str(), &version)
         })
         .await

@@ -2,10 +2,11 @@
 
 use dewar_auth::{Action, Caller};
 use dewar_meta::ns::RenameOptions;
-use dewar_types::{ObjectKey, Result};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
-use crate::admit::actor;
+use crate::access::policies_tell_keys_apart;
+use crate::admit::{actor, permit};
 use crate::api::RenameRequest;
 use crate::info::write_condition;
 
@@ -28,11 +29,24 @@ impl Store {
                 Some(source.as_str()),
             )
             .await?;
+        let details = inner.details();
+        for (action, key) in [
+            (Action::DeleteObject, source),
+            (Action::PutObject, &request.target),
+        ] {
+            permit(caller, action, &bucket, Some(key.as_str()), &details)?;
+        }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')
             && inner.tree.lookup(&bucket, source).await?.is_none()
         {
+            // Names would be carried out of what a statement denies, or into what it allows.
+            if policies_tell_keys_apart(caller, &bucket)? {
+                let message =
+                    "a policy tells names in the bucket apart, so directories keep theirs";
+                return Err(Error::new(ErrorKind::Denied, message));
+            }
             let target = request.target.as_str();
             let target = target.strip_suffix('/').unwrap_or(target);
             let (from, to) = (ObjectKey::new(directory)?, ObjectKey::new(target)?);

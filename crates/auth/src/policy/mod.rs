@@ -57,6 +57,8 @@ pub enum PolicyError {
 pub enum PolicyKind<'a> {
     /// On a bucket: statements name principals, and resources of this bucket alone.
     Bucket(&'a str),
+    /// On a bucket, when it was set; what it speaks of is not looked at again.
+    AnyBucket,
     /// On a user, group or role: statements name no principal.
     Identity,
     /// Who may become a role: statements name principals and no resource.

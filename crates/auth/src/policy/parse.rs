@@ -205,7 +205,7 @@ fn add_actions(text: &str, parsing: &Parsing<'_>, set: &mut ActionSet) -> Result
     let known = own.iter().any(|own| service.eq_ignore_ascii_case(own));
     let wild = service.contains(['*', '?']);
     let allowed = match parsing.kind {
-        PolicyKind::Bucket(_) => service.eq_ignore_ascii_case("s3"),
+        PolicyKind::Bucket(_) | PolicyKind::AnyBucket => service.eq_ignore_ascii_case("s3"),
         PolicyKind::Trust => service.eq_ignore_ascii_case("sts"),
         PolicyKind::Identity => true,
     };

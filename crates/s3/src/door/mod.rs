@@ -11,9 +11,13 @@
 //! Cancellation: dropping the future drops the exchange; an upload that has not been committed was
 //! never there, and a commit that has begun runs to its end in the store.
 
+mod access;
 mod address;
 mod answer;
+mod cors;
 mod exchange;
+mod facts;
+mod iam;
 mod request_id;
 mod told;
 mod verb;
@@ -24,18 +28,21 @@ use bytes::Bytes;
 use dewar_auth::{Caller, Credentials, Origin};
 use dewar_env::Env;
 use dewar_store::Store;
-use dewar_types::RequestId;
+use dewar_types::{RequestId, TenantName};
 use http::header::{EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use tokio::sync::Semaphore;
 
+pub(crate) use access::Access;
 use address::{Address, bucket_in_host};
 pub use answer::AnswerBody;
 pub(crate) use answer::{
     Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
 };
+use cors::{Page, preflight};
 pub(crate) use exchange::Exchange;
+pub(crate) use facts::WireFacts;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
 pub use told::Told;
@@ -71,6 +78,8 @@ pub struct Door {
     pub(crate) store: Store,
     pub(crate) env: Env,
     pub(crate) verifier: Verifier,
+    /// For the IAM API, whose clients sign for another service.
+    iam_verifier: Verifier,
     config: DoorConfig,
     ids: RequestIds,
     /// Room for XML bodies, in bytes.
@@ -83,7 +92,8 @@ impl Door {
     pub fn new(store: Store, env: Env, config: DoorConfig) -> Self {
         let credentials: Arc<dyn Credentials> = Arc::new(store.clone());
         Self {
-            verifier: Verifier::new(credentials, config.region.clone()),
+            verifier: Verifier::new(Arc::clone(&credentials), config.region.clone()),
+            iam_verifier: Verifier::of_iam(credentials),
             ids: RequestIds::new(&env),
             store,
             env,
@@ -109,8 +119,9 @@ impl Door {
         let expects = head.headers.contains_key(EXPECT);
         let mut pending = Some(wire);
         let mut told = Told::default();
+        let mut page = Page::of(&head);
         let outcome = self
-            .answer(head, &mut pending, origin, &id, &mut told)
+            .answer(head, &mut pending, origin, &id, &mut told, &mut page)
             .await;
         let mut answer = match outcome {
             Ok(answer) => answer,
@@ -126,6 +137,9 @@ impl Door {
         };
         if method == Method::HEAD {
             answer = answer.map(|body| body.without_content());
+        }
+        if let Some(page) = &page {
+            page.tell(&self.store, answer.headers_mut()).await;
         }
         self.finish_headers(answer.headers_mut(), &id);
         answer.extensions_mut().insert(told);
@@ -143,6 +157,17 @@ impl Door {
         headers.insert(http::header::SERVER, HeaderValue::from_static("Dewar"));
     }
 
+    /// The tenant of the key in a presigned address, for a question that comes without a signature.
+    async fn tenant_in(&self, query: &Query) -> Result<TenantName> {
+        let credential = query.get("X-Amz-Credential");
+        let id = credential.and_then(|text| text.split('/').next());
+        let Some(id) = id.or(query.get("AWSAccessKeyId")) else {
+            return Ok(TenantName::default());
+        };
+        let key = self.store.access_key(id).await?;
+        Ok(key.map(|key| key.user.tenant.clone()).unwrap_or_default())
+    }
+
     /// Everything up to the verb, and the verb. `wire` is taken when the body's turn comes.
     async fn answer(
         &self,
@@ -151,12 +176,27 @@ impl Door {
         origin: Origin,
         id: &str,
         told: &mut Told,
+        page: &mut Option<Page>,
     ) -> Result<Answer> {
         let query = Query::parse(head.uri.query())?;
         let in_host = bucket_in_host(&head, &self.config.domains);
+        if head.method == Method::OPTIONS {
+            let address = Address::parse(&head, in_host)?;
+            let tenant = self.tenant_in(&query).await?;
+            if let Some(page) = page {
+                page.bucket = address.bucket().map(|bucket| (tenant, bucket.clone()));
+            }
+            return preflight(&self.store, &head, page.as_ref()).await;
+        }
+        if iam::is_call(&head, in_host.as_deref())
+            && let Some(wire) = wire.take()
+        {
+            return iam::call(self, head, wire, origin, id, told).await;
+        }
+        let now = self.env.clock.now();
         let claim = self
             .verifier
-            .verify(&head, &query, in_host.as_deref(), self.env.clock.now())
+            .verify(&head, &query, in_host.as_deref(), now)
             .await?;
         let (caller, payload, seed) = match claim {
             Claim::Signed(signed) => (
@@ -184,9 +224,15 @@ impl Door {
         adopt_query_headers(&mut head.headers, &query);
         let address = Address::parse(&head, in_host).map_err(closed)?;
         told.bucket = address.bucket().map(|bucket| bucket.name.to_string());
+        if let Some(page) = page {
+            let bucket = address.bucket();
+            page.bucket = bucket.map(|bucket| (caller.tenant(), bucket.clone()));
+        }
         told.key = address.key().map(|key| key.as_str().to_owned());
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
         told.verb = Some(verb.name());
+        let head = Arc::new(head);
+        let caller = caller.with_facts(WireFacts::of(&head, now));
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;
         if verb.reads_body() && wire.is_some() {

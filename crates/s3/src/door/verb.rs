@@ -4,6 +4,7 @@
 
 use http::{HeaderMap, Method};
 
+use super::access::Access;
 use super::address::Address;
 use crate::error::{Code, Refusal, Result};
 use crate::form::boundary_of;
@@ -27,7 +28,6 @@ pub(crate) enum Verb {
     HeadBucket,
     DeleteBucket,
     GetBucketLocation,
-    GetBucketAcl,
     GetBucketVersioning,
     PutBucketVersioning,
     ListObjectVersions,
@@ -39,6 +39,10 @@ pub(crate) enum Verb {
     DeleteBucketLifecycle,
     GetObjectLockConfiguration,
     PutObjectLockConfiguration,
+    Access(Access),
+    GetBucketCors,
+    PutBucketCors,
+    DeleteBucketCors,
     GetBucketConfiguration(Configuration),
     ListObjects,
     ListObjectsV2,
@@ -50,7 +54,6 @@ pub(crate) enum Verb {
     GetObject,
     HeadObject,
     DeleteObject,
-    GetObjectAcl,
     GetObjectTagging,
     PutObjectTagging,
     DeleteObjectTagging,
@@ -135,7 +138,10 @@ impl Verb {
             Self::HeadBucket => "HeadBucket",
             Self::DeleteBucket => "DeleteBucket",
             Self::GetBucketLocation => "GetBucketLocation",
-            Self::GetBucketAcl => "GetBucketAcl",
+            Self::Access(verb) => verb.name(),
+            Self::GetBucketCors => "GetBucketCors",
+            Self::PutBucketCors => "PutBucketCors",
+            Self::DeleteBucketCors => "DeleteBucketCors",
             Self::ListObjects => "ListObjects",
             Self::ListObjectsV2 => "ListObjectsV2",
             Self::ListMultipartUploads => "ListMultipartUploads",
@@ -146,7 +152,6 @@ impl Verb {
             Self::GetObject => "GetObject",
             Self::HeadObject => "HeadObject",
             Self::DeleteObject => "DeleteObject",
-            Self::GetObjectAcl => "GetObjectAcl",
             Self::GetObjectTagging => "GetObjectTagging",
             Self::RenameObject => "RenameObject",
             Self::CreateMultipartUpload => "CreateMultipartUpload",
@@ -201,9 +206,13 @@ impl Verb {
 
     /// Whether the verb does anything with a body; the others leave it unread.
     pub(crate) fn reads_body(self) -> bool {
+        if let Self::Access(verb) = self {
+            return verb.reads_body();
+        }
         matches!(
             self,
             Self::CreateBucket
+                | Self::PutBucketCors
                 | Self::DeleteObjects
                 | Self::PostForm
                 | Self::PutObject
@@ -259,6 +268,11 @@ fn of_service(method: &Method, query: &Query) -> Option<Verb> {
 }
 
 fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Option<Verb>> {
+    if let Some(name) = sub_resource(query)
+        && let Some(verb) = Access::of_bucket(method, name)
+    {
+        return Ok(Some(Verb::Access(verb)));
+    }
     Ok(match *method {
         Method::GET => {
             if query.has("uploads") {
@@ -286,6 +300,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             Some("versioning") => Some(Verb::PutBucketVersioning),
             Some("tagging") => Some(Verb::PutBucketTagging),
             Some("lifecycle") => Some(Verb::PutBucketLifecycle),
+            Some("cors") => Some(Verb::PutBucketCors),
             Some("object-lock") => Some(Verb::PutObjectLockConfiguration),
             _ => None,
         },
@@ -293,6 +308,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
         Method::DELETE => match sub_resource(query) {
             Some("tagging") => Some(Verb::DeleteBucketTagging),
             Some("lifecycle") => Some(Verb::DeleteBucketLifecycle),
+            Some("cors") => Some(Verb::DeleteBucketCors),
             _ => None,
         },
         Method::POST if query.has("delete") => {
@@ -328,20 +344,12 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
     };
     match sub_resource(query)? {
         "location" => Some(Verb::GetBucketLocation),
-        "acl" => Some(Verb::GetBucketAcl),
         "versioning" => Some(Verb::GetBucketVersioning),
         "logging" => unset("BucketLoggingStatus"),
         "notification" => unset("NotificationConfiguration"),
         "accelerate" => unset("AccelerateConfiguration"),
-        "requestPayment" => unset("RequestPaymentConfiguration"),
-        "policy" | "policyStatus" => {
-            none(Code::NoSuchBucketPolicy, "The bucket policy does not exist")
-        }
         "tagging" => Some(Verb::GetBucketTagging),
-        "cors" => none(
-            Code::NoSuchCORSConfiguration,
-            "The CORS configuration does not exist",
-        ),
+        "cors" => Some(Verb::GetBucketCors),
         "lifecycle" => Some(Verb::GetBucketLifecycle),
         "encryption" => none(
             Code::ServerSideEncryptionConfigurationNotFoundError,
@@ -356,14 +364,6 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
             "The replication configuration was not found",
         ),
         "object-lock" => Some(Verb::GetObjectLockConfiguration),
-        "publicAccessBlock" => none(
-            Code::NoSuchPublicAccessBlockConfiguration,
-            "The public access block configuration was not found",
-        ),
-        "ownershipControls" => none(
-            Code::OwnershipControlsNotFoundError,
-            "The bucket ownership controls were not found",
-        ),
         _ => None,
     }
 }
@@ -381,6 +381,9 @@ fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
                 Verb::UploadPart
             };
             (whole && only(query, &["uploadId", "partNumber"])).then_some(verb)
+        }
+        Method::PUT if query.has("acl") => {
+            only(query, &["acl", "versionId"]).then_some(Verb::Access(Access::PutObjectAcl))
         }
         Method::PUT if query.has("renameObject") => {
             only(query, &["renameObject"]).then_some(Verb::RenameObject)
@@ -430,7 +433,7 @@ fn get_of_object(query: &Query) -> Option<Verb> {
         return only(query, &known).then_some(Verb::ListParts);
     }
     for (name, verb) in [
-        ("acl", Verb::GetObjectAcl),
+        ("acl", Verb::Access(Access::GetObjectAcl)),
         ("tagging", Verb::GetObjectTagging),
         ("legal-hold", Verb::GetObjectLegalHold),
         ("retention", Verb::GetObjectRetention),
@@ -531,7 +534,6 @@ mod tests {
             ("GET", false, "annotations&list-type=2"),
             ("PUT", false, "versioning&tagging"),
             ("PUT", false, "unknown"),
-            ("DELETE", false, "policy"),
             ("DELETE", false, "unknown=1"),
             ("HEAD", false, "acl"),
             ("GET", true, "torrent"),

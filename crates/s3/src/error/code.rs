@@ -103,4 +103,8 @@ codes! {
     SlowDown = 503,
     XAmzContentSHA256Mismatch = 400,
     UnresolvableGrantByEmailAddress = 400,
+    MalformedACLError = 400,
+    UnexpectedContent = 400,
+    AccessForbidden = 403,
+    BadRequest = 400,
 }

@@ -11,9 +11,9 @@ use super::shown::{Checksums, etag};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
-    algorithm_named, attributes_of, copy_source_condition, encryption_headers, encryption_of,
-    header, marks_of, object_named, refuse_unsupported, source_key, value_of, version_headers,
-    write_condition, xml_date,
+    acl_of, algorithm_named, attributes_of, copy_source_condition, encryption_headers,
+    encryption_of, header, marks_of, object_named, refuse_unsupported, source_key, value_of,
+    version_headers, write_condition, xml_date,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -63,6 +63,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         condition: write_condition(headers)?,
         source_key: source_key(exchange)?,
         encryption,
+        acl: acl_of(headers)?,
     };
     let info = door
         .store

@@ -1,6 +1,6 @@
 //! CreateBucket.
 
-use dewar_store::api::{NewBucket, ObjectLock, Versioning};
+use dewar_store::api::{BucketOptions, NewBucket, ObjectLock, Versioning};
 use http::StatusCode;
 use http::header::LOCATION;
 use s3s::dto::CreateBucketConfiguration;
@@ -8,7 +8,7 @@ use s3s::dto::CreateBucketConfiguration;
 use super::delete_objects::document;
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::{Code, Refusal, Result};
-use crate::wire::{header, refuse_unsupported, value_of};
+use crate::wire::{acl_of, header, ownership_named, refuse_unsupported, value_of};
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
     let headers = exchange.headers();
@@ -19,6 +19,11 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     if !bytes.is_empty() {
         check_location(&document(&bytes)?, door.region())?;
     }
+    let ownership = header(exchange.headers(), "x-amz-object-ownership")?;
+    let options = BucketOptions {
+        acl: acl_of(exchange.headers())?,
+        ownership: ownership.map(ownership_named).transpose()?,
+    };
     let bucket = exchange.bucket()?;
     let mut new = NewBucket::default();
     if locks {
@@ -27,7 +32,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         new.object_lock = Some(ObjectLock::default());
     }
     door.store
-        .create_bucket_with(&exchange.caller, &bucket, new)
+        .create_bucket_with(&exchange.caller, &bucket, new, &options)
         .await?;
     let mut answer = empty_answer(StatusCode::OK);
     let location = value_of(&format!("/{}", bucket.name));

@@ -7,7 +7,7 @@ use s3s::dto::CreateMultipartUploadOutput;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::wire::{
-    announced_checksum, attributes_of, encryption_headers, encryption_of, marks_of,
+    acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of, marks_of,
     refuse_unsupported,
 };
 
@@ -23,6 +23,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         checksum: Some(algorithm),
         composite,
         encryption: encryption_of(exchange, headers)?,
+        acl: acl_of(headers)?,
     };
     let encrypted = request.encryption.as_ref().map(Into::into);
     let upload = door.store.create_upload(&exchange.caller, request).await?;

@@ -4,7 +4,7 @@ use dewar_store::api::BucketInfo;
 use dewar_types::BucketName;
 use s3s::dto::{Bucket, ListBucketsOutput};
 
-use super::shown::owner;
+use super::shown::Owners;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -54,10 +54,12 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         creation_date: Some(xml_date(bucket.created)),
         name: Some(bucket.name.to_string()),
     });
+    let account = exchange.caller.account();
+    let owners = Owners::of(door, vec![account]).await?;
     xml_answer(&ListBucketsOutput {
         buckets: Some(shown.collect()),
         continuation_token: next,
-        owner: Some(owner(exchange.caller.user_id())),
+        owner: Some(owners.owner(account)),
         prefix: (!prefix.is_empty()).then(|| prefix.to_owned()),
     })
 }

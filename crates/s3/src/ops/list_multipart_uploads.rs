@@ -5,7 +5,7 @@ use s3s::dto::{
     CommonPrefix, EncodingType, ListMultipartUploadsOutput, MultipartUpload, StorageClass,
 };
 
-use super::shown::{algorithm, initiator, kind, listed, owner};
+use super::shown::{Owners, algorithm, kind, listed};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -37,13 +37,18 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         max,
     };
     let page = door.store.list_uploads(&exchange.caller, request).await?;
+    let owners = Owners::of(
+        door,
+        page.uploads.iter().map(|upload| upload.owner).collect(),
+    )
+    .await?;
     let uploads = page.uploads.iter().map(|upload| MultipartUpload {
         checksum_algorithm: upload.checksum.and_then(|(name, _)| algorithm(name)),
         checksum_type: upload.checksum.map(|(_, composite)| kind(composite)),
         initiated: Some(xml_date(upload.initiated)),
-        initiator: Some(initiator(upload.owner)),
+        initiator: Some(owners.initiator(upload.owner)),
         key: Some(listed(&upload.key, encode)),
-        owner: Some(owner(upload.owner)),
+        owner: Some(owners.owner(upload.owner)),
         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
         upload_id: Some(upload.upload.to_string()),
     });

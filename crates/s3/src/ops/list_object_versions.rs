@@ -4,7 +4,7 @@
 use dewar_store::api::{ListVersionsRequest, ListedVersion, ObjectChecksum};
 
 use super::head_bucket::bucket_region;
-use super::shown::listed;
+use super::shown::{Owners, listed};
 use crate::door::{Answer, Door, Exchange, text_answer};
 use crate::error::{Result, push_element};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -50,8 +50,9 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
             push_element(&mut xml, "NextVersionIdMarker", &version.to_string());
         }
     }
+    let owners = Owners::of(door, page.versions.iter().map(|v| v.object.owner).collect()).await?;
     for version in &page.versions {
-        push_version(&mut xml, version, &shown(&version.object.key));
+        push_version(&mut xml, version, &shown(&version.object.key), &owners);
     }
     for prefix in &page.prefixes {
         xml.push_str("<CommonPrefixes>");
@@ -62,7 +63,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     Ok(bucket_region(door, text_answer(http::StatusCode::OK, xml)))
 }
 
-fn push_version(xml: &mut String, version: &ListedVersion, key: &str) {
+fn push_version(xml: &mut String, version: &ListedVersion, key: &str, owners: &Owners) {
     let object = &version.object;
     let element = if version.marker {
         "DeleteMarker"
@@ -95,6 +96,9 @@ fn push_version(xml: &mut String, version: &ListedVersion, key: &str) {
     }
     xml.push_str("<Owner>");
     push_element(xml, "ID", &object.owner.to_string());
+    if let Some(name) = owners.owner(object.owner).display_name {
+        push_element(xml, "DisplayName", &name);
+    }
     xml.push_str("</Owner></");
     xml.push_str(element);
     xml.push('>');

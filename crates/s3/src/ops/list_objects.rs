@@ -8,7 +8,7 @@ use s3s::dto::{
 };
 
 use super::head_bucket::bucket_region;
-use super::shown::{algorithm, etag, kind, listed, owner};
+use super::shown::{Owners, algorithm, etag, kind, listed};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -73,14 +73,12 @@ impl Asked {
             .collect()
     }
 
-    fn objects(&self, page: &ListPage, with_owner: bool) -> Vec<Object> {
+    fn objects(&self, page: &ListPage, owners: Option<&Owners>) -> Vec<Object> {
         let objects = page.objects.iter();
-        objects
-            .map(|object| self.object(object, with_owner))
-            .collect()
+        objects.map(|object| self.object(object, owners)).collect()
     }
 
-    fn object(&self, object: &ListedObject, with_owner: bool) -> Object {
+    fn object(&self, object: &ListedObject, owners: Option<&Owners>) -> Object {
         let checksum = match &object.checksum {
             None => None,
             Some(ObjectChecksum::Full(digest)) => Some((digest.algorithm(), false)),
@@ -94,7 +92,7 @@ impl Asked {
             e_tag: Some(etag(&object.etag)),
             key: Some(self.listed(&object.key)),
             last_modified: Some(xml_date(object.modified)),
-            owner: with_owner.then(|| owner(object.owner)),
+            owner: owners.map(|owners| owners.owner(object.owner)),
             restore_status: None,
             size: i64::try_from(object.size).ok(),
             storage_class: Some(match &object.storage_class {
@@ -110,13 +108,18 @@ pub(super) async fn version_1(door: &Door, exchange: &Exchange) -> Result<Answer
     let asked = Asked::read(exchange)?;
     let marker = exchange.query.get("marker").unwrap_or_default();
     let page = asked.page(door, exchange, marker).await?;
+    let owners = Owners::of(
+        door,
+        page.objects.iter().map(|object| object.owner).collect(),
+    )
+    .await?;
     let answer = xml_answer(&ListObjectsOutput {
         name: Some(asked.bucket.name.to_string()),
         prefix: Some(asked.listed(&asked.prefix)),
         marker: Some(asked.listed(marker)),
         max_keys: asked.max(),
         is_truncated: Some(page.next.is_some()),
-        contents: Some(asked.objects(&page, true)),
+        contents: Some(asked.objects(&page, Some(&owners))),
         common_prefixes: Some(asked.prefixes(&page)),
         delimiter: asked.delimiter(),
         next_marker: page.next.as_deref().map(|next| asked.listed(next)),
@@ -138,6 +141,17 @@ pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer
     let with_owner = exchange.query.get("fetch-owner") == Some("true");
     let page = asked.page(door, exchange, &after).await?;
     let count = page.objects.len() + page.prefixes.len();
+    let owners = if with_owner {
+        Some(
+            Owners::of(
+                door,
+                page.objects.iter().map(|object| object.owner).collect(),
+            )
+            .await?,
+        )
+    } else {
+        None
+    };
     let answer = xml_answer(&ListObjectsV2Output {
         name: Some(asked.bucket.name.to_string()),
         prefix: Some(asked.listed(&asked.prefix)),
@@ -146,7 +160,7 @@ pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer
         continuation_token: token.map(str::to_owned),
         is_truncated: Some(page.next.is_some()),
         next_continuation_token: page.next.as_deref().map(to_token),
-        contents: Some(asked.objects(&page, with_owner)),
+        contents: Some(asked.objects(&page, owners.as_ref())),
         common_prefixes: Some(asked.prefixes(&page)),
         delimiter: asked.delimiter(),
         encoding_type: asked.encoding(),

@@ -3,7 +3,7 @@
 use dewar_store::api::ListPartsRequest;
 use s3s::dto::{ListPartsOutput, Part, StorageClass};
 
-use super::shown::{Checksums, algorithm, etag, initiator, kind, owner, upload_id};
+use super::shown::{Checksums, Owners, algorithm, etag, kind, upload_id};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::limits::PAGE_ITEMS_MAX;
@@ -28,6 +28,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         max,
     };
     let page = door.store.list_parts(&exchange.caller, request).await?;
+    let owners = Owners::of(door, vec![page.owner]).await?;
     let parts = page.parts.iter().map(|part| {
         let sums = Checksums::of_digest(part.checksum.as_ref());
         Part {
@@ -50,8 +51,8 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         upload_id: Some(upload.to_string()),
         checksum_algorithm: page.checksum.and_then(|(name, _)| algorithm(name)),
         checksum_type: page.checksum.map(|(_, composite)| kind(composite)),
-        initiator: Some(initiator(page.owner)),
-        owner: Some(owner(page.owner)),
+        initiator: Some(owners.initiator(page.owner)),
+        owner: Some(owners.owner(page.owner)),
         is_truncated: Some(page.next.is_some()),
         max_parts: i32::try_from(max).ok(),
         next_part_number_marker: number(page.next.unwrap_or(last)),

@@ -2,9 +2,11 @@
 //! answer. Documents are s3s's types, which read and write S3's XML.
 
 mod abort_multipart_upload;
+mod access;
 mod complete_multipart_upload;
 mod configuration;
 mod copy_object;
+mod cors;
 mod create_bucket;
 mod create_multipart_upload;
 mod delete_bucket;
@@ -15,6 +17,7 @@ mod get_object;
 mod get_object_attributes;
 mod head_bucket;
 mod head_object;
+mod iam;
 mod lifecycle;
 mod list_buckets;
 mod list_multipart_uploads;
@@ -33,6 +36,7 @@ mod versioning;
 
 use crate::door::{Answer, Door, Exchange, Verb};
 use crate::error::Result;
+pub(crate) use iam::call as iam;
 
 /// Does what the request asks for.
 pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Result<Answer> {
@@ -42,7 +46,10 @@ pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Re
         Verb::HeadBucket => head_bucket::call(door, exchange).await,
         Verb::DeleteBucket => delete_bucket::call(door, exchange).await,
         Verb::GetBucketLocation => get_bucket_location::call(door, exchange).await,
-        Verb::GetBucketAcl => configuration::bucket_acl(door, exchange).await,
+        Verb::Access(verb) => access::call(door, verb, exchange).await,
+        Verb::GetBucketCors => cors::get(door, exchange).await,
+        Verb::PutBucketCors => cors::put(door, exchange).await,
+        Verb::DeleteBucketCors => cors::delete(door, exchange).await,
         Verb::GetBucketConfiguration(what) => configuration::bucket(door, exchange, what).await,
         Verb::ListObjects => list_objects::version_1(door, exchange).await,
         Verb::ListObjectsV2 => list_objects::version_2(door, exchange).await,
@@ -54,7 +61,6 @@ pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Re
         Verb::GetObject => get_object::call(door, exchange).await,
         Verb::HeadObject => head_object::call(door, exchange).await,
         Verb::DeleteObject => delete_object::call(door, exchange).await,
-        Verb::GetObjectAcl => configuration::object_acl(door, exchange).await,
         Verb::GetObjectTagging => tagging::get_of_object(door, exchange).await,
         Verb::PutObjectTagging => tagging::put_of_object(door, exchange).await,
         Verb::DeleteObjectTagging => tagging::delete_of_object(door, exchange).await,

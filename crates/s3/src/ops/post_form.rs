@@ -10,13 +10,13 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 
 use super::tagging::tags_of_document;
 
-use crate::door::{Answer, Door, Exchange, empty_answer, text_answer};
+use crate::door::{Answer, Door, Exchange, WireFacts, empty_answer, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
 use crate::wire::{
-    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, header,
+    Declared, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of, header,
     key_named, marks_of, quoted, refuse_unsupported, value_of, version_headers, write_condition,
 };
 
@@ -48,6 +48,8 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     })?;
     let headers = as_headers(&fields)?;
     refuse_unsupported(&headers)?;
+    let facts = WireFacts::of_form(&exchange.head, headers.clone(), now);
+    let caller = caller.with_facts(facts);
     let declared = Declared::read(&headers)?;
     let mut marks = marks_of(&headers)?;
     if let Some(tagging) = fields.get("tagging") {
@@ -65,6 +67,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(&headers)?,
         encryption: encryption_of(exchange, &headers)?,
+        acl: acl_of(&headers)?,
     };
     let object = request.object.clone();
     let mut upload = door.store.put(&caller, request).await?;

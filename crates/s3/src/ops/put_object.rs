@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode};
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::Result;
 use crate::wire::{
-    Declared, attributes_of, checksum_headers, encryption_headers, encryption_of, marks_of, quoted,
-    refuse_unsupported, version_headers, write_condition,
+    Declared, acl_of, attributes_of, checksum_headers, encryption_headers, encryption_of, marks_of,
+    quoted, refuse_unsupported, version_headers, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
@@ -30,6 +30,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(exchange.headers())?,
         encryption: encryption_of(exchange, exchange.headers())?,
+        acl: acl_of(exchange.headers())?,
     };
     // The store says no before a byte of the body is read.
     let mut upload = door.store.put(&exchange.caller, request).await?;

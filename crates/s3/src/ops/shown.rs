@@ -1,25 +1,44 @@
 //! Small things that several documents show.
 
+use std::collections::BTreeMap;
+
 use dewar_checksum::{Algorithm, Digest};
 use dewar_store::api::ObjectChecksum;
 use dewar_types::{UploadId, UserId};
 use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner};
 
-use crate::door::Exchange;
+use crate::door::{Door, Exchange};
 use crate::error::{Code, Refusal, Result};
 use crate::sigv4::encode_path;
 
-pub(super) fn owner(id: UserId) -> Owner {
-    Owner {
-        display_name: None,
-        id: Some(id.to_string()),
-    }
-}
+/// The accounts that an answer names, each looked up once.
+#[derive(Default)]
+pub(super) struct Owners(BTreeMap<UserId, Option<String>>);
 
-pub(super) fn initiator(id: UserId) -> Initiator {
-    Initiator {
-        display_name: None,
-        id: Some(id.to_string()),
+impl Owners {
+    /// Looks accounts up.
+    pub(super) async fn of(door: &Door, ids: Vec<UserId>) -> Result<Self> {
+        let mut names = BTreeMap::new();
+        for id in ids {
+            if !names.contains_key(&id) {
+                names.insert(id, door.store.display_name(id).await?);
+            }
+        }
+        Ok(Self(names))
+    }
+
+    pub(super) fn owner(&self, id: UserId) -> Owner {
+        Owner {
+            display_name: self.0.get(&id).cloned().flatten(),
+            id: Some(id.to_string()),
+        }
+    }
+
+    pub(super) fn initiator(&self, id: UserId) -> Initiator {
+        Initiator {
+            display_name: self.0.get(&id).cloned().flatten(),
+            id: Some(id.to_string()),
+        }
     }
 }
 

@@ -92,6 +92,15 @@ impl Verifier {
         }
     }
 
+    /// A verifier for the IAM API, which clients take to be in the first region, wherever it is.
+    #[must_use]
+    pub fn of_iam(credentials: Arc<dyn Credentials>) -> Self {
+        Self {
+            service: "iam",
+            ..Self::new(credentials, "us-east-1")
+        }
+    }
+
     /// The region that signatures must be for.
     #[must_use]
     pub fn region(&self) -> &str {

@@ -1,5 +1,6 @@
 //! What S3 writes in headers and XML, read and written: attributes, conditions, checksums, dates.
 
+mod acl;
 mod attributes;
 mod checksum;
 mod condition;
@@ -9,6 +10,7 @@ mod marks;
 mod source;
 mod unsupported;
 
+pub(crate) use acl::{acl_document, acl_of, ownership_named, shown_acl};
 pub(crate) use attributes::{attributes_of, object_headers};
 pub(crate) use checksum::{
     Declared, algorithm_named, announced_checksum, checksum_headers, named_checksum, verify_small,

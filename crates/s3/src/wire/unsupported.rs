@@ -1,13 +1,12 @@
 //! Headers that ask for what Dewar does not do. To ignore one would be a broken promise: the
-//! client would believe its object locked, tagged or public.
+//! client would believe its object locked or tagged.
 
 use http::HeaderMap;
 
-use super::header;
 use crate::error::{Code, Refusal, Result};
 
 /// # Errors
-/// `NotImplemented`, `AccessControlListNotSupported`.
+/// `NotImplemented`.
 pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
@@ -18,8 +17,6 @@ pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
                 | "x-amz-server-side-encryption-bucket-key-enabled"
                 | "x-amz-server-side-encryption-context"
                 | "x-amz-write-offset-bytes"
-                | "x-amz-expected-bucket-owner"
-                | "x-amz-source-expected-bucket-owner"
         );
         if refused {
             return Err(Refusal::new(
@@ -29,20 +26,6 @@ pub(crate) fn refuse_unsupported(headers: &HeaderMap) -> Result<()> {
                 ),
             ));
         }
-        if name.starts_with("x-amz-grant-") {
-            return Err(no_acls());
-        }
-    }
-    match header(headers, "x-amz-acl")? {
-        None | Some("private" | "bucket-owner-full-control" | "bucket-owner-read") => {}
-        Some(_) => return Err(no_acls()),
     }
     Ok(())
-}
-
-fn no_acls() -> Refusal {
-    Refusal::new(
-        Code::AccessControlListNotSupported,
-        "The bucket does not allow ACLs",
-    )
 }

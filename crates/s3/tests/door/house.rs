@@ -92,6 +92,7 @@ pub async fn house() -> House {
         upkeep: dewar_store::upkeep::UpkeepConfig::default(),
         part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
         lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
+        ownership: dewar_auth::Ownership::default(),
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {
         let accounts = store.accounts();

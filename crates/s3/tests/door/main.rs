@@ -2,7 +2,9 @@
 
 #![allow(unreachable_pub, reason = "modules of one test binary")]
 
+mod access;
 mod client;
+mod cors;
 mod form;
 mod house;
 mod listing;

@@ -6,6 +6,7 @@ use dewar_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
+use super::identity::{IdentityReply, IdentityRequest};
 use super::secret_text;
 use super::upkeep::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
 
@@ -197,6 +198,8 @@ pub enum Request {
     },
     /// How does the check fare?
     Fsck {},
+    /// Policies and groups.
+    Identity(IdentityRequest),
     /// Add a user.
     UserAdd(UserAdd),
     /// List users by name.
@@ -261,6 +264,8 @@ pub enum Reply {
     Key(KeyInfo),
     /// A page of keys.
     Keys(Page<KeyInfo>),
+    /// About policies and groups.
+    Identity(IdentityReply),
 }
 
 /// A kind of failure that a script can tell from others, as the last part of the command's exit
@@ -342,6 +347,8 @@ pub trait AdminApi: Send + Sync {
     async fn fsck_start(&self, deep: bool) -> Result<()>;
     /// How the check fares.
     async fn fsck(&self) -> Result<FsckInfo>;
+    /// Answers about policies and groups.
+    async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply>;
     /// Adds a user.
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo>;
     /// Users after a name.
@@ -381,6 +388,7 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
             Reply::Done
         }
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
+        Request::Identity(request) => Reply::Identity(api.identity(request).await?),
         Request::UserAdd(request) => Reply::User(api.user_add(request).await?),
         Request::UserList { after } => Reply::Users(api.user_list(after.as_deref()).await?),
         Request::UserRemove { name } => {

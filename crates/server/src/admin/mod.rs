@@ -9,6 +9,7 @@
 
 mod api;
 mod client;
+mod identity;
 pub(crate) mod secret_text;
 mod server;
 mod socket;
@@ -19,6 +20,7 @@ pub use api::{
     PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo, dispatch,
 };
 pub use client::{Client, ClientError};
+pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{

@@ -77,6 +77,10 @@ impl AdminApi for Memory {
         Ok(FsckInfo::default())
     }
 
+    async fn identity(&self, _request: IdentityRequest) -> Result<IdentityReply> {
+        Ok(IdentityReply::Done)
+    }
+
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {
         let name = request.name.as_str();
         let mut users = self.users.lock().expect("lock");

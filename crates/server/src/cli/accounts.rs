@@ -246,7 +246,7 @@ fn remove<O: OpenEngine>(
     .map(|()| 0)
 }
 
-fn ask<O: OpenEngine>(
+pub(super) fn ask<O: OpenEngine>(
     shared: &Shared,
     opener: &O,
     request: Request,
@@ -372,6 +372,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::NewKey(key) => print_json(key),
             Reply::Key(key) => print_json(key),
             Reply::Keys(page) => print_json(page),
+            Reply::Identity(reply) => print_json(reply),
         }?;
         return Ok(0);
     }
@@ -392,6 +393,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             key.secret_key.reveal()
         ),
         Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
+        Reply::Identity(_) => "done\n".to_owned(),
         Reply::Keys(page) => table(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),

@@ -8,6 +8,7 @@ mod columns;
 mod configuration;
 mod disks;
 pub mod exit;
+mod identity;
 mod run;
 mod status;
 mod target;
@@ -22,6 +23,7 @@ use crate::engine::OpenEngine;
 pub use accounts::{KeyCommand, UserCommand};
 pub use configuration::ConfigCommand;
 pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
+pub use identity::{GroupCommand, PolicyCommand};
 pub use target::Target;
 
 /// What the server's side can be told to do.
@@ -40,6 +42,12 @@ pub enum Command {
     /// Add, list, remove, disable or enable access keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Put, list or remove policies of users and groups, or explain a decision
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Make, list or remove groups, and say who is in them
+    #[command(subcommand)]
+    Group(GroupCommand),
     /// Say how a running server fares: what is wrong, how bad it is, and what to do
     Status(StatusArgs),
     /// List disks, or decide what becomes of one
@@ -95,6 +103,8 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Config(command) => configuration::run(command),
         Command::User(command) => accounts::user(command, opener),
         Command::Key(command) => accounts::key(command, opener),
+        Command::Policy(command) => identity::policy(command, opener),
+        Command::Group(command) => identity::group(command, opener),
         Command::Status(args) => status::run(&args.target, args.json),
         Command::Disk(command) => disks::disk(command, opener),
         Command::Scrub(args) => disks::scrub(args),

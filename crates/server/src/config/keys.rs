@@ -16,6 +16,10 @@ fn is_pool_name(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(plain)
 }
 
+fn is_ownership(text: &str) -> bool {
+    dewar_auth::Ownership::parse(text).is_some()
+}
+
 fn is_region(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=64).contains(&text.len()) && text.bytes().all(plain)
@@ -142,6 +146,12 @@ sections! {
         /// the host `data.s3.example.org` means the bucket `data`. Path style always works.
         domains: Vec<String> = "" {
             range: Range::Rule("a domain name in lower case", is_domain),
+        };
+        /// Who owns the objects that others write into new buckets, where CreateBucket does not
+        /// say: `BucketOwnerEnforced` switches access control lists off, `BucketOwnerPreferred`
+        /// and `ObjectWriter` leave them on.
+        object_ownership: String = "BucketOwnerEnforced" {
+            range: Range::Rule("BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter", is_ownership),
         };
         /// The region that clients sign for.
         region: String = "us-east-1" {

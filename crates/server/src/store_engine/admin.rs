@@ -17,8 +17,9 @@ use time::format_description::well_known::Rfc3339;
 use super::metrics::takes_writes;
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo, KeyAdd,
-    KeyInfo, NewKey, Page, PoolStatus, State, Status, UserAdd, UserInfo,
+    AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo,
+    IdentityReply, IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, State, Status,
+    UserAdd, UserInfo,
 };
 use crate::config::Config;
 
@@ -182,6 +183,10 @@ impl AdminApi for StoreAdmin {
 
     async fn fsck(&self) -> Result<FsckInfo> {
         Ok(self.upkeep.fsck())
+    }
+
+    async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply> {
+        super::identity::answer(&self.store, request).await
     }
 
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {

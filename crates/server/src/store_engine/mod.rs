@@ -9,6 +9,7 @@ mod admin;
 mod birth;
 mod disks;
 mod door;
+mod identity;
 mod metrics;
 mod room;
 mod upkeep;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::{Caller, MasterKeys};
+use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::JournalState;
@@ -92,6 +93,7 @@ impl OpenStore {
                 day: config.lifecycle.day,
                 classes: config.lifecycle.storage_classes.iter().cloned().collect(),
             },
+            ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             ..EngineConfig::new(config.layout())
         };
         let birth = birth::find(config, &folders, purpose)?;

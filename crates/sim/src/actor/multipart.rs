@@ -20,6 +20,7 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
         attributes: Attributes::default(),
         checksum: None,
         composite: false,
+        acl: None,
     };
     let work = process.store.create_upload(&process.caller, request);
     let Outcome::Done(id) = process.ask(rng, work).await else {

@@ -42,6 +42,7 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         },
         checksum: None,
         condition,
+        acl: None,
     };
     let write = process
         .bench
@@ -284,6 +285,7 @@ pub(super) async fn copy(process: &Process, rng: &SimRng) {
         attributes: None,
         checksum: (rng.below(4) == 0).then_some(Algorithm::Sha256),
         condition: WriteCondition::default(),
+        acl: None,
     };
     let write = process.bench.model.lock().begin_from(&target, &source);
     let what = format!("copy {source} to {target}");

@@ -1,11 +1,13 @@
 //! What fronts say to the store and what they hear: no wire's words, no catalog's keys.
 
+mod access;
 mod bucket;
 mod condition;
 mod list;
 mod multipart;
 mod object;
 
+pub use access::{AccountName, BucketOptions, GranteeName, NewAcl, ShownAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
 pub use condition::{ReadCondition, WriteCondition};
 pub use dewar_meta::ns::NewBucket;

@@ -6,7 +6,7 @@ use dewar_types::{RangeSpec, Timestamp, UploadId, UserId, VersionName};
 use crate::encryption::{CustomerKey, Encrypted, Encryption};
 
 use super::{
-    Attributes, BucketRef, Marks, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition,
+    Attributes, BucketRef, Marks, NewAcl, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition,
 };
 
 /// An upload is to begin.
@@ -24,6 +24,8 @@ pub struct CreateUploadRequest {
     pub composite: bool,
     /// By whose key to encrypt it.
     pub encryption: Option<Encryption>,
+    /// The object's access control list, if not the private one.
+    pub acl: Option<NewAcl>,
 }
 
 /// A part is to be written, from the client or from another object.

@@ -8,7 +8,7 @@ use dewar_types::{ObjectKey, RangeSpec, Timestamp, UserId, VersionId, VersionNam
 
 use crate::lifecycle::Expiry;
 
-use super::{BucketRef, ReadCondition, WriteCondition};
+use super::{BucketRef, NewAcl, ReadCondition, WriteCondition};
 use crate::encryption::{CustomerKey, Encrypted, Encryption};
 
 /// An entity tag without its quotes, or the wildcard.
@@ -148,6 +148,8 @@ pub struct PutRequest {
     pub condition: WriteCondition,
     /// By whose key to encrypt it.
     pub encryption: Option<Encryption>,
+    /// Its access control list, if not the private one.
+    pub acl: Option<NewAcl>,
 }
 
 /// What the writer says the bytes were; anything that differs fails the commit.
@@ -259,6 +261,8 @@ pub struct CopyRequest {
     pub source_key: Option<CustomerKey>,
     /// By whose key to encrypt the copy.
     pub encryption: Option<Encryption>,
+    /// The copy's access control list, if not the private one: the source's is not copied.
+    pub acl: Option<NewAcl>,
 }
 
 /// An object, or a directory (a key that ends in `/`) with everything below, gets another name

@@ -21,7 +21,7 @@ mod joining;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_auth::MasterKeys;
+use dewar_auth::{MasterKeys, Ownership};
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Pool};
 use dewar_data::segment::{SegmentLimits, SegmentTable, Segments};
@@ -64,6 +64,8 @@ pub struct EngineConfig {
     pub small_bytes_max: u32,
     /// Smallest part of an upload but its last, in bytes.
     pub part_bytes_min: u64,
+    /// Who owns what others write into new buckets that do not say.
+    pub ownership: Ownership,
     /// The journal's settings.
     pub journal: JournalConfig,
     /// Memory for the index's blocks, in bytes.
@@ -89,6 +91,7 @@ impl EngineConfig {
             layout,
             small_bytes_max: SMALL_BYTES_DEFAULT,
             part_bytes_min: PART_BYTES_MIN,
+            ownership: Ownership::BucketOwnerEnforced,
             journal: JournalConfig::new(m),
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
@@ -233,6 +236,7 @@ impl Engine {
             upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
+            ownership: config.ownership,
         });
         store.load_decisions().await?;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));

@@ -169,6 +169,7 @@ async fn upload(
         checksum: Some(Algorithm::Sha256),
         composite: true,
         encryption: how,
+        acl: None,
     };
     let upload = rig.store.create_upload(&rig.ann, request).await?;
     let mut listed = Vec::new();
@@ -272,6 +273,7 @@ fn a_part_with_another_key_is_refused() {
             checksum: None,
             composite: false,
             encryption: by_customer(7),
+            acl: None,
         };
         let upload = rig
             .store
@@ -365,6 +367,7 @@ fn copies_go_from_any_encryption_to_any() {
                     condition: WriteCondition::default(),
                     source_key: key_of(from),
                     encryption: to.clone(),
+                    acl: None,
                 };
                 rig.store.copy(&rig.ann, request).await.expect("copied");
                 let (info, got) = read(&rig, "to", key_of(to)).await.expect("read");

@@ -97,6 +97,7 @@ impl Open {
                 want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
                 checksum: None,
                 condition: WriteCondition::default(),
+                acl: None,
             };
             let store = self.engine.store();
             let mut upload = store.put(ann, request).await.expect("begun");

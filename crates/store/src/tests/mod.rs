@@ -107,6 +107,7 @@ impl Rig {
             upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
+            ownership: dewar_auth::Ownership::default(),
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
@@ -134,6 +135,7 @@ impl Rig {
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
             checksum: None,
             condition: WriteCondition::default(),
+            acl: None,
         }
     }
 

@@ -62,6 +62,7 @@ proptest! {
                             attributes: None,
                             checksum: None,
                             condition: WriteCondition::default(),
+                            acl: None,
                         };
                         let copied = rig.store.copy(&rig.ann, copy).await;
                         let bytes = model.get(KEYS[from]).cloned();

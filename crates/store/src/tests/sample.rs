@@ -81,6 +81,7 @@ async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: None,
         condition: WriteCondition::default(),
+        acl: None,
     };
     let mut upload = engine.store().put(ann, request).await.expect("begun");
     upload.write(bytes).await.expect("taken");

@@ -130,6 +130,7 @@ fn copies_share_bytes_and_renames_move_them() {
                 }),
                 checksum: None,
                 condition: WriteCondition::default(),
+                acl: None,
             };
             rig.store
                 .copy(&rig.ann, copy.clone())
@@ -177,6 +178,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             attributes: Attributes::default(),
             checksum: Some(Algorithm::Crc32c),
             composite: false,
+            acl: None,
         };
         let upload = rig
             .store
@@ -292,6 +294,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
             attributes: Attributes::default(),
             checksum: None,
             composite: false,
+            acl: None,
         };
         let upload = rig.store.create_upload(&rig.ann, create).await;
         let upload = upload.expect("begun");

@@ -1,0 +1,123 @@
+//! Pages of other origins: what browsers ask before they send, and what they are told with every
+//! answer (the Fetch standard's CORS protocol, as S3 speaks it).
+
+use dewar_store::Store;
+use dewar_store::api::BucketRef;
+use dewar_store::cors::CorsRule;
+use dewar_types::TenantName;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::{Answer, empty_answer};
+use crate::error::{Code, Refusal, Result};
+use crate::wire::{header, value_of};
+
+/// What a page asks for.
+pub(super) struct Page {
+    origin: String,
+    /// The method that it wants to use, or uses.
+    method: String,
+    /// The headers that it wants to send.
+    headers: Vec<String>,
+    /// The bucket that it talks to, once that is known, and the tenant its name resolves in.
+    pub(super) bucket: Option<(TenantName, BucketRef)>,
+}
+
+impl Page {
+    /// The page behind a request, if there is one.
+    pub(super) fn of(head: &Parts) -> Option<Self> {
+        let text = |name: HeaderName| head.headers.get(name)?.to_str().ok();
+        let headers = text(ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
+        let headers = headers.split(',').map(str::trim);
+        Some(Self {
+            origin: text(ORIGIN)?.to_owned(),
+            method: text(ACCESS_CONTROL_REQUEST_METHOD)
+                .unwrap_or(head.method.as_str())
+                .to_owned(),
+            headers: headers
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            bucket: None,
+        })
+    }
+
+    async fn rule(&self, store: &Store) -> Option<CorsRule> {
+        let (tenant, bucket) = self.bucket.as_ref()?;
+        let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();
+        let rule = store
+            .cors_rule(tenant, bucket, &self.origin, &self.method, &headers)
+            .await;
+        rule.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the rules for other origins cannot be read");
+            None
+        })
+    }
+
+    /// Adds to an answer what the browser must know to hand it to the page.
+    pub(super) async fn tell(&self, store: &Store, answer: &mut HeaderMap) {
+        if answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+            return;
+        }
+        if let Some(rule) = self.rule(store).await {
+            self.allow(&rule, answer);
+        }
+    }
+
+    fn allow(&self, rule: &CorsRule, answer: &mut HeaderMap) {
+        if rule.is_for_all() {
+            let any = HeaderValue::from_static("*");
+            answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, any);
+        } else {
+            answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value_of(&self.origin));
+            let yes = HeaderValue::from_static("true");
+            answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+        }
+        let methods = value_of(&rule.methods.join(", "));
+        answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        if !rule.exposed.is_empty() {
+            let exposed = value_of(&rule.exposed.join(", "));
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+        if let Some(seconds) = rule.max_age {
+            answer.insert(ACCESS_CONTROL_MAX_AGE, seconds.into());
+        }
+        if !self.headers.is_empty() {
+            let headers = value_of(&self.headers.join(", ").to_ascii_lowercase());
+            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, headers);
+        }
+        let vary = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method";
+        answer.append(VARY, HeaderValue::from_static(vary));
+    }
+}
+
+/// Answers what a browser asks before it sends.
+///
+/// # Errors
+/// `BadRequest` for a question that is none; `AccessForbidden` for a page that may not.
+pub(super) async fn preflight(store: &Store, head: &Parts, page: Option<&Page>) -> Result<Answer> {
+    let bad = |words: &'static str| Refusal::new(Code::BadRequest, words);
+    let page =
+        page.ok_or_else(|| bad("Insufficient information. Origin request header needed."))?;
+    let method = header(&head.headers, ACCESS_CONTROL_REQUEST_METHOD.as_str())?;
+    if method.is_none() {
+        return Err(bad("Invalid Access-Control-Request-Method: null"));
+    }
+    let rule = page.rule(store).await.ok_or_else(|| {
+        let words = "CORSResponse: This CORS request is not allowed. This is usually because the \
+                     evalution of Origin, request method / Access-Control-Request-Method or \
+                     Access-Control-Request-Headers are not whitelisted by the resource's CORS \
+                     spec.";
+        Refusal::new(Code::AccessForbidden, words)
+            .element("Method", page.method.clone())
+            .element("ResourceType", "OBJECT")
+    })?;
+    let mut answer = empty_answer(StatusCode::OK);
+    page.allow(&rule, answer.headers_mut());
+    Ok(answer)
+}

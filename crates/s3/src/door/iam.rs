@@ -1,0 +1,70 @@
+//! Calls of the IAM API, which come to the same address as a form.
+//!
+//! Its clients sign the body but do not say its digest, so the body is read first: little of it,
+//! and within the room that documents have.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use dewar_auth::{Caller, Origin};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+
+use super::{Answer, Door, Told, WireFacts};
+use crate::error::{Code, Refusal, Result};
+use crate::limits::IAM_BODY_BYTES_MAX;
+use crate::ops;
+use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
+use crate::sigv4::{CONTENT_SHA256, Claim, Query};
+
+/// Whether a request is one.
+pub(super) fn is_call(head: &Parts, in_host: Option<&str>) -> bool {
+    let form = head.headers.get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.as_bytes();
+        kind.get(..33)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"application/x-www-form-urlencoded"))
+    });
+    form && head.method == Method::POST
+        && head.uri.path() == "/"
+        && head.uri.query().is_none()
+        && in_host.is_none()
+}
+
+/// Verifies and answers one.
+///
+/// # Errors
+/// Those of the signature, and of a body that is too long.
+pub(super) async fn call(
+    door: &Door,
+    mut head: Parts,
+    wire: WireBody,
+    origin: Origin,
+    id: &str,
+    told: &mut Told,
+) -> Result<Answer> {
+    let room = u32::try_from(IAM_BODY_BYTES_MAX).unwrap_or(u32::MAX);
+    let _room = Arc::clone(&door.documents)
+        .try_acquire_many_owned(room)
+        .map_err(|_| Refusal::new(Code::SlowDown, "Please reduce your request rate."))?;
+    let body_head = BodyHead::read(&head.headers)?;
+    let mut body = RequestBody::new(wire, PayloadMode::Unsigned, body_head, None)?;
+    let bytes = body.collect(IAM_BODY_BYTES_MAX).await?;
+    let mut hex = String::with_capacity(64);
+    for byte in digest(&SHA256, &bytes).as_ref() {
+        hex.push_str(&format!("{byte:02x}"));
+    }
+    if let Ok(value) = HeaderValue::from_str(&hex) {
+        head.headers.insert(CONTENT_SHA256, value);
+    }
+    let now = door.env.clock.now();
+    let query = Query::parse(None)?;
+    let caller = match door.iam_verifier.verify(&head, &query, None, now).await? {
+        Claim::Signed(signed) => Caller::by_access_key(&signed.key, origin),
+        Claim::Anonymous => Caller::anonymous(origin),
+    };
+    told.user = caller.user().map(|user| user.name.clone());
+    told.verb = Some("Iam");
+    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+    Ok(ops::iam(&door.store, &caller, &bytes, id).await)
+}

@@ -1,0 +1,687 @@
+//! The IAM API: a form with an `Action`, answered in XML of its own kind (IAM API reference,
+//! "Making query requests"). STS's GetCallerIdentity comes along.
+
+use std::collections::BTreeMap;
+
+use dewar_auth::{Action, Caller, User};
+use dewar_store::{Group, Holder, HolderKind, Identities, ManagedPolicy, Role, RoleChange, Store};
+use dewar_types::{Error, ErrorKind, Timestamp};
+use http::StatusCode;
+
+use crate::door::{Answer, text_answer};
+use crate::error::{Refusal, push_element};
+use crate::sigv4::{decode_percent, encode_strict};
+use crate::wire::iso_date;
+
+/// Most items of a list that is asked for at once.
+const PAGE_ITEMS: usize = 1000;
+const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
+const STS_XMLNS: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
+
+/// What a client said.
+struct Form(BTreeMap<String, String>);
+
+/// Why it is not done: code, status and words.
+struct Refused {
+    code: &'static str,
+    status: StatusCode,
+    words: String,
+}
+
+type Outcome<T> = std::result::Result<T, Refused>;
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let (code, status) = match error.kind() {
+            ErrorKind::Denied | ErrorKind::Unauthenticated => {
+                ("AccessDenied", StatusCode::FORBIDDEN)
+            }
+            ErrorKind::NotFound => ("NoSuchEntity", StatusCode::NOT_FOUND),
+            ErrorKind::AlreadyExists => ("EntityAlreadyExists", StatusCode::CONFLICT),
+            ErrorKind::Conflict => ("DeleteConflict", StatusCode::CONFLICT),
+            ErrorKind::Quota => ("LimitExceeded", StatusCode::CONFLICT),
+            ErrorKind::MalformedPolicy => ("MalformedPolicyDocument", StatusCode::BAD_REQUEST),
+            ErrorKind::InvalidName | ErrorKind::InvalidArgument | ErrorKind::TooLarge => {
+                ("ValidationError", StatusCode::BAD_REQUEST)
+            }
+            _ => {
+                let refusal = Refusal::from(error);
+                tracing::error!(%refusal, "a request to the IAM API failed");
+                return Self {
+                    code: "ServiceFailure",
+                    status: StatusCode::INTERNAL_SERVER_ERROR,
+                    words: "The request failed because of an internal error.".into(),
+                };
+            }
+        };
+        let words = match error.kind() {
+            // Who may not know what there is is not told.
+            ErrorKind::Denied => "User is not authorized to perform this action".to_owned(),
+            _ => error.message().to_owned(),
+        };
+        Self {
+            code,
+            status,
+            words,
+        }
+    }
+}
+
+impl Form {
+    fn read(bytes: &[u8]) -> Outcome<Self> {
+        let malformed = || Refused {
+            code: "MalformedQueryString",
+            status: StatusCode::BAD_REQUEST,
+            words: "The form is not URL-encoded.".into(),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
+        let decoded = |text: &str| {
+            let text = text.replace('+', " ");
+            let bytes = decode_percent(&text).ok_or_else(malformed)?;
+            String::from_utf8(bytes.into_owned()).map_err(|_| malformed())
+        };
+        let mut fields = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if fields.insert(decoded(name)?, decoded(value)?).is_some() {
+                return Err(malformed());
+            }
+        }
+        Ok(Self(fields))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    fn need(&self, name: &'static str) -> Outcome<&str> {
+        self.get(name)
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| Refused {
+                code: "ValidationError",
+                status: StatusCode::BAD_REQUEST,
+                words: format!("The request must contain the parameter {name}."),
+            })
+    }
+
+    fn path(&self) -> &str {
+        self.get("Path").unwrap_or("/")
+    }
+}
+
+/// XML that is being written.
+#[derive(Default)]
+struct Xml(String);
+
+impl Xml {
+    fn text(&mut self, name: &str, text: &str) {
+        push_element(&mut self.0, name, text);
+    }
+
+    fn nested(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        self.0.push('<');
+        self.0.push_str(name);
+        self.0.push('>');
+        inside(self);
+        self.0.push_str("</");
+        self.0.push_str(name);
+        self.0.push('>');
+    }
+
+    /// A page of a list: those after `Marker`, as many as `MaxItems`.
+    fn list<T>(
+        &mut self,
+        form: &Form,
+        name: &str,
+        items: &[T],
+        mut member: impl FnMut(&mut Self, &T),
+    ) {
+        let number = |name| form.get(name).and_then(|text| text.parse::<usize>().ok());
+        let from = number("Marker").unwrap_or(0).min(items.len());
+        let max = number("MaxItems")
+            .unwrap_or(PAGE_ITEMS)
+            .clamp(1, PAGE_ITEMS);
+        let to = items.len().min(from + max);
+        self.nested(name, |xml| {
+            for item in &items[from..to] {
+                xml.nested("member", |xml| member(xml, item));
+            }
+        });
+        self.text(
+            "IsTruncated",
+            if to < items.len() { "true" } else { "false" },
+        );
+        if to < items.len() {
+            self.text("Marker", &to.to_string());
+        }
+    }
+}
+
+/// Answers a call, whatever becomes of it.
+pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str) -> Answer {
+    let asked = Form::read(bytes);
+    let action = asked.as_ref().ok().and_then(|form| form.get("Action"));
+    let action = action.unwrap_or_default().to_owned();
+    let outcome = match asked {
+        Ok(form) => answer(store, caller, &action, &form).await,
+        Err(refused) => Err(refused),
+    };
+    match outcome {
+        Ok(result) => {
+            let xmlns = if action == "GetCallerIdentity" {
+                STS_XMLNS
+            } else {
+                IAM_XMLNS
+            };
+            let mut xml = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"{xmlns}\">"
+            );
+            if !result.0.is_empty() {
+                xml.push_str(&format!("<{action}Result>{}</{action}Result>", result.0));
+            }
+            push_metadata(&mut xml, id);
+            xml.push_str(&format!("</{action}Response>"));
+            text_answer(StatusCode::OK, xml)
+        }
+        Err(refused) => {
+            let mut xml = format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ErrorResponse xmlns=\"{IAM_XMLNS}\"><Error>"
+            );
+            let fault = if refused.status.is_server_error() {
+                "Receiver"
+            } else {
+                "Sender"
+            };
+            push_element(&mut xml, "Type", fault);
+            push_element(&mut xml, "Code", refused.code);
+            push_element(&mut xml, "Message", &refused.words);
+            xml.push_str("</Error>");
+            push_element(&mut xml, "RequestId", id);
+            xml.push_str("</ErrorResponse>");
+            text_answer(refused.status, xml)
+        }
+    }
+}
+
+fn push_metadata(xml: &mut String, id: &str) {
+    xml.push_str("<ResponseMetadata>");
+    push_element(xml, "RequestId", id);
+    xml.push_str("</ResponseMetadata>");
+}
+
+async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> Outcome<Xml> {
+    let iam = store.identities(caller).await?;
+    let mut xml = Xml::default();
+    let done = users(&iam, action, form, &mut xml).await?
+        || groups(&iam, action, form, &mut xml).await?
+        || roles(&iam, action, form, &mut xml).await?
+        || policies(&iam, action, form, &mut xml).await?
+        || holders(store, &iam, action, form, &mut xml).await?;
+    if done {
+        return Ok(xml);
+    }
+    Err(Refused {
+        code: "InvalidAction",
+        status: StatusCode::BAD_REQUEST,
+        words: format!("Could not find operation {action} for version 2010-05-08"),
+    })
+}
+
+fn date(time: Timestamp) -> String {
+    iso_date(time)
+}
+
+fn short(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, name)| name)
+}
+
+fn push_user(xml: &mut Xml, user: &User) {
+    xml.text("Path", &user.path);
+    xml.text("UserName", user.short_name());
+    xml.text("UserId", &user.id.to_string());
+    xml.text("Arn", &user.arn());
+    xml.text("CreateDate", &date(user.created));
+}
+
+async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+    let name = form.get("UserName");
+    match action {
+        "GetCallerIdentity" => {
+            let user = iam.caller()?;
+            xml.text("UserId", &user.id.to_string());
+            xml.text("Account", &iam.account().to_string());
+            xml.text("Arn", &user.arn());
+        }
+        "CreateUser" => {
+            let user = iam.create_user(form.need("UserName")?, form.path()).await?;
+            xml.nested("User", |xml| push_user(xml, &user));
+        }
+        "GetUser" => {
+            let user = iam.user(Action::GetUser, name).await?;
+            xml.nested("User", |xml| push_user(xml, &user));
+        }
+        "UpdateUser" => {
+            iam.update_user(
+                form.need("UserName")?,
+                form.get("NewUserName"),
+                form.get("NewPath"),
+            )
+            .await?;
+        }
+        "DeleteUser" => iam.delete_user(form.need("UserName")?).await?,
+        "ListUsers" => {
+            let prefix = form.get("PathPrefix").unwrap_or("/");
+            let mut users = iam.list_users().await?;
+            users.retain(|user| user.path.starts_with(prefix));
+            xml.list(form, "Users", &users, push_user);
+        }
+        "CreateAccessKey" => {
+            let (user, id, secret) = iam.create_key(name).await?;
+            xml.nested("AccessKey", |xml| {
+                xml.text("UserName", user.short_name());
+                xml.text("AccessKeyId", &id);
+                xml.text("Status", "Active");
+                xml.text("SecretAccessKey", secret.reveal());
+            });
+        }
+        "ListAccessKeys" => {
+            let (user, keys) = iam.list_keys(name).await?;
+            xml.text("UserName", user.short_name());
+            xml.list(form, "AccessKeyMetadata", &keys, |xml, key| {
+                xml.text("UserName", user.short_name());
+                xml.text("AccessKeyId", &key.access_key);
+                xml.text("Status", if key.disabled { "Inactive" } else { "Active" });
+                xml.text("CreateDate", &date(key.created));
+            });
+        }
+        "UpdateAccessKey" => {
+            let disabled = match form.need("Status")? {
+                "Active" => false,
+                "Inactive" => true,
+                other => {
+                    return Err(Refused {
+                        code: "ValidationError",
+                        status: StatusCode::BAD_REQUEST,
+                        words: format!("The status {other:?} is not Active or Inactive."),
+                    });
+                }
+            };
+            let id = form.need("AccessKeyId")?;
+            iam.change_key(name, id, Some(disabled)).await?;
+        }
+        "DeleteAccessKey" => {
+            iam.change_key(name, form.need("AccessKeyId")?, None)
+                .await?
+        }
+        "GetAccountSummary" => {
+            let summary = iam.summary().await?;
+            let limits = [
+                ("UsersQuota", 5000),
+                ("GroupsQuota", 300),
+                ("AccessKeysPerUserQuota", 1000),
+            ];
+            xml.nested("SummaryMap", |xml| {
+                for (name, count) in summary.into_iter().chain(limits) {
+                    xml.nested("entry", |xml| {
+                        xml.text("key", name);
+                        xml.text("value", &count.to_string());
+                    });
+                }
+            });
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn push_group(iam: &Identities<'_>, xml: &mut Xml, group: &Group) {
+    let name = short(&group.name);
+    xml.text("Path", &group.path);
+    xml.text("GroupName", name);
+    xml.text("GroupId", &format!("{:016x}", group.id));
+    let arn = format!("arn:aws:iam::{}:group{}{name}", iam.account(), group.path);
+    xml.text("Arn", &arn);
+    xml.text("CreateDate", &date(group.created));
+}
+
+async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+    match action {
+        "CreateGroup" => {
+            let group = iam
+                .create_group(form.need("GroupName")?, form.path())
+                .await?;
+            xml.nested("Group", |xml| push_group(iam, xml, &group));
+        }
+        "GetGroup" => {
+            let (group, members) = iam.members(form.need("GroupName")?).await?;
+            xml.nested("Group", |xml| push_group(iam, xml, &group));
+            xml.list(form, "Users", &members, push_user);
+        }
+        "UpdateGroup" => {
+            iam.update_group(
+                form.need("GroupName")?,
+                form.get("NewGroupName"),
+                form.get("NewPath"),
+            )
+            .await?;
+        }
+        "DeleteGroup" => iam.delete_group(form.need("GroupName")?).await?,
+        "ListGroups" => {
+            let prefix = form.get("PathPrefix").unwrap_or("/");
+            let mut groups = iam.list_groups().await?;
+            groups.retain(|group| group.path.starts_with(prefix));
+            xml.list(form, "Groups", &groups, |xml, group| {
+                push_group(iam, xml, group)
+            });
+        }
+        "ListGroupsForUser" => {
+            let groups = iam.groups_of(form.need("UserName")?).await?;
+            xml.list(form, "Groups", &groups, |xml, group| {
+                push_group(iam, xml, group)
+            });
+        }
+        "AddUserToGroup" | "RemoveUserFromGroup" => {
+            let member = action == "AddUserToGroup";
+            iam.set_member(form.need("GroupName")?, form.need("UserName")?, member)
+                .await?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    encode_strict(&mut out, text.as_bytes());
+    out
+}
+
+fn push_role(iam: &Identities<'_>, xml: &mut Xml, role: &Role) {
+    let name = short(&role.name);
+    xml.text("Path", &role.path);
+    xml.text("RoleName", name);
+    xml.text("RoleId", &format!("{:016x}", role.id));
+    let arn = format!("arn:aws:iam::{}:role{}{name}", iam.account(), role.path);
+    xml.text("Arn", &arn);
+    xml.text("CreateDate", &date(role.created));
+    xml.text("AssumeRolePolicyDocument", &encoded(&role.trust));
+    if let Some(description) = &role.description {
+        xml.text("Description", description);
+    }
+    xml.text("MaxSessionDuration", &role.max_session.to_string());
+}
+
+fn role_change(form: &Form) -> Outcome<RoleChange> {
+    let seconds = form.get("MaxSessionDuration");
+    let max_session = seconds.map(|text| text.parse::<u32>()).transpose();
+    Ok(RoleChange {
+        trust: form.get("AssumeRolePolicyDocument").map(str::to_owned),
+        description: form.get("Description").map(str::to_owned),
+        max_session: max_session.map_err(|_| Refused {
+            code: "ValidationError",
+            status: StatusCode::BAD_REQUEST,
+            words: "MaxSessionDuration is a number of seconds.".into(),
+        })?,
+    })
+}
+
+async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+    match action {
+        "CreateRole" => {
+            form.need("AssumeRolePolicyDocument")?;
+            let name = form.need("RoleName")?;
+            let role = iam
+                .create_role(name, form.path(), role_change(form)?)
+                .await?;
+            xml.nested("Role", |xml| push_role(iam, xml, &role));
+        }
+        "GetRole" => {
+            let role = iam.role(Action::GetRole, form.need("RoleName")?).await?;
+            xml.nested("Role", |xml| push_role(iam, xml, &role));
+        }
+        "UpdateRole" | "UpdateAssumeRolePolicy" => {
+            let (action, change) = if action == "UpdateRole" {
+                let mut change = role_change(form)?;
+                change.trust = None;
+                (Action::UpdateRole, change)
+            } else {
+                let trust = Some(form.need("PolicyDocument")?.to_owned());
+                let change = RoleChange {
+                    trust,
+                    ..RoleChange::default()
+                };
+                (Action::UpdateAssumeRolePolicy, change)
+            };
+            iam.update_role(action, form.need("RoleName")?, change)
+                .await?;
+        }
+        "DeleteRole" => iam.delete_role(form.need("RoleName")?).await?,
+        "ListRoles" => {
+            let prefix = form.get("PathPrefix").unwrap_or("/");
+            let mut roles = iam.list_roles().await?;
+            roles.retain(|role| role.path.starts_with(prefix));
+            xml.list(form, "Roles", &roles, |xml, role| push_role(iam, xml, role));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
+    let name = short(&policy.name);
+    xml.text("PolicyName", name);
+    xml.text("PolicyId", &format!("{:016x}", policy.id));
+    xml.text("Arn", &policy_arn(iam, policy));
+    xml.text("Path", &policy.path);
+    xml.text("DefaultVersionId", &format!("v{}", policy.default));
+    xml.text("IsAttachable", "true");
+    if let Some(description) = &policy.description {
+        xml.text("Description", description);
+    }
+    xml.text("CreateDate", &date(policy.created));
+    xml.text("UpdateDate", &date(policy.updated));
+}
+
+fn policy_arn(iam: &Identities<'_>, policy: &ManagedPolicy) -> String {
+    let name = short(&policy.name);
+    format!("arn:aws:iam::{}:policy{}{name}", iam.account(), policy.path)
+}
+
+fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: bool) {
+    let Some(version) = policy.versions.get(&number) else {
+        return;
+    };
+    if with_text {
+        xml.text("Document", &encoded(&version.text));
+    }
+    xml.text("VersionId", &format!("v{number}"));
+    let default = number == policy.default;
+    xml.text("IsDefaultVersion", if default { "true" } else { "false" });
+    xml.text("CreateDate", &date(version.created));
+}
+
+async fn policies(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+    let number = || {
+        let text = form.need("VersionId")?;
+        let number = text.strip_prefix('v').and_then(|text| text.parse().ok());
+        number.ok_or_else(|| Refused {
+            code: "NoSuchEntity",
+            status: StatusCode::NOT_FOUND,
+            words: format!("There is no version {text}."),
+        })
+    };
+    match action {
+        "CreatePolicy" => {
+            let description = form.get("Description").map(str::to_owned);
+            let (name, text) = (form.need("PolicyName")?, form.need("PolicyDocument")?);
+            let policy = iam
+                .create_policy(name, form.path(), description, text)
+                .await?;
+            xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
+        }
+        "GetPolicy" => {
+            let policy = iam
+                .policy(Action::GetPolicy, form.need("PolicyArn")?)
+                .await?;
+            xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
+        }
+        "DeletePolicy" => iam.delete_policy(form.need("PolicyArn")?).await?,
+        "ListPolicies" => {
+            let policies = iam.list_policies().await?;
+            xml.list(form, "Policies", &policies, |xml, policy| {
+                push_policy(iam, xml, policy);
+            });
+        }
+        "ListPolicyVersions" => {
+            let arn = form.need("PolicyArn")?;
+            let policy = iam.policy(Action::ListPolicyVersions, arn).await?;
+            let numbers: Vec<u32> = policy.versions.keys().rev().copied().collect();
+            xml.list(form, "Versions", &numbers, |xml, number| {
+                push_version(xml, &policy, *number, false);
+            });
+        }
+        "GetPolicyVersion" => {
+            let arn = form.need("PolicyArn")?;
+            let policy = iam.policy(Action::GetPolicyVersion, arn).await?;
+            let number: u32 = number()?;
+            if !policy.versions.contains_key(&number) {
+                return Err(Refused {
+                    code: "NoSuchEntity",
+                    status: StatusCode::NOT_FOUND,
+                    words: format!("There is no version v{number}."),
+                });
+            }
+            xml.nested("PolicyVersion", |xml| {
+                push_version(xml, &policy, number, true)
+            });
+        }
+        "CreatePolicyVersion" => {
+            let (arn, text) = (form.need("PolicyArn")?, form.need("PolicyDocument")?);
+            let default = form.get("SetAsDefault") == Some("true");
+            let (policy, number) = iam.reword_policy(arn, text, default).await?;
+            xml.nested("PolicyVersion", |xml| {
+                push_version(xml, &policy, number, false)
+            });
+        }
+        "DeletePolicyVersion" | "SetDefaultPolicyVersion" => {
+            let remove = action == "DeletePolicyVersion";
+            iam.choose_wording(form.need("PolicyArn")?, number()?, remove)
+                .await?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Policies on users, groups and roles: the same verbs for each.
+async fn holders(
+    store: &Store,
+    iam: &Identities<'_>,
+    action: &str,
+    form: &Form,
+    xml: &mut Xml,
+) -> Outcome<bool> {
+    let Some(permitted) = Action::parse(&format!("iam:{action}")) else {
+        return Ok(false);
+    };
+    let (kind, field) = if action.contains("User") {
+        (HolderKind::User, "UserName")
+    } else if action.contains("Group") {
+        (HolderKind::Group, "GroupName")
+    } else if action.contains("Role") {
+        (HolderKind::Role, "RoleName")
+    } else {
+        return Ok(false);
+    };
+    let plain = action
+        .replace("User", "*")
+        .replace("Group", "*")
+        .replace("Role", "*");
+    let known = [
+        "Put*Policy",
+        "Get*Policy",
+        "Delete*Policy",
+        "List*Policies",
+        "Attach*Policy",
+        "Detach*Policy",
+        "ListAttached*Policies",
+    ];
+    if !known.contains(&plain.as_str()) {
+        return Ok(false);
+    }
+    let holder: Holder = iam.find(permitted, kind, form.need(field)?).await?;
+    let accounts = store.accounts();
+    match plain.as_str() {
+        "Put*Policy" => {
+            let (name, text) = (form.need("PolicyName")?, form.need("PolicyDocument")?);
+            accounts.put_policy(&holder, name, text).await?;
+        }
+        "Get*Policy" => {
+            let name = form.need("PolicyName")?;
+            let (inline, _) = accounts.policies_of(&holder).await?;
+            let text = inline.get(name).ok_or_else(|| Refused {
+                code: "NoSuchEntity",
+                status: StatusCode::NOT_FOUND,
+                words: format!("The policy with name {name} cannot be found."),
+            })?;
+            xml.text(field, short(&holder.name));
+            xml.text("PolicyName", name);
+            xml.text("PolicyDocument", &encoded(text));
+        }
+        "Delete*Policy" => {
+            accounts
+                .delete_policy(&holder, form.need("PolicyName")?)
+                .await?;
+        }
+        "List*Policies" => {
+            let (inline, _) = accounts.policies_of(&holder).await?;
+            let names: Vec<String> = inline.into_keys().collect();
+            list_names(xml, form, &names);
+        }
+        "ListAttached*Policies" => {
+            let (_, attached) = accounts.policies_of(&holder).await?;
+            let mut policies = Vec::new();
+            for name in attached {
+                policies.push(accounts.managed(&holder.tenant, &name).await?);
+            }
+            xml.list(form, "AttachedPolicies", &policies, |xml, policy| {
+                xml.text("PolicyName", short(&policy.name));
+                xml.text("PolicyArn", &policy_arn(iam, policy));
+            });
+        }
+        _ => {
+            let arn = form.need("PolicyArn")?;
+            let policy = iam.policy(permitted, arn).await?;
+            if plain == "Attach*Policy" {
+                accounts.attach_policy(&holder, &policy.name).await?;
+            } else {
+                accounts.detach_policy(&holder, &policy.name).await?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Names stand in their list as they are, not in elements of their own.
+fn list_names(xml: &mut Xml, form: &Form, names: &[String]) {
+    let max = form.get("MaxItems").and_then(|text| text.parse().ok());
+    let from: usize = form
+        .get("Marker")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let shown: Vec<&String> = names
+        .iter()
+        .skip(from)
+        .take(max.unwrap_or(PAGE_ITEMS).clamp(1, PAGE_ITEMS))
+        .collect();
+    let rest = names.len() > from + shown.len();
+    xml.nested("PolicyNames", |xml| {
+        for name in &shown {
+            xml.text("member", name);
+        }
+    });
+    xml.text("IsTruncated", if rest { "true" } else { "false" });
+    if rest {
+        xml.text("Marker", &(from + shown.len()).to_string());
+    }
+}

@@ -1,0 +1,111 @@
+//! Policies and groups, as the admin socket speaks of them.
+
+use serde::{Deserialize, Serialize};
+
+/// What policies stand on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum HolderName {
+    /// A user, `[TENANT:]NAME`.
+    User(String),
+    /// A group, `[TENANT:]NAME`.
+    Group(String),
+}
+
+/// What an administrator asks about policies and groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum IdentityRequest {
+    /// Put a policy on a user or group.
+    PolicyPut {
+        /// On which.
+        holder: HolderName,
+        /// Under which name.
+        policy: String,
+        /// The document.
+        text: String,
+    },
+    /// Take a policy away.
+    PolicyRemove {
+        /// From which.
+        holder: HolderName,
+        /// Of which name.
+        policy: String,
+    },
+    /// The policies of a user or group.
+    PolicyList {
+        /// Of which.
+        holder: HolderName,
+    },
+    /// Would somebody be let do something, and why?
+    Explain {
+        /// The user, `[TENANT:]NAME`; nobody in particular if absent.
+        who: Option<String>,
+        /// The action, as policies name it: `s3:GetObject`.
+        action: String,
+        /// `/BUCKET[/KEY]`, or `/@TENANT/BUCKET[/KEY]`.
+        path: String,
+    },
+    /// Make a group.
+    GroupAdd {
+        /// `[TENANT:]NAME`.
+        name: String,
+    },
+    /// Remove a group without members and policies.
+    GroupRemove {
+        /// `[TENANT:]NAME`.
+        name: String,
+    },
+    /// The groups of a tenant.
+    GroupList {
+        /// Which; the default one if absent.
+        tenant: Option<String>,
+    },
+    /// Put a user into a group or take it out.
+    GroupMember {
+        /// `[TENANT:]NAME`.
+        group: String,
+        /// The user's name in the same tenant.
+        user: String,
+        /// In, or out.
+        member: bool,
+    },
+}
+
+/// A policy on a user or group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyInfo {
+    /// Its name.
+    pub name: String,
+    /// The document; nothing for one that stands for itself and is only given to the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupInfo {
+    /// Its name.
+    pub name: String,
+    /// Its members.
+    pub members: Vec<String>,
+}
+
+/// What is replied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdentityReply {
+    /// It is done.
+    Done,
+    /// Policies, by name.
+    Policies(Vec<PolicyInfo>),
+    /// Groups, by name.
+    Groups(Vec<GroupInfo>),
+    /// A decision.
+    Decision {
+        /// Whether it is allowed.
+        allowed: bool,
+        /// What decides, in words.
+        reason: String,
+    },
+}

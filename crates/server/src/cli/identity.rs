@@ -1,0 +1,250 @@
+//! `dewar policy` and `dewar group`.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::accounts::{Shared, ask, strange};
+use super::columns::{print, print_json, table};
+use super::exit::{CommandError, CommandResult, FAILED};
+use crate::admin::{HolderName, IdentityReply, IdentityRequest, Reply, Request};
+use crate::engine::OpenEngine;
+
+/// Longest policy that is read from a file, in bytes.
+const POLICY_BYTES_MAX: u64 = 64 * 1024;
+
+/// What can be done to policies.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Put a policy on a user or group, in place of the one of that name
+    Put(PolicyPutArgs),
+    /// List the policies of a user or group
+    List(PolicyListArgs),
+    /// Take a policy away from a user or group
+    Remove(PolicyRemoveArgs),
+    /// Say whether somebody may do something, and what decides that
+    Explain(ExplainArgs),
+}
+
+/// A user or a group.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct HolderArgs {
+    /// The user: [TENANT:]NAME
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The group: [TENANT:]NAME
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+}
+
+/// A policy to put.
+#[derive(Debug, Args)]
+pub struct PolicyPutArgs {
+    /// What the policy is called
+    name: String,
+    /// A file with the document, in IAM's JSON
+    file: PathBuf,
+    #[command(flatten)]
+    holder: HolderArgs,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Whose policies.
+#[derive(Debug, Args)]
+pub struct PolicyListArgs {
+    #[command(flatten)]
+    holder: HolderArgs,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A policy to take away.
+#[derive(Debug, Args)]
+pub struct PolicyRemoveArgs {
+    /// What the policy is called
+    name: String,
+    #[command(flatten)]
+    holder: HolderArgs,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A question.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The user, [TENANT:]NAME; - for nobody in particular
+    who: String,
+    /// The action, as policies name it: s3:GetObject
+    action: String,
+    /// /BUCKET or /BUCKET/KEY; of another tenant /@TENANT/BUCKET/KEY
+    path: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What can be done to groups.
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// Make a group of the tenant's
+    Add(GroupArgs),
+    /// List the groups of a tenant with their members
+    List(GroupListArgs),
+    /// Remove a group that has no members and no policies
+    Remove(GroupArgs),
+    /// Put a user into a group
+    Join(MemberArgs),
+    /// Take a user out of a group
+    Leave(MemberArgs),
+}
+
+/// One group.
+#[derive(Debug, Args)]
+pub struct GroupArgs {
+    /// The group: [TENANT:]NAME
+    name: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// The groups of a tenant.
+#[derive(Debug, Args)]
+pub struct GroupListArgs {
+    /// The tenant [default: the default tenant]
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A user of a group.
+#[derive(Debug, Args)]
+pub struct MemberArgs {
+    /// The group: [TENANT:]NAME
+    group: String,
+    /// The user's name in the same tenant
+    user: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+impl HolderArgs {
+    fn named(self) -> HolderName {
+        match (self.user, self.group) {
+            (Some(user), _) => HolderName::User(user),
+            (None, group) => HolderName::Group(group.unwrap_or_default()),
+        }
+    }
+}
+
+pub(super) fn policy<O: OpenEngine>(command: PolicyCommand, opener: &O) -> CommandResult {
+    let (shared, request) = match command {
+        PolicyCommand::Put(args) => {
+            let mut text = String::new();
+            File::open(&args.file)
+                .and_then(|file| file.take(POLICY_BYTES_MAX).read_to_string(&mut text))
+                .map_err(|error| {
+                    let file = args.file.display();
+                    CommandError::new(FAILED, format!("cannot read {file}: {error}"))
+                })?;
+            let request = IdentityRequest::PolicyPut {
+                holder: args.holder.named(),
+                policy: args.name,
+                text,
+            };
+            (args.shared, request)
+        }
+        PolicyCommand::List(args) => {
+            let holder = args.holder.named();
+            (args.shared, IdentityRequest::PolicyList { holder })
+        }
+        PolicyCommand::Remove(args) => {
+            let request = IdentityRequest::PolicyRemove {
+                holder: args.holder.named(),
+                policy: args.name,
+            };
+            (args.shared, request)
+        }
+        PolicyCommand::Explain(args) => {
+            let request = IdentityRequest::Explain {
+                who: Some(args.who).filter(|who| who != "-"),
+                action: args.action,
+                path: args.path,
+            };
+            (args.shared, request)
+        }
+    };
+    answer(&shared, opener, request)
+}
+
+pub(super) fn group<O: OpenEngine>(command: GroupCommand, opener: &O) -> CommandResult {
+    let member = |args: MemberArgs, member| {
+        let request = IdentityRequest::GroupMember {
+            group: args.group,
+            user: args.user,
+            member,
+        };
+        (args.shared, request)
+    };
+    let (shared, request) = match command {
+        GroupCommand::Add(GroupArgs { name, shared }) => {
+            (shared, IdentityRequest::GroupAdd { name })
+        }
+        GroupCommand::Remove(GroupArgs { name, shared }) => {
+            (shared, IdentityRequest::GroupRemove { name })
+        }
+        GroupCommand::List(GroupListArgs { tenant, shared }) => {
+            (shared, IdentityRequest::GroupList { tenant })
+        }
+        GroupCommand::Join(args) => member(args, true),
+        GroupCommand::Leave(args) => member(args, false),
+    };
+    answer(&shared, opener, request)
+}
+
+fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) -> CommandResult {
+    let Reply::Identity(reply) = ask(shared, opener, Request::Identity(request))? else {
+        return Err(strange());
+    };
+    if shared.json {
+        match &reply {
+            IdentityReply::Done => print_json(&serde_json::json!({})),
+            IdentityReply::Policies(policies) => print_json(policies),
+            IdentityReply::Groups(groups) => print_json(groups),
+            IdentityReply::Decision { allowed, reason } => {
+                print_json(&serde_json::json!({ "allowed": allowed, "reason": reason }))
+            }
+        }?;
+        return Ok(0);
+    }
+    let text = match reply {
+        IdentityReply::Done => "done\n".to_owned(),
+        IdentityReply::Policies(policies) => {
+            let mut text = String::new();
+            for policy in policies {
+                text.push_str(&policy.name);
+                text.push('\n');
+                if let Some(document) = policy.text {
+                    text.push_str(document.trim_end());
+                    text.push('\n');
+                }
+            }
+            text
+        }
+        IdentityReply::Groups(groups) => {
+            let rows: Vec<_> = groups
+                .into_iter()
+                .map(|group| vec![group.name, group.members.join(", ")])
+                .collect();
+            table(&["GROUP", "MEMBERS"], &rows)
+        }
+        IdentityReply::Decision { allowed, reason } => {
+            let word = if allowed { "allowed" } else { "denied" };
+            format!("{word}: {reason}\n")
+        }
+    };
+    print(&text).map(|()| 0)
+}

@@ -1,0 +1,256 @@
+//! Verbs about policies, ownership, the public access block and who pays.
+
+use dewar_auth::{
+    Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Ownership, Policy, PolicyError, PolicyKind,
+    PublicAccessBlock, Resource,
+};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result};
+
+use super::{
+    AclDocument, BlockDocument, OwnershipDocument, PaymentDocument, PolicyDocument, access_of,
+};
+use crate::Store;
+use crate::admit::{Standing, actor};
+use crate::api::BucketRef;
+use crate::document::Document;
+
+impl Store {
+    /// The policy of a bucket as it was written; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn bucket_policy(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<Option<String>> {
+        let found = self
+            .get_bucket_document::<PolicyDocument>(caller, bucket)
+            .await?;
+        Ok(found.map(|document| document.text.clone()))
+    }
+
+    /// Sets the policy of a bucket. Unless `locks_owner_out`, the owner may change it again
+    /// whatever it denies.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], also for a public one where the block forbids that;
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::MalformedPolicy`].
+    pub async fn put_bucket_policy(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        text: &str,
+        locks_owner_out: bool,
+    ) -> Result<()> {
+        let found = self
+            .inner
+            .admit(caller, PolicyDocument::PUT, bucket, None)
+            .await?;
+        let kind = PolicyKind::Bucket(found.name.as_str());
+        let policy = Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
+        let public = policy.is_public();
+        let document = PolicyDocument {
+            text: text.to_owned(),
+            policy: std::sync::Arc::new(policy),
+            locks_owner_out,
+        };
+        let bytes = document.to_bytes();
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .configure_bucket(&actor(caller, &principal), &found, |change| {
+                let block = change.document(BlockDocument::KIND);
+                let block = block
+                    .map(|document| BlockDocument::from_bytes(&document.content))
+                    .transpose()?;
+                if public && block.is_some_and(|block| block.0.block_public_policy) {
+                    let message = "public policies are blocked by the bucket's public access block";
+                    return Err(Error::new(ErrorKind::Denied, message));
+                }
+                change.put(PolicyDocument::KIND, bytes.clone());
+                Ok(())
+            })
+            .await
+    }
+
+    /// Takes the policy of a bucket away. That there is none is no error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn delete_bucket_policy(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
+        self.delete_bucket_document::<PolicyDocument>(caller, bucket)
+            .await
+    }
+
+    /// Whether the bucket is open to the public.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn bucket_is_public(&self, caller: &Caller, bucket: &BucketRef) -> Result<bool> {
+        let action = Action::GetBucketPolicyStatus;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        Ok(access_of(&found)?.is_public())
+    }
+
+    /// Whether somebody would be let do `action` to a bucket or to what a key leads to, and what
+    /// decides that. For administrators: it is not asked whether they may know.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchBucket`].
+    pub async fn explain(
+        &self,
+        who: &Caller,
+        action: Action,
+        bucket: &BucketRef,
+        key: Option<&ObjectKey>,
+    ) -> Result<Decision> {
+        let inner = &self.inner;
+        let found = inner.bucket_of(who, bucket).await?;
+        let file = match key {
+            Some(key) => inner.tree.lookup(&found, key).await?,
+            None => None,
+        };
+        let standing = file.map(|file| Standing::of(&file.file)).transpose()?;
+        let access = access_of(&found)?;
+        let resource = Resource::Bucket {
+            tenant: &found.tenant.name,
+            bucket: found.name.as_str(),
+            owner: found.record.attributes.owner,
+            access: Some(&access),
+            key: key.map(ObjectKey::as_str),
+            object: standing.as_ref().map(Standing::access),
+        };
+        Ok(dewar_auth::explain(who, action, resource, &inner.details()))
+    }
+
+    /// Who owns what others write; `None` when nobody has said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn bucket_ownership(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<Option<Ownership>> {
+        let found = self
+            .get_bucket_document::<OwnershipDocument>(caller, bucket)
+            .await?;
+        Ok(found.map(|document| document.0))
+    }
+
+    /// Says who owns what others write.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::AclsGrant`] when lists
+    /// are to be switched off while the bucket's grants something to others.
+    pub async fn put_bucket_ownership(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        ownership: Ownership,
+    ) -> Result<()> {
+        let action = OwnershipDocument::PUT;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let bytes = OwnershipDocument(ownership).to_bytes();
+        let principal = caller.to_string();
+        self.inner
+            .tree
+            .configure_bucket(&actor(caller, &principal), &found, |change| {
+                let acl = change.document(AclDocument::KIND);
+                let acl = acl
+                    .map(|document| AclDocument::from_bytes(&document.content))
+                    .transpose()?;
+                let grants = acl.is_some_and(|acl| acl.0.grants_others());
+                if ownership == Ownership::BucketOwnerEnforced && grants {
+                    let message = "Bucket cannot have ACLs set with ObjectOwnership's \
+                                   BucketOwnerEnforced setting";
+                    return Err(Error::new(ErrorKind::AclsGrant, message));
+                }
+                change.put(OwnershipDocument::KIND, bytes.clone());
+                Ok(())
+            })
+            .await
+    }
+
+    /// Takes back what was said: writers own what they write.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn delete_bucket_ownership(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
+        self.delete_bucket_document::<OwnershipDocument>(caller, bucket)
+            .await
+    }
+
+    /// What is kept from the public; `None` when nobody has said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn public_access_block(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<Option<PublicAccessBlock>> {
+        let found = self
+            .get_bucket_document::<BlockDocument>(caller, bucket)
+            .await?;
+        Ok(found.map(|document| document.0))
+    }
+
+    /// Says what is kept from the public.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn put_public_access_block(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        block: PublicAccessBlock,
+    ) -> Result<()> {
+        self.put_bucket_document(caller, bucket, &BlockDocument(block))
+            .await
+    }
+
+    /// Takes back what was said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn delete_public_access_block(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+    ) -> Result<()> {
+        self.delete_bucket_document::<BlockDocument>(caller, bucket)
+            .await
+    }
+
+    /// Whether who asks pays for requests, not the bucket's owner.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn requester_pays(&self, caller: &Caller, bucket: &BucketRef) -> Result<bool> {
+        let found = self
+            .get_bucket_document::<PaymentDocument>(caller, bucket)
+            .await?;
+        Ok(found.is_some_and(|document| document.requester))
+    }
+
+    /// Says who pays for requests.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn put_requester_pays(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        requester: bool,
+    ) -> Result<()> {
+        self.put_bucket_document(caller, bucket, &PaymentDocument { requester })
+            .await
+    }
+}
+
+/// A policy that is not one.
+pub(crate) fn malformed(error: PolicyError) -> Error {
+    Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error)
+}
