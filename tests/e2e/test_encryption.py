@@ -63,6 +63,22 @@ def test_uploads_in_parts_and_copies(server, bucket):
     assert got["Body"].read() == body and got["ServerSideEncryption"] == "AES256"
 
 
+def test_a_bucket_encrypts_what_does_not_say(server, bucket):
+    s3, body = server.boto(), content("default", 200_000)
+    with pytest.raises(ClientError) as caught:
+        s3.get_bucket_encryption(Bucket=bucket)
+    assert caught.value.response["Error"]["Code"] == "ServerSideEncryptionConfigurationNotFoundError"
+    rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
+    got = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert got[0]["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "AES256"}
+    assert s3.put_object(Bucket=bucket, Key="k", Body=body)["ServerSideEncryption"] == "AES256"
+    got = s3.get_object(Bucket=bucket, Key="k")
+    assert got["Body"].read() == body and got["ServerSideEncryption"] == "AES256"
+    s3.delete_bucket_encryption(Bucket=bucket)
+    assert "ServerSideEncryption" not in s3.put_object(Bucket=bucket, Key="k", Body=body)
+
+
 def test_what_makes_no_sense_is_refused(server, bucket):
     s3 = server.boto()
     put = {"Bucket": bucket, "Key": "k", "Body": b"x"}

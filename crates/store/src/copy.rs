@@ -8,7 +8,7 @@ use dewar_types::{ErrorKind, Result};
 
 use crate::Store;
 use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
-use crate::encryption::Encryption;
+use crate::encryption::{Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info, write_condition};
 
 impl Store {
@@ -46,7 +46,7 @@ impl Store {
         let version = &file.current;
         let summed = |algorithm| version.digests.get(algorithm).is_some();
         let by_dewar = |record: &EncryptionRecord| record.holder == KeyHolder::Dewar;
-        let as_it_is = match &request.encryption {
+        let as_it_is = match &chosen(request.encryption.clone(), &to)? {
             None => version.encryption.is_none(),
             Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
             Some(Encryption::Customer(_)) => false,

@@ -61,7 +61,7 @@ pub use accounts::{
     RoleChange, UserChange,
 };
 pub use blobs::{BlobTable, JournalHold};
-pub use encryption::{CustomerKey, Encrypted, Encryption};
+pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use identity::Identities;
 pub use multipart::PartUpload;

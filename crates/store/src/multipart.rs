@@ -76,7 +76,7 @@ impl Store {
             storage_class: request.marks.storage_class,
             checksum,
             acl: owner.acl_bytes(),
-            encryption: match &request.encryption {
+            encryption: match &encryption::chosen(request.encryption, &bucket)? {
                 Some(how) => {
                     let (master, rng) = (&self.inner.master, &*self.inner.env.rng);
                     Some(encryption::begin(how, master, rng)?.upload())

@@ -73,7 +73,7 @@ impl Store {
             Some(algorithm) => request.want.with(algorithm),
             None => request.want,
         };
-        let encryption = match &request.encryption {
+        let encryption = match &encryption::chosen(request.encryption, &bucket)? {
             Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
             None => None,
         };

@@ -43,6 +43,9 @@ pub(crate) enum Verb {
     GetBucketCors,
     PutBucketCors,
     DeleteBucketCors,
+    GetBucketEncryption,
+    PutBucketEncryption,
+    DeleteBucketEncryption,
     GetBucketConfiguration(Configuration),
     ListObjects,
     ListObjectsV2,
@@ -142,6 +145,9 @@ impl Verb {
             Self::GetBucketCors => "GetBucketCors",
             Self::PutBucketCors => "PutBucketCors",
             Self::DeleteBucketCors => "DeleteBucketCors",
+            Self::GetBucketEncryption => "GetBucketEncryption",
+            Self::PutBucketEncryption => "PutBucketEncryption",
+            Self::DeleteBucketEncryption => "DeleteBucketEncryption",
             Self::ListObjects => "ListObjects",
             Self::ListObjectsV2 => "ListObjectsV2",
             Self::ListMultipartUploads => "ListMultipartUploads",
@@ -213,6 +219,7 @@ impl Verb {
             self,
             Self::CreateBucket
                 | Self::PutBucketCors
+                | Self::PutBucketEncryption
                 | Self::DeleteObjects
                 | Self::PostForm
                 | Self::PutObject
@@ -301,6 +308,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             Some("tagging") => Some(Verb::PutBucketTagging),
             Some("lifecycle") => Some(Verb::PutBucketLifecycle),
             Some("cors") => Some(Verb::PutBucketCors),
+            Some("encryption") => Some(Verb::PutBucketEncryption),
             Some("object-lock") => Some(Verb::PutObjectLockConfiguration),
             _ => None,
         },
@@ -309,6 +317,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
             Some("tagging") => Some(Verb::DeleteBucketTagging),
             Some("lifecycle") => Some(Verb::DeleteBucketLifecycle),
             Some("cors") => Some(Verb::DeleteBucketCors),
+            Some("encryption") => Some(Verb::DeleteBucketEncryption),
             _ => None,
         },
         Method::POST if query.has("delete") => {
@@ -351,10 +360,7 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
         "tagging" => Some(Verb::GetBucketTagging),
         "cors" => Some(Verb::GetBucketCors),
         "lifecycle" => Some(Verb::GetBucketLifecycle),
-        "encryption" => none(
-            Code::ServerSideEncryptionConfigurationNotFoundError,
-            "The server side encryption configuration was not found",
-        ),
+        "encryption" => Some(Verb::GetBucketEncryption),
         "website" => none(
             Code::NoSuchWebsiteConfiguration,
             "The specified bucket does not have a website configuration",

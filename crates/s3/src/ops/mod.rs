@@ -12,6 +12,7 @@ mod create_multipart_upload;
 mod delete_bucket;
 mod delete_object;
 mod delete_objects;
+mod encryption;
 mod get_bucket_location;
 mod get_object;
 mod get_object_attributes;
@@ -50,6 +51,9 @@ pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Re
         Verb::GetBucketCors => cors::get(door, exchange).await,
         Verb::PutBucketCors => cors::put(door, exchange).await,
         Verb::DeleteBucketCors => cors::delete(door, exchange).await,
+        Verb::GetBucketEncryption => encryption::get(door, exchange).await,
+        Verb::PutBucketEncryption => encryption::put(door, exchange).await,
+        Verb::DeleteBucketEncryption => encryption::delete(door, exchange).await,
         Verb::GetBucketConfiguration(what) => configuration::bucket(door, exchange, what).await,
         Verb::ListObjects => list_objects::version_1(door, exchange).await,
         Verb::ListObjectsV2 => list_objects::version_2(door, exchange).await,

@@ -6,6 +6,7 @@
 //! clear bytes would tell what they are, so they are sealed too; but the ETag of content under
 //! Dewar's key is its MD5 as ever, since clients check uploads by it.
 
+mod default;
 mod keys;
 mod stream;
 
@@ -20,6 +21,8 @@ use dewar_types::{Error, ErrorKind, Result};
 use minicbor::{Decode, Encode};
 use zeroize::Zeroizing;
 
+pub use default::BucketEncryption;
+pub(crate) use default::chosen;
 pub use keys::CustomerKey;
 pub(crate) use stream::{Opener, Sealer};
 
