@@ -88,6 +88,32 @@ impl Journal {
         open::create(env, disks, config).await
     }
 
+    /// Makes an empty journal that begins behind record `floor` on all of these disks, whatever
+    /// journals they hold: these are given up, and disks of theirs that are not here now are never
+    /// merged. Only a command that makes a catalog out of something else does this. Take a `floor`
+    /// from [`Journal::beyond`], or records that are away may have numbers that are given anew.
+    ///
+    /// # Errors
+    /// If too few of them can be written.
+    pub async fn found(
+        env: &Env,
+        disks: &[(DiskId, Arc<dyn Disk>)],
+        config: &JournalConfig,
+        floor: Seq,
+    ) -> Result<(), OpenError> {
+        open::found(env, disks, config, floor).await
+    }
+
+    /// A sequence above every record that any journal on these disks is known to have had, with a
+    /// gap for what is away.
+    ///
+    /// # Errors
+    /// If a file was written by a later version of Dewar.
+    pub async fn beyond(disks: &[(DiskId, Arc<dyn Disk>)], known: Seq) -> Result<Seq, Error> {
+        let mark = survey::high_mark(disks).await?;
+        Ok(mark.max(known) + open::GAP)
+    }
+
     /// Opens the journal on these disks, which are all that are there: members of its newest epoch
     /// and new ones. Must be called on a tokio runtime, which runs the journal's tasks.
     ///

@@ -30,7 +30,7 @@ use crate::survey::{EpochFiles, Identified, Survey, read_all};
 use crate::{Journal, Seq};
 
 /// Sequences left out after a loss was accepted, so that none is given twice.
-const GAP: Seq = 1 << 32;
+pub(crate) const GAP: Seq = 1 << 32;
 
 /// Makes an empty journal on all these disks.
 pub(crate) async fn create(
@@ -38,13 +38,6 @@ pub(crate) async fn create(
     disks: &[Identified],
     config: &JournalConfig,
 ) -> Result<(), OpenError> {
-    config.check()?;
-    if disks.len() <= config.m {
-        return Err(OpenError::TooFewWritable {
-            found: disks.len(),
-            needed: config.m + 1,
-        });
-    }
     let mut number = 0;
     let EpochFiles { files, newer } = read_all(disks).await;
     if let Some(newer) = newer {
@@ -56,38 +49,23 @@ pub(crate) async fn create(
         }
         number = number.max(file.number());
     }
-    let id = EpochId(env.rng.u128());
-    let members: Vec<DiskId> = disks.iter().map(|(id, _)| *id).collect();
-    let epoch = Epoch {
-        lineage: id,
-        former: Vec::new(),
-        id,
+    let start = Fresh {
         number: number + 1,
-        parent: None,
-        parent_end: 0,
-        m: small(config.m),
-        holders: members.iter().copied().take(config.m + 2).collect(),
-        members: members.clone(),
-        spans: vec![Span {
-            epoch: id,
-            number: number + 1,
-            file: 0,
-            first: 1,
-            prev: 0,
-            last: None,
-        }],
+        former: Vec::new(),
+        file: 0,
         floor: 0,
-        acked: 0,
     };
-    let writers: Vec<_> = disks.iter().map(member).collect();
+    let epoch = start.epoch(env, disks, config)?;
     let proposal = EpochFile {
         confirmed: None,
         proposed: Some(epoch.number),
     };
+    let members = epoch.members.clone();
     let confirmation = EpochFile {
         confirmed: Some(epoch),
         proposed: None,
     };
+    let writers: Vec<_> = disks.iter().map(member).collect();
     for file in [proposal, confirmation] {
         // A new journal must be on all its disks.
         let publication = Publication {
@@ -97,6 +75,103 @@ pub(crate) async fn create(
         publish(&Handle::current(), &writers, &publication).await?;
     }
     Ok(())
+}
+
+/// Makes an empty journal that begins behind `floor`, in a lineage for which all that are found on
+/// these disks are given up. Nothing proposes here: there is no epoch that it could go on from.
+pub(crate) async fn found(
+    env: &Env,
+    disks: &[Identified],
+    config: &JournalConfig,
+    floor: Seq,
+) -> Result<(), OpenError> {
+    let EpochFiles { files, newer } = read_all(disks).await;
+    if let Some(newer) = newer {
+        return Err(newer.into());
+    }
+    let mut former = Vec::new();
+    for epoch in files.values().filter_map(|file| file.confirmed.as_ref()) {
+        former.extend(epoch.former.iter().copied());
+        former.push(epoch.lineage);
+    }
+    former.sort_unstable();
+    former.dedup();
+    let number = files.values().map(EpochFile::number).max().unwrap_or(0);
+    let catalog = Catalog::read(disks).await?;
+    let last_file = catalog.files.iter().filter_map(|file| match file.state {
+        HeaderState::Intact(header) => Some(header.file),
+        _ => None,
+    });
+    let start = Fresh {
+        number: number + 1,
+        former,
+        file: last_file.max().map_or(0, |last| last + 1),
+        floor,
+    };
+    let epoch = start.epoch(env, disks, config)?;
+    let members = epoch.members.clone();
+    let confirmation = EpochFile {
+        confirmed: Some(epoch),
+        proposed: None,
+    };
+    // What an opening will ask for.
+    let needed = members.len() - config.m;
+    let publication = Publication {
+        content: confirmation.encode(),
+        lists: vec![(members, needed - 1)],
+    };
+    let writers: Vec<_> = disks.iter().map(member).collect();
+    publish(&Handle::current(), &writers, &publication).await?;
+    Ok(())
+}
+
+/// Where a lineage begins.
+struct Fresh {
+    number: u64,
+    former: Vec<EpochId>,
+    file: u64,
+    floor: Seq,
+}
+
+impl Fresh {
+    /// The first epoch of a lineage, of all these disks.
+    fn epoch(
+        self,
+        env: &Env,
+        disks: &[Identified],
+        config: &JournalConfig,
+    ) -> Result<Epoch, OpenError> {
+        config.check()?;
+        if disks.len() <= config.m {
+            return Err(OpenError::TooFewWritable {
+                found: disks.len(),
+                needed: config.m + 1,
+            });
+        }
+        let id = EpochId(env.rng.u128());
+        let members: Vec<DiskId> = disks.iter().map(|(id, _)| *id).collect();
+        Ok(Epoch {
+            lineage: id,
+            former: self.former,
+            id,
+            number: self.number,
+            parent: None,
+            parent_end: self.floor,
+            m: small(config.m),
+            holders: members.iter().copied().take(config.m + 2).collect(),
+            members,
+            spans: vec![Span {
+                epoch: id,
+                number: self.number,
+                file: self.file,
+                first: self.floor + 1,
+                prev: 0,
+                last: None,
+            }],
+            floor: self.floor,
+            acked: self.floor,
+        })
+    }
 }
 
 /// Opens a journal; see the module.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_types::{DiskId, Error, ErrorKind};
 
+use crate::Seq;
+use crate::catalog::{Catalog, HeaderState};
 use crate::config::JournalConfig;
 use crate::epoch::{EPOCH_PATH, Epoch, EpochFile, EpochId, count};
 use crate::error::OpenError;
@@ -165,6 +167,24 @@ pub(crate) async fn read_all(disks: &[Identified]) -> EpochFiles {
         }
     }
     EpochFiles { files, newer }
+}
+
+/// The highest sequence that any epoch or journal file on these disks speaks of.
+pub(crate) async fn high_mark(disks: &[Identified]) -> Result<Seq, Error> {
+    let catalog = Catalog::read(disks).await?;
+    let EpochFiles { files, .. } = read_all(disks).await;
+    let mut mark = 0;
+    for epoch in files.values().filter_map(|file| file.confirmed.as_ref()) {
+        let firsts = epoch.spans.iter().map(|span| span.first).max();
+        let said = [epoch.parent_end, epoch.floor, epoch.acked];
+        mark = said.into_iter().chain(firsts).fold(mark, Seq::max);
+    }
+    for file in &catalog.files {
+        if let HeaderState::Intact(header) = &file.state {
+            mark = mark.max(header.acked).max(header.first);
+        }
+    }
+    Ok(mark)
 }
 
 /// The lineage that all others were given up for.

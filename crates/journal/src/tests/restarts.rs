@@ -128,3 +128,61 @@ async fn opening_reads_the_log_once_or_twice() {
         assert!(read <= 3 * log * 4, "{read} bytes for a log of {log}");
     }
 }
+
+/// A journal that is founded begins above everything, and what was before is never merged.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_is_founded_gives_the_others_up() {
+    let world = formatted(1, 5, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    for n in 0..20 {
+        write(&journal, body(n)).await;
+    }
+    drop(journal);
+    let world = world.kill(1);
+    world.disk(4).vanish();
+    let there: Vec<_> = disks(&world).into_iter().take(4).collect();
+    let floor = Journal::beyond(&there, 7).await.expect("read");
+    assert!(floor > 20 + (1 << 31), "{floor}");
+    Journal::found(&world.env(), &there, &config(1), floor)
+        .await
+        .expect("founded");
+    let opened = Journal::open(world.env(), there, config(1)).await;
+    let (journal, recovery) = opened.expect("opens");
+    assert_eq!((recovery.floor(), recovery.end()), (floor, floor));
+    assert_eq!(all(recovery).await.len(), 0);
+    assert_eq!(write(&journal, "new").await, floor + 1);
+    drop(journal);
+    // The one that was away is of the old journal: it is left alone, and the new one opens.
+    let world = world.kill(2);
+    world.disk(4).come_back();
+    let (journal, recovery) = open(&world, 1).await.expect("opens");
+    assert_eq!(all(recovery).await.len(), 1);
+    assert_eq!(journal.status().members.len(), 4);
+    // Founded again it is above that, too.
+    drop(journal);
+    let world = world.kill(3);
+    let again = Journal::beyond(&disks(&world), 0).await.expect("read");
+    assert!(again > floor + (1 << 31));
+}
+
+/// The power fails anywhere: either it is founded or it is founded by a repetition.
+#[tokio::test(start_paused = true)]
+async fn founding_may_be_cut_short_anywhere() {
+    for ops in 0..40 {
+        let world = formatted(ops, 4, 1).await;
+        let (journal, _) = open(&world, 1).await.expect("opens");
+        write(&journal, "old").await;
+        drop(journal);
+        let world = world.kill(1);
+        let floor = Journal::beyond(&disks(&world), 0).await.expect("read");
+        world.crash_after(ops);
+        let _ = Journal::found(&world.env(), &disks(&world), &config(1), floor).await;
+        let world = world.crash(ops);
+        let again = Journal::beyond(&disks(&world), floor).await.expect("read");
+        Journal::found(&world.env(), &disks(&world), &config(1), again)
+            .await
+            .expect("founded");
+        let (_, recovery) = open(&world, 1).await.expect("opens");
+        assert_eq!((recovery.floor(), recovery.end()), (again, again));
+    }
+}
