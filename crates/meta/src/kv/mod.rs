@@ -8,6 +8,7 @@ mod batch;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod embedded;
+mod frozen;
 pub mod memory;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use dewar_types::Error;
 use thiserror::Error as ThisError;
 
 pub use batch::{BATCH_BYTES_MAX, Batch, Carry, KEY_BYTES_MAX, Require, VALUE_BYTES_MAX};
+pub use frozen::FrozenKv;
 pub use memory::MemoryKv;
 
 /// The place of a batch in the one order of all batches; 0 is before the first.

@@ -24,6 +24,8 @@ mod build;
 mod cache;
 mod cursor;
 mod format;
+mod found;
+mod held;
 mod keeper;
 mod merge;
 mod open;
@@ -47,6 +49,8 @@ use build::{CopyWriter, Member, RunBuilder};
 use merge::{FAN, Merges};
 use run::{Run, Shared};
 use view::Version;
+
+pub use held::{HeldRuns, LostKeys, Remains, RunFile, RunReader, remains, runs_in_files};
 
 pub use format::{fuzz_block, fuzz_footer, fuzz_manifest};
 

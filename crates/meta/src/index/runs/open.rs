@@ -23,9 +23,9 @@ use super::{Inner, RunConfig};
 use crate::kv::Seq;
 
 /// What a disk says it holds.
-struct Found {
-    member: Member,
-    manifest: Option<Manifest>,
+pub(super) struct Found {
+    pub(super) member: Member,
+    pub(super) manifest: Option<Manifest>,
 }
 
 /// Makes an empty index; what was there under the same folder goes.
@@ -35,11 +35,7 @@ pub(super) async fn create(
     config: RunConfig,
     applied: Seq,
 ) -> Result<Arc<Inner>> {
-    let found = look(members(disks)).await;
-    // Above whatever an earlier index of this lineage left anywhere within reach.
-    let numbers = found.iter().flat_map(|f| &f.manifest).map(|m| m.number);
-    let number = numbers.max().unwrap_or(0);
-    let inner = assemble(env, config, &found, Vec::new(), Version::default(), number);
+    let inner = beginning(env, disks, config).await;
     {
         let mut books = inner.books.lock().await;
         let runs = Vec::new();
@@ -47,6 +43,28 @@ pub(super) async fn create(
     }
     sweep_all(&inner).await;
     Ok(inner)
+}
+
+/// Nothing yet, on disks where nothing was touched.
+pub(super) async fn beginning(
+    env: Env,
+    disks: Vec<(DiskId, Arc<dyn Disk>)>,
+    config: RunConfig,
+) -> Arc<Inner> {
+    let found = look(members(disks)).await;
+    // Above whatever an earlier index of this lineage left anywhere within reach.
+    let numbers = found.iter().flat_map(|f| &f.manifest).map(|m| m.number);
+    let number = numbers.max().unwrap_or(0);
+    let shared = shared(&config);
+    assemble(
+        env,
+        config,
+        &found,
+        Vec::new(),
+        Version::default(),
+        number,
+        shared,
+    )
 }
 
 /// Opens the newest whole state.
@@ -77,7 +95,7 @@ pub(super) async fn open(
                     .filter(|f| f.manifest.as_ref() == Some(manifest));
                 let holders: Vec<DiskId> = holders.map(|f| f.member.id).collect();
                 let version = Version { runs, applied };
-                let inner = assemble_with(env, config, &found, holders, version, number, shared);
+                let inner = assemble(env, config, &found, holders, version, number, shared);
                 complete(&inner).await;
                 sweep_all(&inner).await;
                 return Ok(inner);
@@ -106,12 +124,12 @@ pub(super) async fn adopt(inner: &Inner, member: &Member, version: &Version) {
     }
 }
 
-fn members(disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Vec<Member> {
+pub(super) fn members(disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Vec<Member> {
     let members = disks.into_iter().map(|(id, disk)| Member { id, disk });
     members.collect()
 }
 
-async fn look(members: Vec<Member>) -> Vec<Found> {
+pub(super) async fn look(members: Vec<Member>) -> Vec<Found> {
     join_all(members.into_iter().map(look_at)).await
 }
 
@@ -134,7 +152,7 @@ async fn look_at(member: Member) -> Found {
     Found { member, manifest }
 }
 
-async fn open_runs(
+pub(super) async fn open_runs(
     manifest: &Manifest,
     found: &[Found],
     shared: &Arc<Shared>,
@@ -201,20 +219,8 @@ fn shared(config: &RunConfig) -> Arc<Shared> {
     })
 }
 
-fn assemble(
-    env: Env,
-    config: RunConfig,
-    found: &[Found],
-    holders: Vec<DiskId>,
-    version: Version,
-    number: u64,
-) -> Arc<Inner> {
-    let shared = shared(&config);
-    assemble_with(env, config, found, holders, version, number, shared)
-}
-
 #[allow(clippy::too_many_arguments, reason = "the parts of one struct")]
-fn assemble_with(
+fn assemble(
     env: Env,
     config: RunConfig,
     found: &[Found],
@@ -250,7 +256,7 @@ async fn complete(inner: &Inner) {
     }
 }
 
-async fn sweep_all(inner: &Inner) {
+pub(super) async fn sweep_all(inner: &Inner) {
     let books = inner.books.lock().await;
     let mut sweeping = Vec::new();
     for member in &books.disks {

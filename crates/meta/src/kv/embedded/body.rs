@@ -52,7 +52,7 @@ pub(super) fn encode(batch: &Batch) -> Vec<Bytes> {
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`] for anything that [`encode`] did not write.
-pub(super) fn decode(body: &Bytes) -> Result<Batch, Error> {
+pub fn decode(body: &Bytes) -> Result<Batch, Error> {
     let mut at = Reader { left: body.clone() };
     let format = at.byte()?;
     if format != FORMAT {

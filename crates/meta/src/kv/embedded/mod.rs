@@ -41,7 +41,7 @@ use dewar_types::{Error, ErrorKind};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
-pub use body::fuzz_batch;
+pub use body::{decode as decode_batch, fuzz_batch};
 
 use super::{Batch, CommitError, Kv, KvRead, Page, Read, Require, Scan, Seq};
 use crate::index::{Index, IndexView};

@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod founded;
 mod model;
 mod sample;
 
