@@ -8,6 +8,7 @@ mod reader;
 mod rebuild;
 mod record;
 mod shards;
+mod survey;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use findings::Findings;
 pub use reader::{BlobReader, BlobStream};
 pub use rebuild::{Rebuilt, Target};
 pub use record::{BlobRecord, fuzz_blob_record};
+pub use survey::{Assembled, FoundShard, Shelf, shelf_of};
 pub use sweep::{Known, Swept};
 pub use writer::BlobWriter;
 

@@ -192,6 +192,25 @@ impl Segments {
             .sum()
     }
 
+    /// The segments in memory.
+    #[must_use]
+    pub fn unsealed(&self) -> Vec<BlobId> {
+        self.state.lock().unsealed.keys().copied().collect()
+    }
+
+    /// Writes slots that a journal still carries to the disks as a segment without a record, for
+    /// salvage to find. There must be no blob of this id.
+    ///
+    /// # Errors
+    /// Those of writing a blob.
+    pub async fn write_unnamed(
+        &self,
+        id: BlobId,
+        slots: &BTreeMap<u32, Bytes>,
+    ) -> Result<BlobRecord> {
+        self.write_blob(id, slots).await
+    }
+
     /// Waits until a segment can be sealed.
     pub async fn sealable(&self) {
         loop {

@@ -1,6 +1,7 @@
 //! Blobs on simulated disks: ranges, lost and lying disks, crashes at every write boundary.
 
 mod repair;
+mod survey;
 
 use std::sync::Arc;
 use std::time::Duration;
