@@ -155,6 +155,11 @@ impl BlobTable {
             .await
     }
 
+    /// The stretches of a segment that are marked dead, (offset, length) by offset.
+    pub(crate) async fn dead_stretches(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
+        self.dead_slots(segment).await
+    }
+
     async fn dead_slots(&self, segment: BlobId) -> Result<Vec<(u32, u32)>> {
         let range = keys::dead_in(segment);
         let mut dead = Vec::new();

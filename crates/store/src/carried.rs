@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use dewar_data::segment::Segments;
 use dewar_meta::kv::{Batch, Carry, Seq};
 use dewar_meta::ns::keys;
@@ -41,6 +42,16 @@ impl Carried {
         }
     }
 
+    /// What is unsealed: the slots of each segment by their offsets.
+    pub(crate) fn unsealed(self) -> BTreeMap<BlobId, BTreeMap<u32, Bytes>> {
+        let slots = |slots: Vec<(Seq, Carry)>| {
+            let bytes = |(_, carry): (Seq, Carry)| (carry.offset, carry.bytes.concat().into());
+            slots.into_iter().map(bytes).collect()
+        };
+        let segments = self.segments.into_iter();
+        segments.map(|(id, all)| (id, slots(all))).collect()
+    }
+
     /// Hands over what is unsealed.
     ///
     /// # Errors
@@ -57,8 +68,6 @@ impl Carried {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn carrying(segment: u64, offset: u32) -> Batch {

@@ -7,13 +7,13 @@ use dewar_data::blob::{BlobRecord, BlobWriter};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::Carry;
-use dewar_meta::ns::record::{ContentCopy, Extent, Slot as SlotPlace};
+use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_meta::ns::{Extra, keys};
 use dewar_types::{Error, ErrorKind, Result, VersionId};
-use minicbor::Encode;
 
 use crate::Shared;
 use crate::api::Expect;
+use crate::description::Origin;
 use crate::encryption::{DataKey, Sealer};
 
 /// Content being received. Dropped, it leaves nothing.
@@ -24,30 +24,12 @@ pub(crate) struct Incoming {
     size: u64,
     sealer: Option<Sealer>,
     stage: Stage,
-    path: String,
-    owner: u64,
+    origin: Origin,
 }
 
 enum Stage {
     Small(Vec<Bytes>),
     Large(Box<BlobWriter>),
-}
-
-/// What salvage finds in front of the bytes: who wrote what, when and where (RECORDS.md section 5).
-#[derive(Encode)]
-#[cbor(map)]
-struct Description<'a> {
-    #[n(0)]
-    version: VersionId,
-    #[n(1)]
-    size: u64,
-    /// Absent for encrypted content, about which they would tell.
-    #[n(2)]
-    digests: Option<&'a DigestSet>,
-    #[n(3)]
-    owner: u64,
-    #[n(4)]
-    path: &'a str,
 }
 
 /// Content that is complete: durable if large, about to ride with its batch if small.
@@ -66,14 +48,13 @@ pub(crate) enum Held {
 }
 
 impl Incoming {
-    /// Content for `path` (for salvage only). `size` as far as the client says it; sealed with `key`,
-    /// if there is one.
+    /// Content from `origin` (for salvage only). `size` as far as the client says it; sealed with
+    /// `key`, if there is one.
     pub(crate) async fn new(
         shared: &Shared,
         want: AlgorithmSet,
         size: Option<u64>,
-        path: String,
-        owner: u64,
+        origin: Origin,
         key: Option<&DataKey>,
     ) -> Result<Self> {
         let large = size.is_some_and(|size| size > u64::from(shared.small_bytes_max));
@@ -89,8 +70,7 @@ impl Incoming {
             size: 0,
             sealer: key.map(|key| Sealer::new(key, shared.env.rng.u64())),
             stage,
-            path,
-            owner,
+            origin,
             shared: Shared::clone(shared),
         })
     }
@@ -107,7 +87,7 @@ impl Incoming {
                 ErrorKind::TooLarge,
                 format!(
                     "{}: more than {} bytes",
-                    self.path,
+                    self.origin.path,
                     crate::limits::OBJECT_BYTES_MAX
                 ),
             ));
@@ -145,15 +125,20 @@ impl Incoming {
         Ok(())
     }
 
-    /// Ends the content and holds it against what the client says it is.
+    /// Ends the content and holds it against what the client says it is. `encrypted` is asked what is
+    /// stored of encrypted content, given the digests of the clear one.
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`]; those of the disks.
-    pub(crate) async fn finish(mut self, expect: &Expect) -> Result<Received> {
+    pub(crate) async fn finish(
+        mut self,
+        expect: &Expect,
+        encrypted: impl FnOnce(&DigestSet) -> Result<(Option<EncryptionRecord>, Option<ETag>)>,
+    ) -> Result<Received> {
         if let Some(size) = expect.size
             && size != self.size
         {
-            let message = format!("{}: {} of {size} bytes came", self.path, self.size);
+            let message = format!("{}: {} of {size} bytes came", self.origin.path, self.size);
             return Err(Error::new(ErrorKind::IncompleteBody, message));
         }
         if let Some(last) = self
@@ -168,19 +153,19 @@ impl Incoming {
         for expected in &expect.digests {
             if digests.verify(expected) != Some(true) {
                 let name = expected.algorithm();
-                let message = format!("{}: the {name:?} of what came is another", self.path);
+                let message = format!("{}: the {name:?} of what came is another", self.origin.path);
                 return Err(Error::new(ErrorKind::ChecksumMismatch, message));
             }
         }
-        let description = minicbor::to_vec(Description {
-            version: self.version,
-            size: self.size,
-            digests: salt.is_none().then_some(&digests),
-            owner: self.owner,
-            path: &self.path,
-        })
-        // Writing into a vector cannot fail.
-        .unwrap_or_default();
+        let (encryption, etag) = match salt {
+            Some(_) => encrypted(&digests)?,
+            None => (None, None),
+        };
+        let description = self
+            .origin
+            .describe(self.version, self.size)
+            .told(digests, salt, encryption, etag);
+        let description = description.into_bytes();
         let (extent, held) = match self.stage {
             Stage::Small(_) if self.size == 0 => (None, Held::Nothing),
             Stage::Small(parts) => {
@@ -223,6 +208,15 @@ impl Incoming {
     }
 }
 
+/// What the batch that names a blob for the first time must carry.
+pub(crate) fn blob_extra(record: &BlobRecord) -> Extra {
+    let mut extra = Extra::default().blob(record.id, record.to_bytes().into());
+    if !record.missing.is_empty() {
+        extra.puts.push((keys::repair(record.id), Bytes::new()));
+    }
+    extra
+}
+
 impl Held {
     /// What the batch that gives the name must carry.
     pub(crate) fn extra(&self) -> Extra {
@@ -236,13 +230,7 @@ impl Held {
                 }),
                 ..Extra::default()
             },
-            Self::Large { record } => {
-                let mut extra = Extra::default().blob(record.id, record.to_bytes().into());
-                if !record.missing.is_empty() {
-                    extra.puts.push((keys::repair(record.id), Bytes::new()));
-                }
-                extra
-            }
+            Self::Large { record } => blob_extra(record),
         }
     }
 

@@ -25,6 +25,7 @@ mod content;
 mod copy;
 pub mod cors;
 mod delete;
+mod description;
 pub mod document;
 mod encryption;
 pub mod engine;
@@ -37,7 +38,9 @@ mod list;
 pub mod marks;
 mod multipart;
 mod put;
+mod rebuilt;
 mod rename;
+pub mod salvage;
 #[cfg(test)]
 mod tests;
 pub mod upkeep;
@@ -66,6 +69,7 @@ pub use get::Download;
 pub use identity::Identities;
 pub use multipart::PartUpload;
 pub use put::Upload;
+pub use rebuilt::{Rebuilt, RebuiltFrom};
 
 use lifecycle::LifecycleConfig;
 use upkeep::{Upkeep, UpkeepConfig};

@@ -5,7 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
 use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
-use dewar_meta::ns::record::{ETag, PartRecord, ShownChecksum, UploadChecksum, UploadRecord};
+use dewar_meta::ns::record::{
+    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord,
+};
 use dewar_meta::ns::{
     Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
     NewUpload, PartNames, UploadQuery,
@@ -19,6 +21,7 @@ use crate::api::{
     PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 use crate::content::Incoming;
+use crate::description::{Origin, PartOf};
 use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info, write_condition};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
@@ -35,6 +38,7 @@ pub struct PartUpload {
     number: u16,
     checksum: Option<Algorithm>,
     encrypted: Option<Encrypted>,
+    encryption: Option<EncryptionRecord>,
     incoming: Incoming,
 }
 
@@ -112,18 +116,21 @@ impl Store {
         if let Some(algorithm) = checksum {
             want = want.with(algorithm);
         }
-        let path = bucket.path(key.as_str());
-        let owner = open.owner.0;
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
-        let incoming = Incoming::new(
-            &self.inner,
-            want,
-            request.size,
-            path,
-            owner,
-            data_key.as_ref(),
-        )
-        .await?;
+        let encrypted = encrypted(&open);
+        let encryption = open.encryption;
+        let origin = Origin {
+            owner: open.owner.0,
+            path: bucket.path(key.as_str()),
+            part: Some(PartOf {
+                upload: request.upload,
+                number,
+            }),
+            headers: open.headers,
+            metadata: open.metadata,
+        };
+        let (size, key_of) = (request.size, data_key.as_ref());
+        let incoming = Incoming::new(&self.inner, want, size, origin, key_of).await?;
         Ok(PartUpload {
             shared: Shared::clone(&self.inner),
             bucket,
@@ -131,7 +138,8 @@ impl Store {
             upload: request.upload,
             number,
             checksum,
-            encrypted: encrypted(&open),
+            encrypted,
+            encryption,
             incoming,
         })
     }
@@ -476,7 +484,11 @@ impl PartUpload {
     /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile.
     pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
         let id = self.incoming.version();
-        let received = self.incoming.finish(&expect).await?;
+        let of_upload = self.encryption;
+        let received = self
+            .incoming
+            .finish(&expect, |_| Ok((of_upload, None)))
+            .await?;
         let encrypted = self.encrypted;
         let (shared, bucket, key, upload, number, checksum) = (
             self.shared,
@@ -556,7 +568,7 @@ fn listed_part(
 }
 
 /// Works out what the joined object is called, and holds it against what the client says.
-fn join(
+pub(crate) fn join(
     open: &UploadRecord,
     parts: &[(u16, &PartRecord)],
     request: &CompleteRequest,
@@ -603,6 +615,7 @@ fn join(
         checksum: shown,
         encryption: None,
         part_digests,
+        version: None,
     })
 }
 

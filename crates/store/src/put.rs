@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller};
@@ -14,6 +15,7 @@ use tracing::Instrument as _;
 use crate::access::ObjectOwner;
 use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
 use crate::content::Incoming;
+use crate::description::Origin;
 use crate::encryption::{self, Fresh};
 use crate::info::{full_checksum, headers, version_info, with_expiry, write_condition};
 use crate::limits::OBJECT_BYTES_MAX;
@@ -73,20 +75,27 @@ impl Store {
             Some(algorithm) => request.want.with(algorithm),
             None => request.want,
         };
+        let headers = headers(&request.attributes)?;
+        let origin = Origin {
+            owner: owner.owner.0,
+            path,
+            part: None,
+            headers: headers.clone(),
+            metadata: request.attributes.user.clone(),
+        };
         let encryption = match &encryption::chosen(request.encryption, &bucket)? {
             Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
             None => None,
         };
         let key = encryption.as_ref().map(|fresh| &fresh.key);
-        let id = owner.owner.0;
-        let incoming = Incoming::new(shared, want, request.size, path, id, key).await?;
+        let incoming = Incoming::new(shared, want, request.size, origin, key).await?;
         Ok(Upload {
             shared: Shared::clone(shared),
             caller: caller.clone(),
             bucket,
             key: object_key,
             owner,
-            headers: headers(&request.attributes)?,
+            headers,
             metadata: request.attributes.user,
             marks: request.marks,
             checksum: request.checksum,
@@ -114,8 +123,19 @@ impl Upload {
     /// [`ErrorKind::Unavailable`]; the name is as it was.
     pub async fn commit(self, expect: Expect) -> Result<ObjectInfo> {
         let id = self.incoming.version();
-        let received = self.incoming.finish(&expect).await?;
-        let (clear, checksum) = (received.digests, full_checksum(self.checksum));
+        let checksum = full_checksum(self.checksum);
+        let (fresh, rng) = (self.encryption, Arc::clone(&self.shared.env.rng));
+        let mut sealed = None;
+        let received = self
+            .incoming
+            .finish(&expect, |clear| {
+                if let Some(fresh) = fresh {
+                    sealed = Some(fresh.finish(&*rng, *clear, checksum.clone())?);
+                }
+                Ok(sealed.clone().unzip())
+            })
+            .await?;
+        let clear = received.digests;
         let mut new = NewVersion {
             id: Some(id),
             headers: self.headers,
@@ -128,15 +148,13 @@ impl Upload {
             acl: self.owner.acl_bytes(),
             ..NewVersion::new(received.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
-        match self.encryption {
+        match sealed {
             None => {
                 new.etag = clear.md5().map_or(ETag::Version, ETag::Md5);
                 new.digests = clear;
                 new.checksum.clone_from(&checksum);
             }
-            Some(fresh) => {
-                let rng = &*self.shared.env.rng;
-                let (record, etag) = fresh.finish(rng, clear, checksum.clone())?;
+            Some((record, etag)) => {
                 new.etag = etag;
                 new.encryption = Some(record);
             }

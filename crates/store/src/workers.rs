@@ -193,7 +193,18 @@ async fn space(inner: Shared) {
 }
 
 /// Sweeps each disk once after it was found, and again whenever it comes back from an absence.
+///
+/// Not while it is undecided what becomes of blobs that a rebuilt catalog does not name: that is
+/// decided while nothing is served.
 async fn sweep(inner: Shared, first_new: BlobId) {
+    loop {
+        match inner.rebuilt().await {
+            Ok(None) => break,
+            Ok(Some(_)) => return,
+            Err(error) => tracing::warn!(%error, "cannot tell whether to sweep; trying again"),
+        }
+        tokio::time::sleep(SPACE_EVERY).await;
+    }
     let mut swept: BTreeMap<DiskId, (Arc<dyn Disk>, DiskState)> = BTreeMap::new();
     let mut again: BTreeMap<DiskId, Duration> = BTreeMap::new();
     loop {

@@ -158,6 +158,24 @@ impl Ids {
         Ok(UploadId(self.version().await?.0))
     }
 
+    /// The zone that it mints for.
+    #[must_use]
+    pub fn zone(&self) -> Zone {
+        self.zone
+    }
+
+    /// The first number (for [`IdKind::Clock`]: clock value) that is not reserved.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn reserved(&self, kind: IdKind) -> Result<u64, Error> {
+        let key = kind.key();
+        match self.kv.get(&key).await?.value {
+            None => Ok(0),
+            Some(value) => number(&key, &value),
+        }
+    }
+
     /// Makes sure that no number (for [`IdKind::Clock`]: clock value) below `floor` is given from
     /// now on: after a restore or rebuild that found ids above what is reserved.
     ///

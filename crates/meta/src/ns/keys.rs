@@ -16,6 +16,7 @@
 //! | `d` | segment (8), offset (4) | a dead slot: its length, 4 bytes |
 //! | `x` | time (8), blob (8) | a blob to be freed: its names are gone |
 //! | `q` | blob (8) | repair queue, the data layer's |
+//! | `R` | | set while it is not decided what becomes of blobs that a rebuilt catalog does not name; the store's |
 //! | `D` | disk (16), what (1) | what was decided about a disk, and how far its scrub is; the store's |
 //! | `w` | what (1) | how far background work is; the store's |
 //! | `c` | kind (1), id (8) | counters, `i64` |
@@ -62,6 +63,8 @@ pub const REPAIR: u8 = b'q';
 pub const DISK: u8 = b'D';
 /// Background work.
 pub const WORK: u8 = b'w';
+/// A catalog that was rebuilt or restored.
+pub const REBUILT: u8 = b'R';
 /// Counters.
 pub const COUNTER: u8 = b'c';
 /// Id reservations.
@@ -382,6 +385,12 @@ pub fn parse_part(key: &[u8]) -> Result<(UploadId, u16), Error> {
         )),
         _ => Err(corrupt(key, "part")),
     }
+}
+
+/// What is known of a catalog that was rebuilt or restored and is not settled yet.
+#[must_use]
+pub fn rebuilt() -> Bytes {
+    build(&[&[REBUILT]])
 }
 
 /// The record of a blob.

@@ -46,6 +46,7 @@
     reason = "most entries are files, and boxing them would cost an allocation for each"
 )]
 
+mod adopt;
 pub mod audit;
 mod bucket;
 mod cache;

@@ -76,7 +76,7 @@ impl Accounts {
         self.add_user_with(id, new).await
     }
 
-    async fn add_user_with(&self, id: UserId, new: NewUser) -> Result<User> {
+    pub(crate) async fn add_user_with(&self, id: UserId, new: NewUser) -> Result<User> {
         check_name("user", &new.name)?;
         let tenant = self.make_tenant(&new.tenant).await?;
         let account = match new.name.split_once('/') {

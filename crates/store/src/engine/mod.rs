@@ -14,9 +14,13 @@
 //! Background work ends, the catalog is fed to its index, the journal notes that it is complete.
 //! A crash instead costs the next opening the replay of the journal, nothing else.
 
+mod backup;
+mod backup_file;
 mod folders;
 mod format;
 mod joining;
+mod rebuild;
+mod restore;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +46,11 @@ use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
 use crate::{BlobTable, JournalHold, Parts, Store};
 
+pub use backup::{BackupPlan, BackupReport, Backups};
 pub use folders::{Content, Folder, Folders};
 pub use joining::{LiveFolders, Outlook};
+pub use rebuild::{Diagnosis, IndexFound, JournalFound, Rebuild, RebuildReport, Way};
+pub use restore::{Restore, RestoreReport};
 
 use joining::Looking;
 
@@ -127,6 +134,8 @@ pub struct Engine {
     kv: EmbeddedKv,
     workers: Mutex<Option<Workers>>,
     looking: Mutex<Option<Looking>>,
+    /// Whether workers seal, compact and repair.
+    worked: bool,
 }
 
 /// The journal's hold for small objects.
@@ -248,6 +257,7 @@ impl Engine {
             kv,
             workers: Mutex::new(workers),
             looking: Mutex::default(),
+            worked: work == Work::On,
         })
     }
 

@@ -1,12 +1,15 @@
 //! The verbs on simulated disks and a catalog in memory.
 
 mod access;
+mod backup;
+mod disaster;
 mod documents;
 mod encryption;
 mod faults;
 mod format;
 mod joining;
 mod model;
+mod rebuild;
 mod sample;
 mod upkeep;
 mod verbs;

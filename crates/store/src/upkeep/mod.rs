@@ -38,6 +38,7 @@ pub use ledger::{Danger, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
 pub use scrub::ScrubStatus;
 
+pub(crate) use encodings::Encoding;
 pub(crate) use repair::repair;
 pub(crate) use scrub::scrub;
 

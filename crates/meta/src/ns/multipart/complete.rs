@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dewar_checksum::DigestSet;
-use dewar_types::{Error, ErrorKind, ObjectKey, UploadId};
+use dewar_types::{Error, ErrorKind, ObjectKey, Timestamp, UploadId, VersionId};
 use minicbor::bytes::ByteVec;
 
 use super::super::condition::Condition;
@@ -39,6 +39,8 @@ pub struct Joined {
     pub encryption: Option<EncryptionRecord>,
     /// The parts' checksums, when that one is over them.
     pub part_digests: Vec<ByteVec>,
+    /// The version that it shall be, and as old as that: for salvage. A new one otherwise.
+    pub version: Option<VersionId>,
 }
 
 /// Works out what the whole is called from the upload and the numbered parts, in order.
@@ -112,10 +114,12 @@ impl Tree {
                 }
             }
             let version = VersionRecord {
-                id,
+                id: joined.version.unwrap_or(id),
                 size: chosen.iter().map(|part| part.record.size).sum(),
                 etag: joined.etag,
-                modified: stage.now(),
+                modified: joined
+                    .version
+                    .map_or(stage.now(), |version| Timestamp(version.clock())),
                 digests: joined.digests,
                 flags: VersionFlags::default(),
                 headers: open.record.headers.clone(),

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
-use dewar_types::{ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, UploadId, VersionId};
+use dewar_types::{
+    ByteRange, Error, ErrorKind, GroupId, ObjectKey, PoolId, Timestamp, UploadId, VersionId,
+};
 use minicbor::bytes::ByteVec;
 
 use super::copy::{CopyOptions, slice};
@@ -81,6 +83,35 @@ impl Default for NewUpload {
     }
 }
 
+impl NewUpload {
+    /// What is stored of it.
+    pub(super) fn record(
+        &self,
+        id: UploadId,
+        actor: &Actor<'_>,
+        initiated: Timestamp,
+    ) -> UploadRecord {
+        UploadRecord {
+            id,
+            owner: actor.user,
+            group: self.group,
+            mode: self.mode,
+            initiated,
+            principal: actor.principal.to_owned(),
+            headers: self.headers.clone(),
+            metadata: self.metadata.clone(),
+            checksum: self.checksum.clone(),
+            storage_class: self.storage_class.clone(),
+            encryption: self.encryption.clone(),
+            pool: self.pool,
+            tags: self.tags.clone(),
+            retention: self.retention,
+            legal_hold: self.legal_hold,
+            acl: self.acl.clone(),
+        }
+    }
+}
+
 /// A part that was written. All blobs and slots in `copies` must be new.
 #[derive(Clone, Debug)]
 pub struct NewPart {
@@ -143,24 +174,7 @@ impl Tree {
         loop {
             let chain = self.resolve(bucket, &[]).await?;
             let mut stage = Stage::new(self);
-            let record = UploadRecord {
-                id,
-                owner: actor.user,
-                group: new.group,
-                mode: new.mode,
-                initiated: stage.now(),
-                principal: actor.principal.to_owned(),
-                headers: new.headers.clone(),
-                metadata: new.metadata.clone(),
-                checksum: new.checksum.clone(),
-                storage_class: new.storage_class.clone(),
-                encryption: new.encryption.clone(),
-                pool: new.pool,
-                tags: new.tags.clone(),
-                retention: new.retention,
-                legal_hold: new.legal_hold,
-                acl: new.acl.clone(),
-            };
+            let record = new.record(id, actor, stage.now());
             stage.watch(&chain);
             stage.put(keys::upload(bucket.id, key.as_str(), id), record.to_value());
             match stage.commit().await? {

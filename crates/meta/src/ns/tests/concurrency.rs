@@ -514,6 +514,7 @@ async fn complete_or_abort_but_not_both() {
                         digests: DIGESTS(),
                         checksum: None,
                         part_digests: Vec::new(),
+                        version: None,
                     })
                 };
                 tree.complete_upload(

@@ -905,6 +905,7 @@ impl World {
                 digests: DIGESTS(),
                 checksum: None,
                 part_digests: Vec::new(),
+                version: None,
             })
         };
         let result = self

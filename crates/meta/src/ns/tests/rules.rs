@@ -283,6 +283,7 @@ async fn ten_thousand_parts_become_one_file() {
             digests: DIGESTS(),
             checksum: None,
             part_digests: Vec::new(),
+            version: None,
         })
     };
     let done = tree

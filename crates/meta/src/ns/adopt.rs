@@ -1,0 +1,87 @@
+//! Taking in what was written under another catalog: for salvage only.
+
+use dewar_types::{Error, ObjectKey, Timestamp, UploadId, VersionId};
+
+use super::multipart::NewUpload;
+use super::publish::Extra;
+use super::record::{ContentCopy, Record, UploadRecord};
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Tree, keys};
+
+impl Tree {
+    /// Opens an upload under the id that it had, unless it is open.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `Conflict`; what the engine says.
+    pub async fn adopt_upload(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        id: UploadId,
+        new: &NewUpload,
+    ) -> Result<UploadRecord, Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let chain = self.resolve(bucket, &[]).await?;
+            let at = keys::upload(bucket.id, key.as_str(), id);
+            let read = self.kv.get(&at).await?;
+            if let Some(value) = &read.value {
+                return UploadRecord::from_value(&at, value);
+            }
+            let mut stage = Stage::new(self);
+            // An upload's id is made as a version's is.
+            let initiated = Timestamp(VersionId(id.0).clock());
+            let record = new.record(id, actor, initiated);
+            stage.watch(&chain);
+            stage.same(at.clone(), &read);
+            stage.put(at, record.to_value());
+            match stage.commit().await? {
+                Committed::Done => return Ok(record),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// Says that the current version of a name has its bytes elsewhere than the catalog thought;
+    /// what it named before is released. `false` when the name holds another version.
+    ///
+    /// # Errors
+    /// As [`Tree::publish`].
+    pub async fn relocate(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: VersionId,
+        copies: &[ContentCopy],
+        extra: &Extra,
+    ) -> Result<bool, Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let target = self.target(bucket, key).await?;
+            let (Some((at, read)), Some(file)) = (&target.slot, target.file()) else {
+                return Ok(false);
+            };
+            if file.current.id != version {
+                return Ok(false);
+            }
+            let mut record = file.clone();
+            let mut stage = Stage::new(self);
+            stage.watch(&target.chain);
+            stage.same(at.clone(), read);
+            stage.release_version(&file.current).await?;
+            for copy in copies {
+                stage.fresh(&copy.extents);
+            }
+            extra.stage(&mut stage);
+            record.current.copies = copies.to_vec();
+            stage.spill_version(&mut record.current)?;
+            stage.put(at.clone(), record.to_value());
+            match stage.commit().await? {
+                Committed::Done => return Ok(true),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+}

@@ -1,0 +1,654 @@
+//! Making a catalog whole again out of what the disks have of it.
+//!
+//! [`Engine::diagnose`] looks at journal and index and changes nothing. What can be done follows:
+//!
+//! | journal | index | way |
+//! |---|---|---|
+//! | opens by its rule | whole, or the journal reaches back to the beginning | exact |
+//! | opens with a loss accepted | whole, and the journal goes on from it | up to the end of what is there of the journal |
+//! | does not go on from the index | whole | up to the index |
+//! | any | no state of it is whole | from the blobs alone |
+//!
+//! All but the first lose something, so they ask for consent, begin a new lineage of the journal, give
+//! ids above all that were found, and salvage what the catalog does not know ([`crate::salvage`]).
+//!
+//! # Order and crashes
+//! The new index, which says that it was rebuilt ([`crate::Rebuilt`]), is durable before the journal
+//! begins anew. In between, a journal that does not go on from the index keeps the store from being
+//! opened, and a repetition goes on there. From the journal's beginning on the store opens, sweeps
+//! nothing, and a repetition goes on with the salvage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_auth::MasterKeys;
+use dewar_data::blob::BlobStore;
+use dewar_data::pool::{DewarId, Pool};
+use dewar_data::segment::{SegmentTable, Segments};
+use dewar_env::{Disk, Env};
+use dewar_journal::{Journal, JournalConfig, Recovery};
+use dewar_meta::index::Entry;
+use dewar_meta::index::runs::{HeldRuns, LostKeys, Remains, RunIndex, remains};
+use dewar_meta::kv::embedded::decode_batch;
+use dewar_meta::kv::{FrozenKv, Kv, MemoryKv};
+use dewar_meta::ns::{IdKind, Tree, keys};
+use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
+
+use super::{Engine, EngineConfig, Folders, Work};
+use crate::carried::Carried;
+use crate::salvage::{Finding, ID_GAP, Salvage, Salvaged, rebuilt_entry};
+use crate::{BlobTable, JournalHold, Parts, Rebuilt, RebuiltFrom, Store};
+
+/// How long closing may take.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often, and how many times, it is looked whether the index is mended.
+const MEND_LOOK_EVERY: Duration = Duration::from_millis(50);
+const MEND_LOOKS: u32 = 200;
+
+/// What is there of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalFound {
+    /// It opens by its rule: everything acknowledged is in it or in the index.
+    Whole {
+        /// The records after this one.
+        floor: u64,
+        /// The last one.
+        end: u64,
+    },
+    /// It opens when a loss is accepted.
+    Part {
+        /// The records after this one.
+        floor: u64,
+        /// The last one that is there.
+        end: u64,
+        /// Why it does not open by its rule.
+        why: String,
+    },
+    /// There is none.
+    None {
+        /// What was found instead.
+        why: String,
+    },
+}
+
+/// What is there of the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexFound {
+    /// The last batch in it.
+    pub applied: u64,
+    /// Its entries, in all runs.
+    pub entries: u64,
+    /// Bytes of one copy.
+    pub bytes: u64,
+    /// Disks that have all of it.
+    pub copies: usize,
+    /// Pieces that some copy has wrong; of interest only when everything was read.
+    pub bad_pieces: u64,
+    /// Keys of which no copy verifies.
+    pub lost: Vec<LostKeys>,
+}
+
+/// How the catalog can be made whole again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Exactly.
+    Exact {
+        /// The last batch.
+        upto: u64,
+    },
+    /// What is there of the journal, on the index.
+    Journal {
+        /// The last batch that is known.
+        upto: u64,
+    },
+    /// The index alone.
+    Index {
+        /// The last batch that is known.
+        upto: u64,
+    },
+    /// From the blobs alone.
+    Blobs,
+}
+
+impl Way {
+    /// Whether nothing is lost.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        matches!(self, Self::Exact { .. })
+    }
+}
+
+/// What is there of a catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// Disks of this deployment that are there.
+    pub disks: usize,
+    /// The journal.
+    pub journal: JournalFound,
+    /// The newest state of the index that can be opened.
+    pub index: Option<IndexFound>,
+    /// What the catalog was made of before, if that is not settled yet.
+    pub rebuilt: Option<Rebuilt>,
+    /// What can be done.
+    pub way: Way,
+}
+
+/// How to rebuild.
+pub struct Rebuild<'r> {
+    /// Whether anything is changed; otherwise it is only said what would be.
+    pub write: bool,
+    /// Whether a catalog that lacks something is taken.
+    pub accept_loss: bool,
+    /// Is told everything that is found among the blobs.
+    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+}
+
+/// What came of a rebuild.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuildReport {
+    /// What was there.
+    pub diagnosis: Diagnosis,
+    /// Pieces of the index that a copy had wrong and that were mended.
+    pub mended: u64,
+    /// Entries of the index afterwards.
+    pub entries: u64,
+    /// What was found among the blobs.
+    pub salvaged: Salvaged,
+}
+
+/// What is known of a catalog, for a decision and for the work.
+pub(super) struct Examined {
+    pub(super) diagnosis: Diagnosis,
+    pub(super) remains: Option<Remains>,
+    /// What a catalog that is made now would be made of.
+    pub(super) assumed: Option<Rebuilt>,
+}
+
+/// The disks of this deployment that are there.
+type Disks = Vec<(DiskId, Arc<dyn Disk>)>;
+
+impl Engine {
+    /// Looks at what is there of the catalog; changes nothing. `deep` reads all of the index.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment.
+    pub async fn diagnose(
+        env: &Env,
+        config: &EngineConfig,
+        dewar: DewarId,
+        folders: &Folders,
+        deep: bool,
+    ) -> Result<Diagnosis> {
+        let disks = disks_of(folders, dewar)?;
+        Ok(examine(env, config, dewar, &disks, deep).await.diagnosis)
+    }
+
+    /// Makes the catalog whole again; see the module. The store is closed afterwards.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when something would be lost and that was not accepted, saying
+    /// what; those of the disks. What was done stays, and a repetition goes on there.
+    pub async fn rebuild(
+        env: &Env,
+        config: &EngineConfig,
+        dewar: DewarId,
+        folders: &Folders,
+        master: Arc<MasterKeys>,
+        how: Rebuild<'_>,
+    ) -> Result<RebuildReport> {
+        let disks = disks_of(folders, dewar)?;
+        let examined = examine(env, config, dewar, &disks, true).await;
+        let diagnosis = examined.diagnosis.clone();
+        if !how.write {
+            let store = look_only(env, config, dewar, folders, master, &examined).await?;
+            let salvaged = store
+                .salvage(Salvage {
+                    write: false,
+                    place: false,
+                    assume: examined.assumed.clone(),
+                    report: how.report,
+                })
+                .await?;
+            return Ok(RebuildReport {
+                entries: diagnosis.index.as_ref().map_or(0, |index| index.entries),
+                mended: 0,
+                diagnosis,
+                salvaged,
+            });
+        }
+        if !diagnosis.way.is_exact() && !how.accept_loss {
+            return Err(Error::new(ErrorKind::Unavailable, refusal(&diagnosis)));
+        }
+        let mut config = config.clone();
+        prepare(env, &mut config, dewar, folders, &master, &disks, examined).await?;
+        let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
+        let report = engine.finish_rebuild(diagnosis, how).await;
+        let closed = engine.close(CLOSE_PATIENCE).await;
+        let report = report?;
+        closed?;
+        Ok(report)
+    }
+
+    async fn finish_rebuild(
+        &self,
+        diagnosis: Diagnosis,
+        how: Rebuild<'_>,
+    ) -> Result<RebuildReport> {
+        let salvaged = self
+            .store
+            .salvage(Salvage {
+                write: true,
+                place: true,
+                assume: None,
+                report: how.report,
+            })
+            .await?;
+        self.kv.feed_all().await?;
+        self.index.settle().await;
+        let before = self.index.status().await.healed;
+        let mended = self.index.verify().await?;
+        // Mending goes on by itself; what is not done in time is found again.
+        for _ in 0..MEND_LOOKS {
+            if self.index.status().await.healed >= before + mended {
+                break;
+            }
+            tokio::time::sleep(MEND_LOOK_EVERY).await;
+        }
+        Ok(RebuildReport {
+            entries: self.index.status().await.entries,
+            diagnosis,
+            mended,
+            salvaged,
+        })
+    }
+}
+
+pub(super) fn disks_of(folders: &Folders, dewar: DewarId) -> Result<Disks> {
+    let members = folders.members(dewar)?.into_iter();
+    Ok(members.map(|member| (member.id, member.disk)).collect())
+}
+
+/// Looks at journal and index.
+pub(super) async fn examine(
+    env: &Env,
+    config: &EngineConfig,
+    dewar: DewarId,
+    disks: &Disks,
+    deep: bool,
+) -> Examined {
+    let journal = match look_into(env, config, disks, false).await {
+        Ok((_, recovery)) => JournalFound::Whole {
+            floor: recovery.floor(),
+            end: recovery.end(),
+        },
+        Err(why) => match look_into(env, config, disks, true).await {
+            Ok((_, recovery)) => JournalFound::Part {
+                floor: recovery.floor(),
+                end: recovery.end(),
+                why: why.to_string(),
+            },
+            Err(_) => JournalFound::None {
+                why: why.to_string(),
+            },
+        },
+    };
+    let remains = remains(disks.clone(), &config.index(dewar), deep).await;
+    let mut rebuilt = None;
+    if let Some(found) = &remains
+        && let Ok(Some(value)) = found.runs.get(&keys::rebuilt()).await
+    {
+        rebuilt = Rebuilt::from_bytes(&value);
+    }
+    let index = remains.as_ref().map(|found| IndexFound {
+        applied: found.runs.applied(),
+        entries: found.runs.entries(),
+        bytes: found.runs.bytes(),
+        copies: found.copies,
+        bad_pieces: found.bad_pieces,
+        lost: found.lost.clone(),
+    });
+    let whole = index.as_ref().filter(|index| index.lost.is_empty());
+    let applied = whole.map(|index| index.applied);
+    let way = match (&journal, applied) {
+        (JournalFound::Whole { floor, end }, Some(applied))
+            if (*floor..=*end).contains(&applied) =>
+        {
+            Way::Exact { upto: *end }
+        }
+        (JournalFound::Whole { floor: 0, end }, _) => Way::Exact { upto: *end },
+        (JournalFound::Part { floor, end, .. }, Some(applied))
+            if (*floor..=*end).contains(&applied) =>
+        {
+            Way::Journal { upto: *end }
+        }
+        (_, Some(applied)) => Way::Index { upto: applied },
+        (_, None) => Way::Blobs,
+    };
+    let diagnosis = Diagnosis {
+        disks: disks.len(),
+        journal,
+        index,
+        rebuilt,
+        way,
+    };
+    let runs = remains.as_ref().map(|remains| &remains.runs);
+    let assumed = assumed(&diagnosis, runs).await;
+    Examined {
+        diagnosis,
+        remains,
+        assumed,
+    }
+}
+
+/// Opens the journal for reading.
+async fn look_into(
+    env: &Env,
+    config: &EngineConfig,
+    disks: &Disks,
+    accept_loss: bool,
+) -> Result<(Journal, Recovery)> {
+    let config = JournalConfig {
+        read_only: true,
+        accept_loss,
+        ..config.journal.clone()
+    };
+    Ok(Journal::open(env.clone(), disks.clone(), config).await?)
+}
+
+async fn assumed(diagnosis: &Diagnosis, runs: Option<&HeldRuns>) -> Option<Rebuilt> {
+    if diagnosis.rebuilt.is_some() {
+        return diagnosis.rebuilt.clone();
+    }
+    let (from, upto) = match diagnosis.way {
+        Way::Exact { .. } => return None,
+        Way::Journal { upto } | Way::Index { upto } => (RebuiltFrom::Remains, upto),
+        Way::Blobs => (RebuiltFrom::Blobs, 0),
+    };
+    let runs = runs.filter(|_| from != RebuiltFrom::Blobs);
+    let known = async |kind: IdKind| {
+        let found = reserved(runs, &keys::ids(kind as u8)).await;
+        found.unwrap_or(0)
+    };
+    Some(Rebuilt {
+        from,
+        // The clock is reserved a minute ahead, again and again: so long ago was the last of that.
+        since: Timestamp(known(IdKind::Clock).await),
+        upto,
+        source: "the disks that were there".to_owned(),
+        bound: BlobId(known(IdKind::Blob).await),
+    })
+}
+
+fn refusal(diagnosis: &Diagnosis) -> String {
+    let lost = match diagnosis.way {
+        Way::Exact { .. } => "nothing would be lost".to_owned(),
+        Way::Journal { upto } => format!(
+            "what was written after batch {upto} would be lost, but for what can be salvaged from \
+             its blobs"
+        ),
+        Way::Index { upto } => format!(
+            "the catalog can be had up to batch {upto}; what was written later would be lost, but \
+             for what can be salvaged from its blobs"
+        ),
+        Way::Blobs => "nothing can be read of the catalog: only what the blobs say of themselves \
+             can be salvaged; restore a backup if there is one"
+            .to_owned(),
+    };
+    let why = match &diagnosis.journal {
+        JournalFound::Whole { .. } => "the catalog's index is damaged on all disks that have it",
+        JournalFound::Part { why, .. } | JournalFound::None { why } => why,
+    };
+    format!("{why}. Without it, {lost}. Nothing was changed")
+}
+
+/// Puts index and journal into a state that can be opened.
+async fn prepare(
+    env: &Env,
+    config: &mut EngineConfig,
+    dewar: DewarId,
+    folders: &Folders,
+    master: &Arc<MasterKeys>,
+    disks: &Disks,
+    examined: Examined,
+) -> Result<()> {
+    let Examined {
+        diagnosis,
+        remains,
+        assumed,
+    } = examined;
+    let runs = remains.map(|remains| remains.runs);
+    let writable = writable(disks);
+    match diagnosis.way {
+        Way::Exact { .. } => {
+            let whole = diagnosis
+                .index
+                .as_ref()
+                .is_some_and(|index| index.lost.is_empty());
+            if !whole {
+                // The journal has everything.
+                let index = config.index(dewar);
+                RunIndex::found(env.clone(), writable, index, None, Vec::new(), 0).await?;
+            }
+            Ok(())
+        }
+        Way::Journal { .. } => {
+            let applied = runs.as_ref().map_or(0, HeldRuns::applied);
+            let top = mark(assumed);
+            let index = config.index(dewar);
+            RunIndex::found(env.clone(), writable, index, runs.as_ref(), top, applied).await?;
+            config.journal.accept_loss = true;
+            Ok(())
+        }
+        Way::Index { .. } | Way::Blobs => {
+            let runs = match diagnosis.way {
+                Way::Index { .. } => runs,
+                _ => None,
+            };
+            let known = diagnosis.index.as_ref().map_or(0, |index| index.applied);
+            let beginning = Beginning {
+                runs: runs.as_ref(),
+                known,
+                rebuilt: assumed,
+            };
+            save_carried(env, config, dewar, folders, master, disks).await?;
+            begin_anew(env, config, dewar, disks, beginning).await
+        }
+    }
+}
+
+fn mark(rebuilt: Option<Rebuilt>) -> Vec<Entry> {
+    let entry = rebuilt.as_ref().map(rebuilt_entry);
+    entry.into_iter().map(|(k, v)| (k, Some(v))).collect()
+}
+
+/// What a new lineage begins with.
+pub(super) struct Beginning<'a> {
+    /// What the catalog was, if anything of it is known.
+    pub(super) runs: Option<&'a HeldRuns>,
+    /// A batch that is known to have been.
+    pub(super) known: u64,
+    /// What the catalog says of itself.
+    pub(super) rebuilt: Option<Rebuilt>,
+}
+
+/// Makes index and journal of a new lineage, all ids and batches above those that are known.
+pub(super) async fn begin_anew(
+    env: &Env,
+    config: &EngineConfig,
+    dewar: DewarId,
+    disks: &Disks,
+    beginning: Beginning<'_>,
+) -> Result<()> {
+    let Beginning {
+        runs,
+        known,
+        rebuilt,
+    } = beginning;
+    let floor = Journal::beyond(disks, known).await?;
+    let mut top: BTreeMap<Bytes, Option<Bytes>> = BTreeMap::new();
+    for kind in [IdKind::Entry, IdKind::Blob, IdKind::Version] {
+        let key = keys::ids(kind as u8);
+        let reserved = reserved(runs, &key).await?;
+        // Nobody who salvages knows the entries that were; numbers by time are above them, and above
+        // those that an earlier salvage gave.
+        let by_time = (env.clock.now().0 / 1_000_000_000) << 14;
+        let first = match (kind, runs) {
+            (IdKind::Blob, _) | (_, Some(_)) => reserved + ID_GAP,
+            (_, None) => by_time,
+        };
+        let value = Bytes::copy_from_slice(&first.to_be_bytes());
+        top.insert(key, Some(value));
+    }
+    top.extend(mark(rebuilt));
+    let writable = writable(disks);
+    let index = config.index(dewar);
+    let top = top.into_iter().collect();
+    let (index, lost) =
+        RunIndex::found(env.clone(), writable.clone(), index, runs, top, floor).await?;
+    index.stop().await;
+    if !lost.is_empty() {
+        let message = "the source of the catalog cannot be read any more";
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    Journal::found(env, &writable, &config.journal, floor).await?;
+    Ok(())
+}
+
+fn writable(disks: &Disks) -> Disks {
+    let writable = disks.iter().filter(|(_, disk)| disk.state().writable());
+    writable.cloned().collect()
+}
+
+pub(super) async fn reserved(runs: Option<&HeldRuns>, key: &[u8]) -> Result<u64> {
+    let value = match runs {
+        Some(runs) => runs.get(key).await?,
+        None => None,
+    };
+    let number = value.and_then(|value| value[..].try_into().ok());
+    Ok(number.map_or(0, u64::from_be_bytes))
+}
+
+/// Writes small objects that only a journal carries to the disks, as segments without a record, so
+/// that they are there when the journal is given up.
+pub(super) async fn save_carried(
+    env: &Env,
+    config: &EngineConfig,
+    dewar: DewarId,
+    folders: &Folders,
+    master: &Arc<MasterKeys>,
+    disks: &Disks,
+) -> Result<()> {
+    let Ok((_journal, mut recovery)) = look_into(env, config, disks, true).await else {
+        return Ok(());
+    };
+    let mut carried = Carried::default();
+    // What cannot be read ends it; what came before counts.
+    while let Ok(Some((seq, body))) = recovery.next().await {
+        if body.is_empty() {
+            continue;
+        }
+        if let Ok(mut batch) = decode_batch(&body) {
+            carried.replay(seq, &mut batch);
+        }
+    }
+    let memory: Arc<dyn Kv> = Arc::new(MemoryKv::new());
+    let store = store_on(env, config, dewar, folders, master, memory).await?;
+    let inner = &store.inner;
+    inner.blobs.placement().refresh(inner.blobs.pool()).await;
+    for (segment, slots) in carried.unsealed() {
+        let shelf = dewar_data::blob::shelf_of(segment);
+        let there = inner.blobs.shelf(&shelf).await;
+        if let Some(shards) = there.blobs.get(&segment)
+            && inner.blobs.assemble(segment, shards).await.is_ok()
+        {
+            // Sealed already.
+            continue;
+        }
+        inner.segments.write_unnamed(segment, &slots).await?;
+    }
+    Ok(())
+}
+
+/// A store on a catalog that is only looked at.
+async fn look_only(
+    env: &Env,
+    config: &EngineConfig,
+    dewar: DewarId,
+    folders: &Folders,
+    master: Arc<MasterKeys>,
+    examined: &Examined,
+) -> Result<Store> {
+    if let Some(found) = examined
+        .remains
+        .as_ref()
+        .filter(|_| examined.diagnosis.way != Way::Blobs)
+    {
+        let frozen: Arc<dyn Kv> = Arc::new(FrozenKv::new(&found.runs));
+        // An index that was never fed has not even the default tenant.
+        if let Ok(store) = store_on(env, config, dewar, folders, &master, frozen).await {
+            return Ok(store);
+        }
+    }
+    let memory: Arc<dyn Kv> = Arc::new(MemoryKv::new());
+    store_on(env, config, dewar, folders, &master, memory).await
+}
+
+struct NoJournal;
+
+impl JournalHold for NoJournal {
+    fn last_seq(&self) -> u64 {
+        0
+    }
+
+    fn release(&self, _: u64) {}
+
+    fn margin(&self) -> i32 {
+        0
+    }
+
+    fn pressed(&self) -> bool {
+        false
+    }
+}
+
+async fn store_on(
+    env: &Env,
+    config: &EngineConfig,
+    dewar: DewarId,
+    folders: &Folders,
+    master: &Arc<MasterKeys>,
+    kv: Arc<dyn Kv>,
+) -> Result<Store> {
+    let members = folders.members(dewar)?;
+    let pool = Pool::new(env.clone(), dewar, config.pool, config.layout, members)?;
+    let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
+    let tree = Arc::new(Tree::open(Arc::clone(&kv), env.clone(), config.zone).await?);
+    let table = Arc::new(BlobTable::new(
+        env.clone(),
+        Arc::clone(&kv),
+        Arc::clone(&tree),
+        Arc::new(NoJournal),
+    ));
+    let segments = Segments::with_limits(
+        Arc::clone(&blobs),
+        Arc::clone(&table) as Arc<dyn SegmentTable>,
+        config.segments,
+    );
+    Ok(Store::new(Parts {
+        env: env.clone(),
+        kv,
+        tree,
+        blobs,
+        segments,
+        table,
+        master: Arc::clone(master),
+        small_bytes_max: config.small_bytes_max,
+        upkeep: config.upkeep.clone(),
+        lifecycle: config.lifecycle.clone(),
+        ownership: config.ownership,
+        part_bytes_min: config.part_bytes_min,
+    }))
+}

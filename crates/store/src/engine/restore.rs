@@ -1,0 +1,168 @@
+//! Putting a backup in place of the catalog.
+//!
+//! The backup is read as a whole first. Then, as with a rebuild, its runs become the index of a new
+//! lineage, ids and batches begin above all that are known, and what the disks have that the backup
+//! does not know is told, and salvaged if that is wanted. What the backup names and the disks do not
+//! have any more is noted, so that the ledger and `fsck` show it.
+//!
+//! # Crashes
+//! As with a rebuild: repeat it, or go on with a rebuild.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_auth::MasterKeys;
+use dewar_data::pool::DewarId;
+use dewar_env::{Disk, Env};
+use dewar_meta::index::runs::runs_in_files;
+use dewar_meta::ns::{IdKind, keys};
+use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
+
+use super::backup::{all, run_path, taken, verify};
+use super::backup_file::BackupFile;
+use super::rebuild::{Beginning, begin_anew, disks_of, examine, reserved, save_carried};
+use super::{Diagnosis, Engine, EngineConfig, Folders, Way, Work};
+use crate::salvage::{Finding, Salvage, Salvaged};
+use crate::{Rebuilt, RebuiltFrom};
+
+/// How long closing may take.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How to restore.
+pub struct Restore<'r> {
+    /// The folder of backups.
+    pub source: Arc<dyn Disk>,
+    /// Which backup; the newest otherwise.
+    pub name: Option<String>,
+    /// Whether anything is changed; otherwise it is only read and judged.
+    pub write: bool,
+    /// Whether a catalog that could be had without loss is given up.
+    pub force: bool,
+    /// Whether what the backup does not know is put back, or only told.
+    pub salvage: bool,
+    /// Is told everything that is found among the blobs.
+    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+}
+
+/// What came of a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreReport {
+    /// The backup.
+    pub name: String,
+    /// When its catalog was as it says.
+    pub taken: Timestamp,
+    /// The last batch in it.
+    pub upto: u64,
+    /// Entries of its index.
+    pub entries: u64,
+    /// Bytes of its index.
+    pub bytes: u64,
+    /// Id of the key that its secrets are wrapped with.
+    pub master_key: String,
+    /// What the disks had of the catalog.
+    pub diagnosis: Diagnosis,
+    /// What was found among the blobs; `None` when nothing was changed.
+    pub salvaged: Option<Salvaged>,
+}
+
+impl Engine {
+    /// Restores; see the module. The store is closed afterwards.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] without such a backup, [`ErrorKind::Corrupt`] naming the file of it
+    /// that is damaged, [`ErrorKind::InvalidArgument`] for one of another deployment,
+    /// [`ErrorKind::AlreadyExists`] when the catalog is there and may not be given up; those of the
+    /// disks.
+    pub async fn restore(
+        env: &Env,
+        config: &EngineConfig,
+        dewar: DewarId,
+        folders: &Folders,
+        master: Arc<MasterKeys>,
+        how: Restore<'_>,
+    ) -> Result<RestoreReport> {
+        let (name, backup) = choose(&how, dewar).await?;
+        verify(&*how.source, &backup).await?;
+        let files = backup
+            .runs
+            .iter()
+            .map(|run| (*run, Arc::clone(&how.source), run_path(run)));
+        let runs = runs_in_files(files.collect(), backup.upto).await?;
+        let disks = disks_of(folders, dewar)?;
+        let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
+        if let (Way::Exact { upto }, false) = (diagnosis.way, how.force) {
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!(
+                    "the catalog on these disks is there up to batch {upto}, the backup has {}: a \
+                     rebuild loses nothing",
+                    backup.upto
+                ),
+            ));
+        }
+        let mut report = RestoreReport {
+            name,
+            taken: taken(&backup),
+            upto: backup.upto,
+            entries: runs.entries(),
+            bytes: runs.bytes(),
+            master_key: backup.master_key.clone(),
+            salvaged: None,
+            diagnosis,
+        };
+        if !how.write {
+            return Ok(report);
+        }
+        let known = report.diagnosis.index.as_ref().map_or(0, |i| i.applied);
+        let rebuilt = Rebuilt {
+            from: RebuiltFrom::Backup,
+            since: taken(&backup),
+            upto: backup.upto,
+            source: format!("{}/{}", how.source.label(), report.name),
+            bound: BlobId::new(
+                config.zone,
+                reserved(Some(&runs), &keys::ids(IdKind::Blob as u8)).await?,
+            ),
+        };
+        let beginning = Beginning {
+            runs: Some(&runs),
+            known: known.max(backup.upto),
+            rebuilt: Some(rebuilt),
+        };
+        save_carried(env, config, dewar, folders, &master, &disks).await?;
+        begin_anew(env, config, dewar, &disks, beginning).await?;
+        let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+        let salvaged = engine
+            .store
+            .salvage(Salvage {
+                write: true,
+                place: how.salvage,
+                assume: None,
+                report: how.report,
+            })
+            .await;
+        let closed = engine.close(CLOSE_PATIENCE).await;
+        report.salvaged = Some(salvaged?);
+        closed?;
+        Ok(report)
+    }
+}
+
+async fn choose(how: &Restore<'_>, dewar: DewarId) -> Result<(String, BackupFile)> {
+    let mut found = all(&*how.source, dewar).await?;
+    let none = |what: String| Error::new(ErrorKind::NotFound, what);
+    let name = match &how.name {
+        Some(name) => name.clone(),
+        None => found
+            .keys()
+            .next_back()
+            .cloned()
+            .ok_or_else(|| none(format!("{} holds no backup", how.source.label())))?,
+    };
+    match found.remove(&name) {
+        Some(Ok(file)) => Ok((name, file)),
+        // Another one is taken by name, never silently.
+        Some(Err(error)) => Err(error),
+        None => Err(none(format!("{} holds no {name}", how.source.label()))),
+    }
+}

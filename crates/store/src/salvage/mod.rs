@@ -1,0 +1,545 @@
+//! Salvage: what the blobs say of themselves goes into a catalog that does not know them.
+//!
+//! All folders of blobs are walked on all disks at once, in the order of ids. A blob that the catalog
+//! names is only compared with what is there ([`mend`]). One that it does not name, and that can be
+//! younger than what the catalog was made of ([`Rebuilt`]), is put together from its headers: a large
+//! object goes under its path at writing; a segment is read as a whole, its slots are found by their
+//! headers, each goes under its path, and then the segment gets its record, with all that no name
+//! leads to marked dead. Parts go to uploads under the ids that they had, and these are joined at the
+//! end where their numbers leave no gap ([`uploads`]).
+//!
+//! Blobs themselves are never written to: only the catalog changes.
+//!
+//! # Crashes and repetition
+//! Each step is one batch. What was placed is named, so a repetition passes it by. A segment gets
+//! its record last: before that, all of its slots are looked at again, and those that have names keep
+//! them. That nothing is swept meanwhile, [`Rebuilt`] in the catalog sees to; it goes when everything
+//! could be looked at.
+//!
+//! # What cannot be known
+//! Names given later than the bytes (renames, copies), what was deleted since, tags, users' names and
+//! keys, who owned a bucket, objects without content, and what was not sealed.
+//!
+//! Memory: a segment, the names of one folder, users and buckets, and blobs that wait to be freed.
+
+mod mend;
+mod place;
+mod report;
+mod slots;
+mod uploads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dewar_data::blob::{Assembled, FoundShard};
+use dewar_data::format::ShardKind;
+use dewar_data::segment::SegmentRecord;
+use dewar_meta::kv::{Batch, CommitError};
+use dewar_meta::ns::record::{Extent, Slot};
+use dewar_meta::ns::{Extra, IdKind, keys};
+use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result, Timestamp};
+use futures_util::StreamExt as _;
+
+use crate::content::blob_extra;
+use crate::description::Description;
+use crate::rebuilt::{Rebuilt, RebuiltFrom};
+use crate::{Shared, Store};
+
+pub use place::{KEPT_BUCKET, KEPT_USER};
+pub use report::{Finding, SalvageTotals};
+
+use place::{Content, Placer};
+use slots::{FoundSlot, SegmentBytes};
+
+/// Numbers left out above all that were found, for disks that are away.
+pub(crate) const ID_GAP: u64 = 1 << 32;
+
+/// Blobs whose ids differ in the last bits share a folder.
+const SHELF_BITS: u32 = 12;
+
+/// Contents placed at once: they share journal writes.
+const AT_ONCE: usize = 64;
+
+/// Blobs to be freed that are read at once.
+const QUEUED_AT_ONCE: usize = 1024;
+
+/// Bytes of a segment read at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// What is tried where a window cannot be read.
+const STEP_BYTES: u64 = 4096;
+
+/// How long a blob may have been under way when the source of the catalog was taken, in
+/// nanoseconds: what was begun earlier and is not named is a leftover.
+const UNDER_WAY: u64 = 24 * 3600 * 1_000_000_000;
+
+/// How to salvage.
+pub struct Salvage<'r> {
+    /// Whether anything is changed; otherwise it is only said what would be.
+    pub write: bool,
+    /// Whether what the catalog does not know is put back, or only told.
+    pub place: bool,
+    /// What the catalog was made of, where it does not say so itself: for a look ahead.
+    pub assume: Option<Rebuilt>,
+    /// Is told everything.
+    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+}
+
+/// What came of a salvage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Salvaged {
+    /// How often what was found.
+    pub totals: SalvageTotals,
+    /// Whether everything could be looked at, so that what is not named may be swept from now on.
+    pub settled: bool,
+}
+
+impl Store {
+    /// What the catalog was made of, while that is not settled.
+    ///
+    /// # Errors
+    /// Those of the catalog; [`ErrorKind::Corrupt`] for a record of a newer release.
+    pub async fn rebuilt(&self) -> Result<Option<Rebuilt>> {
+        self.inner.rebuilt().await
+    }
+
+    /// Settles that blobs which the catalog does not name are leftovers: they are removed by the
+    /// sweep from the next start on.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn settle_rebuilt(&self) -> Result<()> {
+        let batch = Batch {
+            deletes: vec![keys::rebuilt()],
+            ..Batch::default()
+        };
+        match self.inner.tree.kv().commit(batch).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(_)) => Err(Error::new(ErrorKind::Conflict, "settling")),
+            Err(CommitError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Sees to it that no id is given again that was given under a catalog that knew more: all are
+    /// above what is found on the disks, with a gap. Call it before anything is written.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn raise_ids(&self) -> Result<()> {
+        self.inner.raise_ids().await
+    }
+
+    /// Salvages; see the module. The store must be served to nobody, and have no workers.
+    ///
+    /// # Errors
+    /// Those of the catalog and of its disks. What was done until then stays, and a repetition goes
+    /// on there.
+    pub async fn salvage(&self, how: Salvage<'_>) -> Result<Salvaged> {
+        let rebuilt = self.inner.rebuilt().await?.or(how.assume);
+        if how.write && rebuilt.is_some() {
+            self.inner.raise_ids().await?;
+        }
+        let place = how.write && how.place;
+        let placer = Placer::new(Shared::clone(&self.inner), place).await?;
+        let queued = self.inner.queued_to_be_freed().await?;
+        let mut walk = Walk {
+            store: self,
+            placer,
+            queued,
+            rebuilt,
+            write: how.write,
+            place,
+            report: how.report,
+            totals: SalvageTotals::default(),
+        };
+        walk.all().await?;
+        if place {
+            walk.join_uploads().await?;
+        }
+        let totals = walk.totals;
+        let settled = totals.unread == 0;
+        if place && settled {
+            self.settle_rebuilt().await?;
+        }
+        Ok(Salvaged { totals, settled })
+    }
+}
+
+impl crate::Inner {
+    pub(crate) async fn rebuilt(&self) -> Result<Option<Rebuilt>> {
+        let Some(value) = self.tree.kv().get(&keys::rebuilt()).await?.value else {
+            return Ok(None);
+        };
+        let known = Rebuilt::from_bytes(&value).ok_or_else(|| {
+            let message = "what the catalog was rebuilt of is written by a newer release";
+            Error::new(ErrorKind::Corrupt, message)
+        })?;
+        Ok(Some(known))
+    }
+
+    async fn queued_to_be_freed(&self) -> Result<BTreeSet<BlobId>> {
+        let mut queued = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let some = self
+                .tree
+                .unnamed_blobs(Timestamp(u64::MAX), after.as_ref(), QUEUED_AT_ONCE)
+                .await?;
+            queued.extend(some.iter().map(|unnamed| unnamed.blob));
+            match some.last().filter(|_| some.len() == QUEUED_AT_ONCE) {
+                Some(last) => after = Some(*last),
+                None => return Ok(queued),
+            }
+        }
+    }
+
+    pub(crate) async fn raise_ids(&self) -> Result<()> {
+        let (shelves, _) = self.blobs.shelves().await;
+        let own = format!("{:04x}-", self.tree.ids().zone());
+        let last = shelves.iter().rev().find_map(|name| {
+            let counter = name.strip_prefix(&own)?;
+            u64::from_str_radix(counter, 16).ok()
+        });
+        let ids = self.tree.ids();
+        let blobs = last.map_or(0, |last| (last + 1) << SHELF_BITS);
+        ids.raise(IdKind::Blob, blobs + ID_GAP).await?;
+        for kind in [IdKind::Entry, IdKind::Version] {
+            let reserved = ids.reserved(kind).await?;
+            ids.raise(kind, reserved + ID_GAP).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Walk<'a> {
+    store: &'a Store,
+    placer: Placer,
+    /// Blobs that no name leads to and that are to be freed.
+    queued: BTreeSet<BlobId>,
+    rebuilt: Option<Rebuilt>,
+    /// Whether records are mended.
+    write: bool,
+    /// Whether contents are placed.
+    place: bool,
+    report: &'a mut (dyn FnMut(&Finding) + Send + Sync),
+    totals: SalvageTotals,
+}
+
+impl Walk<'_> {
+    fn inner(&self) -> &Shared {
+        &self.store.inner
+    }
+
+    fn tell(&mut self, finding: &Finding) {
+        self.totals.count(finding);
+        (self.report)(finding);
+    }
+
+    fn tell_all(&mut self, findings: &[Finding]) {
+        // What makes way for a newer one had been put back before, when all there is was salvaged.
+        let all = self.rebuilt.as_ref().map(|rebuilt| rebuilt.from) == Some(RebuiltFrom::Blobs);
+        if let (true, [Finding::Kept { size, .. }, Finding::Put { .. }]) = (all, findings) {
+            self.totals.objects = self.totals.objects.saturating_sub(1);
+            self.totals.bytes = self.totals.bytes.saturating_sub(*size);
+        }
+        for finding in findings {
+            self.tell(finding);
+        }
+    }
+
+    async fn all(&mut self) -> Result<()> {
+        let (shelves, unread) = self.inner().blobs.shelves().await;
+        for why in unread {
+            self.tell(&Finding::Unread { why });
+        }
+        for shelf in &shelves {
+            let found = self.inner().blobs.shelf(shelf).await;
+            for why in found.unread {
+                self.tell(&Finding::Unread { why });
+            }
+            if let Some(range) = shelf_range(shelf) {
+                self.compare(range, &found.blobs).await?;
+            }
+            for (blob, shards) in found.blobs {
+                self.totals.blobs += 1;
+                self.blob(blob, &shards).await?;
+            }
+        }
+        self.without_shelf(&shelves).await
+    }
+
+    async fn blob(&mut self, blob: BlobId, shards: &[FoundShard]) -> Result<()> {
+        if self.is_known(blob).await? {
+            self.totals.known += 1;
+            return Ok(());
+        }
+        let assembled = match self.inner().blobs.assemble(blob, shards).await {
+            Ok(assembled) => assembled,
+            Err(error) => {
+                // A write that did not end leaves the same, so only what may matter is told.
+                if self.may_be_newer(blob, None) {
+                    let why = error.message().to_owned();
+                    self.tell(&Finding::Lacking { blob, why });
+                } else {
+                    self.totals.leftover += 1;
+                }
+                return Ok(());
+            }
+        };
+        if !self.may_be_newer(blob, Some(&assembled)) {
+            self.totals.leftover += 1;
+            return Ok(());
+        }
+        match assembled.kind {
+            ShardKind::Object => self.object(assembled).await,
+            ShardKind::Segment => self.segment(assembled).await,
+        }
+    }
+
+    async fn is_known(&self, blob: BlobId) -> Result<bool> {
+        let inner = self.inner();
+        Ok(inner.segments.is_unsealed(blob)
+            || inner.tree.blob_record(blob).await?.is_some()
+            || inner.tree.segment_record(blob).await?.is_some())
+    }
+
+    /// Whether the catalog may lack it because it was written later.
+    fn may_be_newer(&self, blob: BlobId, assembled: Option<&Assembled>) -> bool {
+        let Some(rebuilt) = &self.rebuilt else {
+            return false;
+        };
+        if rebuilt.since.0 == 0 || blob >= rebuilt.bound {
+            return true;
+        }
+        let earliest = rebuilt.since.0.saturating_sub(UNDER_WAY);
+        assembled.is_none_or(|assembled| assembled.created.0 >= earliest)
+    }
+
+    async fn object(&mut self, assembled: Assembled) -> Result<()> {
+        let blob = assembled.record.id;
+        let description = Description::from_bytes(&assembled.owner);
+        let Some(description) = description.filter(|d| fits(d, assembled.record.len)) else {
+            let why = "its header says nothing of an object".to_owned();
+            self.tell(&Finding::Nameless { blob, why });
+            return Ok(());
+        };
+        match self.placer.prepare(&description).await {
+            Ok(findings) => self.tell_all(&findings),
+            Err(error) if is_bad_name(&error) => {
+                let why = error.message().to_owned();
+                self.tell(&Finding::Nameless { blob, why });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let content = Content {
+            extent: encrypted(Extent::large(blob, 0, description.size), &description),
+            extra: blob_extra(&assembled.record),
+            description: &description,
+        };
+        let placed = self.placer.place(&content).await?;
+        self.tell_all(&placed.findings);
+        Ok(())
+    }
+
+    async fn segment(&mut self, assembled: Assembled) -> Result<()> {
+        let blob = assembled.record.id;
+        let bytes = self.read_segment(&assembled).await?;
+        for &(offset, len) in &bytes.unreadable {
+            self.tell(&Finding::Unreadable { blob, offset, len });
+        }
+        // What lost its name under the catalog although it did not know the segment sealed.
+        let dead = self.inner().table.dead_stretches(blob).await?;
+        let mut by_path: BTreeMap<String, Vec<(FoundSlot, Description)>> = BTreeMap::new();
+        for slot in bytes.slots() {
+            if dead.binary_search(&(slot.offset, slot.len)).is_ok() {
+                continue;
+            }
+            let nameless = |why: &str| Finding::Nameless {
+                blob,
+                why: format!("at {}: {why}", slot.offset),
+            };
+            let Some(description) = Description::from_bytes(&slot.description) else {
+                self.tell(&nameless("a header that says nothing of an object"));
+                continue;
+            };
+            if !fits(&description, u64::from(slot.len - slot.header)) {
+                self.tell(&nameless("a header of another length"));
+                continue;
+            }
+            if !bytes.is_readable(u64::from(slot.offset), u64::from(slot.len)) {
+                self.tell(&nameless(&format!("{} cannot be read", description.path)));
+                continue;
+            }
+            match self.placer.prepare(&description).await {
+                Ok(findings) => self.tell_all(&findings),
+                Err(error) if is_bad_name(&error) => {
+                    self.tell(&nameless(error.message()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            let contents = by_path.entry(description.path.clone()).or_default();
+            contents.push((slot, description));
+        }
+        drop(bytes);
+        let placer = &self.placer;
+        let placing = by_path
+            .into_values()
+            .map(|contents| place_all(placer, blob, contents));
+        let mut placing = futures_util::stream::iter(placing).buffer_unordered(AT_ONCE);
+        let mut named = Vec::new();
+        let mut told = Vec::new();
+        while let Some(placed) = placing.next().await {
+            for (stretch, placed) in placed? {
+                named.extend(placed.named.then_some(stretch));
+                told.push(placed.findings);
+            }
+        }
+        drop(placing);
+        for findings in told {
+            self.tell_all(&findings);
+        }
+        if self.place && !named.is_empty() {
+            named.sort_unstable();
+            self.seal(assembled, &named).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a segment its record, when all that has a name in it has it.
+    async fn seal(&self, assembled: Assembled, named: &[(u32, u32)]) -> Result<()> {
+        let table = &self.inner().table;
+        let id = assembled.record.id;
+        let len = u32::try_from(assembled.record.len).unwrap_or(u32::MAX);
+        // What the catalog lost a name for since it was made is marked already.
+        let mut taken: Vec<(u32, u32)> = table.dead_stretches(id).await?;
+        taken.extend_from_slice(named);
+        taken.sort_unstable();
+        let mut holes = Vec::new();
+        let mut at = 0;
+        for (offset, bytes) in taken {
+            if offset > at {
+                holes.push((at, offset - at));
+            }
+            at = at.max(offset.saturating_add(bytes));
+        }
+        if len > at {
+            holes.push((at, len - at));
+        }
+        let record = SegmentRecord::Whole {
+            blob: assembled.record,
+        };
+        dewar_data::segment::SegmentTable::seal(&**table, id, &record, &holes).await
+    }
+
+    async fn read_segment(&self, assembled: &Assembled) -> Result<SegmentBytes> {
+        let reader = self
+            .inner()
+            .blobs
+            .open(Arc::new(assembled.record.clone()))?;
+        let len = reader.len();
+        if len > u64::from(u32::MAX) {
+            let message = format!("segment {} has {len} bytes", assembled.record.id);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        let mut all = SegmentBytes::default();
+        let mut at = 0;
+        while at < len {
+            let window = ByteRange {
+                start: at,
+                end: (at + WINDOW_BYTES).min(len),
+            };
+            at = window.end;
+            if let Ok(bytes) = reader.read(window).await {
+                all.bytes.extend_from_slice(&bytes);
+                continue;
+            }
+            let mut from = window.start;
+            while from < window.end {
+                let step = ByteRange {
+                    start: from,
+                    end: (from + STEP_BYTES).min(window.end),
+                };
+                from = step.end;
+                match reader.read(step).await {
+                    Ok(bytes) => all.bytes.extend_from_slice(&bytes),
+                    Err(_) => {
+                        all.bytes.resize(step.end as usize, 0);
+                        match all.unreadable.last_mut() {
+                            Some((start, len)) if *start + *len == step.start => *len += step.len(),
+                            _ => all.unreadable.push((step.start, step.len())),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Whether a content of so many stored bytes can be the one described.
+fn fits(description: &Description, stored: u64) -> bool {
+    match (description.salt, &description.encryption) {
+        (None, None) => description.digests.is_some() && description.size == stored,
+        // Sealed chunks are longer.
+        (Some(_), Some(_)) => description.size < stored,
+        _ => false,
+    }
+}
+
+fn encrypted(extent: Extent, description: &Description) -> Extent {
+    match description.salt {
+        Some(salt) => extent.encrypted(salt, description.size),
+        None => extent,
+    }
+}
+
+/// Places the contents of one path, one after the other.
+async fn place_all(
+    placer: &Placer,
+    segment: BlobId,
+    contents: Vec<(FoundSlot, Description)>,
+) -> Result<Vec<((u32, u32), place::Placed)>> {
+    let mut all = Vec::with_capacity(contents.len());
+    for (slot, description) in contents {
+        let place = Slot {
+            offset: slot.offset,
+            header: slot.header,
+            len: slot.len,
+        };
+        let content = Content {
+            description: &description,
+            extent: encrypted(Extent::small(segment, place), &description),
+            extra: Extra::default(),
+        };
+        let placed = placer.place(&content).await?;
+        all.push(((slot.offset, slot.len), placed));
+    }
+    Ok(all)
+}
+
+/// A name that nobody could have given: the path is damaged or of another time.
+fn is_bad_name(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidName | ErrorKind::InvalidArgument
+    )
+}
+
+/// The ids whose shards are in a folder.
+fn shelf_range(name: &str) -> Option<core::ops::Range<BlobId>> {
+    let (zone, counter) = name.split_once('-')?;
+    let zone = u16::from_str_radix(zone, 16).ok()?;
+    let first = u64::from_str_radix(counter, 16).ok()? << SHELF_BITS;
+    let from = BlobId::new(zone, first);
+    Some(from..BlobId(from.0 + (1 << SHELF_BITS)))
+}
+
+/// What says in a catalog what it was made of.
+pub(crate) fn rebuilt_entry(rebuilt: &Rebuilt) -> (bytes::Bytes, bytes::Bytes) {
+    (keys::rebuilt(), rebuilt.to_bytes().into())
+}
+
+/// Folders in the order of the ids in them.
+type Shelves = BTreeSet<String>;

@@ -1,0 +1,195 @@
+//! What a salvage finds and does.
+
+use dewar_types::{BlobId, UploadId, VersionId};
+
+/// One thing that was found or done; for a report of any length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// An object is back under its path at writing.
+    Put {
+        /// Its path.
+        path: String,
+        /// Its version; the clock says when it was written.
+        version: VersionId,
+        /// Its bytes.
+        size: u64,
+    },
+    /// A content for whose path a newer one was found: it is kept under another.
+    Kept {
+        /// Its path at writing.
+        path: String,
+        /// Its version.
+        version: VersionId,
+        /// Its bytes.
+        size: u64,
+        /// Where it is now.
+        now: String,
+    },
+    /// A part of an upload.
+    Part {
+        /// The upload's path.
+        path: String,
+        /// The upload.
+        upload: UploadId,
+        /// The part's number.
+        number: u16,
+        /// Its bytes.
+        size: u64,
+    },
+    /// An object was joined from the parts of an upload. Whether the upload had been completed, and
+    /// with all of these parts, is not known.
+    Joined {
+        /// Its path.
+        path: String,
+        /// The upload.
+        upload: UploadId,
+        /// Its parts.
+        parts: u32,
+        /// Its bytes.
+        size: u64,
+    },
+    /// An upload stays open: parts are lacking, or a newer content has its path.
+    Open {
+        /// Its path.
+        path: String,
+        /// The upload.
+        upload: UploadId,
+        /// Why it was not joined.
+        why: String,
+    },
+    /// Bytes that the catalog names elsewhere already, or a piece of an object that was joined
+    /// before: nothing is to be done.
+    Known {
+        /// The path at writing.
+        path: String,
+        /// The version.
+        version: VersionId,
+    },
+    /// A blob of which too few shards are there.
+    Lacking {
+        /// The blob.
+        blob: BlobId,
+        /// What is lacking.
+        why: String,
+    },
+    /// Bytes of which nobody says whose they are, or that cannot be put anywhere.
+    Nameless {
+        /// The blob or segment.
+        blob: BlobId,
+        /// What is wrong.
+        why: String,
+    },
+    /// A stretch of a segment that cannot be read.
+    Unreadable {
+        /// The segment.
+        blob: BlobId,
+        /// Where the stretch begins.
+        offset: u64,
+        /// Its bytes.
+        len: u64,
+    },
+    /// The catalog had an outdated place for a blob; it has the right one now.
+    Mended {
+        /// The blob.
+        blob: BlobId,
+    },
+    /// The catalog names a blob whose shards are not on the disks that are there.
+    Gone {
+        /// The blob or segment.
+        blob: BlobId,
+        /// Shards that were not found.
+        shards: usize,
+        /// Whether it can be read nevertheless.
+        readable: bool,
+    },
+    /// A disk that could not be looked at.
+    Unread {
+        /// What it said.
+        why: String,
+    },
+    /// A user of whom only the number is known was made, so that what it owns has an owner.
+    User {
+        /// The name that it has now.
+        name: String,
+    },
+    /// A bucket was made. Whom it belonged to is not known: it is its first object's owner.
+    Bucket {
+        /// Its path.
+        path: String,
+    },
+}
+
+/// How often what was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SalvageTotals {
+    /// Blobs that were looked at.
+    pub blobs: u64,
+    /// Of these, blobs that the catalog named already.
+    pub known: u64,
+    /// Of these, blobs that nothing names and that are no newer than the catalog: leftovers.
+    pub leftover: u64,
+    /// Objects put back under their path, joined ones included.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Contents kept under another path.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
+    /// Parts of uploads.
+    pub parts: u64,
+    /// Objects joined from parts.
+    pub joined: u64,
+    /// Uploads that stay open.
+    pub open: u64,
+    /// Blobs of which too few shards are there.
+    pub lacking: u64,
+    /// Contents of which nobody says whose they are.
+    pub nameless: u64,
+    /// Stretches of segments that cannot be read.
+    pub unreadable: u64,
+    /// Blobs whose place in the catalog was put right.
+    pub mended: u64,
+    /// Blobs that the catalog names and that cannot be read.
+    pub gone: u64,
+    /// Blobs that the catalog names and that lack shards, but can be read.
+    pub degraded: u64,
+    /// Disks that could not be looked at.
+    pub unread: u64,
+    /// Users of whom only the number is known.
+    pub users: u64,
+    /// Buckets that were made.
+    pub buckets: u64,
+}
+
+impl SalvageTotals {
+    pub(super) fn count(&mut self, finding: &Finding) {
+        match finding {
+            Finding::Put { size, .. } => {
+                self.objects += 1;
+                self.bytes += size;
+            }
+            Finding::Kept { size, .. } => {
+                self.kept += 1;
+                self.kept_bytes += size;
+            }
+            Finding::Part { .. } => self.parts += 1,
+            Finding::Joined { size, .. } => {
+                self.joined += 1;
+                self.objects += 1;
+                self.bytes += size;
+            }
+            Finding::Open { .. } => self.open += 1,
+            Finding::Known { .. } => {}
+            Finding::Lacking { .. } => self.lacking += 1,
+            Finding::Nameless { .. } => self.nameless += 1,
+            Finding::Unreadable { .. } => self.unreadable += 1,
+            Finding::Mended { .. } => self.mended += 1,
+            Finding::Gone { readable, .. } if *readable => self.degraded += 1,
+            Finding::Gone { .. } => self.gone += 1,
+            Finding::Unread { .. } => self.unread += 1,
+            Finding::User { .. } => self.users += 1,
+            Finding::Bucket { .. } => self.buckets += 1,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Joining the parts that were found of uploads.
+//!
+//! Nothing on the disks says whether an upload was completed, or with which of its parts. Most were,
+//! with all of them; so an upload whose parts are numbered from 1 without a gap becomes an object, as
+//! old as its newest part. Any other stays open, to be completed or aborted by whoever knows.
+
+use dewar_meta::ns::record::{PartRecord, UploadRecord};
+use dewar_meta::ns::{
+    Bucket, BucketQuery, CompletePart as NamedPart, Condition, ListedUpload, UploadQuery,
+};
+use dewar_types::{ObjectKey, Result, Timestamp, VersionId};
+
+use super::Walk;
+use super::place::{PRINCIPAL, actor};
+use super::report::Finding;
+use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
+use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
+use crate::multipart::join;
+
+impl Walk<'_> {
+    /// Joins what can be joined, in all buckets.
+    pub(super) async fn join_uploads(&mut self) -> Result<()> {
+        let tree = self.inner().tree.clone();
+        for tenant in tree.tenants().await? {
+            let mut after: Option<String> = None;
+            loop {
+                let query = BucketQuery {
+                    owner: None,
+                    prefix: "",
+                    after: after.as_deref(),
+                    max: PAGE_ITEMS_MAX,
+                };
+                let page = tree.buckets(&tenant, query).await?;
+                after = page.buckets.last().map(|b| b.name.as_str().to_owned());
+                for listed in &page.buckets {
+                    if let Some(bucket) = tree.bucket(&tenant, &listed.name).await? {
+                        self.join_in(&bucket).await?;
+                    }
+                }
+                if !page.truncated || after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn join_in(&mut self, bucket: &Bucket) -> Result<()> {
+        let tree = self.inner().tree.clone();
+        let mut after: Option<(String, Option<dewar_types::UploadId>)> = None;
+        loop {
+            let query = UploadQuery {
+                prefix: "",
+                delimiter: None,
+                after_key: after.as_ref().map(|(key, _)| &key[..]),
+                after_upload: after.as_ref().and_then(|(_, upload)| *upload),
+                max: PAGE_ITEMS_MAX,
+            };
+            let page = tree.list_uploads(bucket, query).await?;
+            for item in page.items {
+                if let ListedUpload::Upload { key, upload } = item
+                    && upload.principal == PRINCIPAL
+                {
+                    self.join_one(bucket, &ObjectKey::new(&key)?, &upload)
+                        .await?;
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn join_one(
+        &mut self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: &UploadRecord,
+    ) -> Result<()> {
+        let tree = self.inner().tree.clone();
+        let path = bucket.path(key.as_str());
+        let most = PART_NUMBER_MAX as usize;
+        let page = tree.list_parts(bucket, key, upload.id, 0, most).await?;
+        let open = |why: String| Finding::Open {
+            path: path.clone(),
+            upload: upload.id,
+            why,
+        };
+        if upload.encryption.is_some() {
+            let why = "its parts are encrypted, and their digests are not known";
+            self.tell(&open(why.to_owned()));
+            return Ok(());
+        }
+        let Some(newest) = page.parts.iter().map(|(_, part)| part.id).max() else {
+            self.tell(&open("it has no parts".to_owned()));
+            return Ok(());
+        };
+        let numbers = page.parts.iter().map(|(number, _)| usize::from(*number));
+        if let Some(gap) = numbers.zip(1..).find(|(number, n)| number != n) {
+            self.tell(&open(format!("part {} was not found", gap.1)));
+            return Ok(());
+        }
+        if let Some(found) = tree.lookup(bucket, key).await? {
+            let current = found.file.current.id;
+            if current > newest {
+                let at = Timestamp(current.clock()).0;
+                self.tell(&open(format!("its path has a newer content, of {at}")));
+                return Ok(());
+            }
+        }
+        if let Some(kept) = self.placer.make_way(bucket, key).await? {
+            self.tell(&kept);
+        }
+        let size = page.parts.iter().map(|(_, part)| part.size).sum();
+        let named: Vec<NamedPart> = page
+            .parts
+            .iter()
+            .map(|(number, part)| NamedPart {
+                number: *number,
+                etag: part.etag(),
+            })
+            .collect();
+        let request = CompleteRequest {
+            object: ObjectRef {
+                bucket: BucketRef::own(bucket.name.clone()),
+                key: key.clone(),
+            },
+            upload: upload.id,
+            parts: Vec::new(),
+            size: Some(size),
+            checksum: None,
+            customer_key: None,
+            condition: WriteCondition::default(),
+        };
+        let as_old_as = |open: &UploadRecord, parts: &[(u16, &PartRecord)]| {
+            let mut joined = join(open, parts, &request)?;
+            joined.version = Some(VersionId(newest.0));
+            Ok(joined)
+        };
+        tree.complete_upload(
+            &actor(upload.owner),
+            bucket,
+            key,
+            upload.id,
+            &named,
+            0,
+            &Condition::NONE,
+            &as_old_as,
+        )
+        .await?;
+        self.tell(&Finding::Joined {
+            path,
+            upload: upload.id,
+            parts: named.len() as u32,
+            size,
+        });
+        Ok(())
+    }
+}
