@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::admin::{AdminApi, AdminError};
+use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
 use crate::config::Config;
 use crate::listener::{BoxError, Front};
 use crate::metrics::{Metrics, Readiness};
@@ -58,4 +58,28 @@ pub trait OpenEngine: Sync {
         purpose: Purpose,
         metrics: &Metrics,
     ) -> impl Future<Output = Result<Self::Engine, BoxError>> + Send;
+
+    /// Makes the catalog whole again out of what the disks have of it. The caller holds the lock.
+    ///
+    /// # Errors
+    /// What would be lost if that was not accepted; what stands in the way.
+    fn rebuild(
+        &self,
+        _config: &Config,
+        _wish: RebuildWish,
+    ) -> impl Future<Output = Result<CatalogInfo, BoxError>> + Send {
+        std::future::ready(Err("this store has no catalog of its own".into()))
+    }
+
+    /// Puts a backup in place of the catalog. The caller holds the lock.
+    ///
+    /// # Errors
+    /// Which file of the backup is damaged; what stands in the way.
+    fn restore(
+        &self,
+        _config: &Config,
+        _wish: RestoreWish,
+    ) -> impl Future<Output = Result<CatalogInfo, BoxError>> + Send {
+        std::future::ready(Err("this store has no catalog of its own".into()))
+    }
 }

@@ -6,6 +6,7 @@ use dewar_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
+use super::catalog::BackupInfo;
 use super::identity::{IdentityReply, IdentityRequest};
 use super::secret_text;
 use super::upkeep::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
@@ -200,6 +201,15 @@ pub enum Request {
     Fsck {},
     /// Policies and groups.
     Identity(IdentityRequest),
+    /// Begin to back the catalog up, unless that is under way.
+    BackupStart {
+        /// The folder, an absolute path.
+        target: String,
+        /// So many backups stay in it.
+        keep: u32,
+    },
+    /// How does the backup fare?
+    Backup {},
     /// Add a user.
     UserAdd(UserAdd),
     /// List users by name.
@@ -254,6 +264,8 @@ pub enum Reply {
     Disks(Vec<DiskInfo>),
     /// How a check fares.
     Fsck(FsckInfo),
+    /// How a backup fares.
+    Backup(BackupInfo),
     /// A user, as it is now.
     User(UserInfo),
     /// A page of users.
@@ -349,6 +361,17 @@ pub trait AdminApi: Send + Sync {
     async fn fsck(&self) -> Result<FsckInfo>;
     /// Answers about policies and groups.
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply>;
+    /// Begins a backup of the catalog, unless one is under way.
+    async fn backup_start(&self, _target: &str, _keep: u32) -> Result<()> {
+        Err(AdminError::new(
+            Failure::Unavailable,
+            "no backups can be taken here",
+        ))
+    }
+    /// How the backup fares.
+    async fn backup(&self) -> Result<BackupInfo> {
+        Ok(BackupInfo::default())
+    }
     /// Adds a user.
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo>;
     /// Users after a name.
@@ -389,6 +412,11 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
         }
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
         Request::Identity(request) => Reply::Identity(api.identity(request).await?),
+        Request::BackupStart { target, keep } => {
+            api.backup_start(&target, keep).await?;
+            Reply::Done
+        }
+        Request::Backup {} => Reply::Backup(api.backup().await?),
         Request::UserAdd(request) => Reply::User(api.user_add(request).await?),
         Request::UserList { after } => Reply::Users(api.user_list(after.as_deref()).await?),
         Request::UserRemove { name } => {

@@ -8,6 +8,7 @@
 //! The lock in the state folder ([`crate::lock`]) makes sure that only one of the two happens.
 
 mod api;
+mod catalog;
 mod client;
 mod identity;
 pub(crate) mod secret_text;
@@ -19,6 +20,7 @@ pub use api::{
     AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
     PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo, dispatch,
 };
+pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
 pub use client::{Client, ClientError};
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
 pub use server::serve;

@@ -367,6 +367,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Status(status) => print_json(status),
             Reply::Disks(disks) => print_json(disks),
             Reply::Fsck(fsck) => print_json(fsck),
+            Reply::Backup(backup) => print_json(backup),
             Reply::User(user) => print_json(user),
             Reply::Users(page) => print_json(page),
             Reply::NewKey(key) => print_json(key),
@@ -381,6 +382,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
         Reply::Status(status) => status::text(status),
         Reply::Disks(disks) => disks::text(disks),
         Reply::Fsck(fsck) => disks::fsck_text(fsck),
+        Reply::Backup(_) => String::new(),
         Reply::User(user) => table(USER_HEAD, &[user_row(user)]),
         Reply::Users(page) => table(
             USER_HEAD,

@@ -4,6 +4,7 @@
 //! to standard error. Exit codes are in [`exit`].
 
 mod accounts;
+mod catalog;
 mod columns;
 mod configuration;
 mod disks;
@@ -21,6 +22,7 @@ use clap::{Args, Subcommand};
 use crate::engine::OpenEngine;
 
 pub use accounts::{KeyCommand, UserCommand};
+pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
 pub use identity::{GroupCommand, PolicyCommand};
@@ -57,6 +59,13 @@ pub enum Command {
     Scrub(ScrubArgs),
     /// Count what could stand how many failures, and name every object at risk
     Fsck(FsckArgs),
+    /// Back the catalog up: what objects are called, who they belong to, where their bytes are
+    Backup(BackupArgs),
+    /// Put a backup in place of a catalog that is lost; no server may run
+    Restore(RestoreArgs),
+    /// Make the catalog whole again; no server may run
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
 }
 
 /// Options of `serve`.
@@ -109,6 +118,9 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Disk(command) => disks::disk(command, opener),
         Command::Scrub(args) => disks::scrub(args),
         Command::Fsck(args) => disks::fsck(&args, opener),
+        Command::Backup(args) => catalog::backup(&args, opener),
+        Command::Restore(args) => catalog::restore(args, opener),
+        Command::Catalog(command) => catalog::catalog(command, opener),
     };
     exit::code_of(result)
 }

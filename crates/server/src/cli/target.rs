@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::exit::{CommandError, FAILED, UNAVAILABLE, USAGE};
+use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
 use crate::admin::{AdminApi, Client, Reply, Request, dispatch};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
@@ -113,16 +113,7 @@ pub(super) async fn reach<O: OpenEngine, T>(
     match client_or_lock(&config).await? {
         Found::Client(client) => work(&mut Reached::Running(client)).await,
         Found::Lock(_lock) => {
-            // What keeps a server from starting keeps its store from opening; doors are not opened.
-            let wrong: Vec<String> = findings(&config)
-                .iter()
-                .filter(|finding| finding.severity == Severity::Error)
-                .filter(|finding| finding.key.starts_with("pool."))
-                .map(ToString::to_string)
-                .collect();
-            if !wrong.is_empty() {
-                return Err(CommandError::new(USAGE, wrong.join("\n")));
-            }
+            check_pool(&config)?;
             let opened = opener
                 .open(&config, Purpose::Administer, &Metrics::new())
                 .await;
@@ -131,6 +122,39 @@ pub(super) async fn reach<O: OpenEngine, T>(
             engine.close().await;
             result
         }
+    }
+}
+
+/// The configuration and the lock of a server that does not run, for what must not happen under one.
+pub(super) async fn offline(target: &Target) -> Result<(Config, StateLock), CommandError> {
+    let config = target.load()?;
+    match client_or_lock(&config).await? {
+        Found::Client(_) => {
+            let socket = config.admin_socket();
+            let socket = socket.display();
+            Err(CommandError::new(
+                CONFLICT,
+                format!("the server runs and has the disks open ({socket}): stop it first"),
+            ))
+        }
+        Found::Lock(lock) => {
+            check_pool(&config)?;
+            Ok((config, lock))
+        }
+    }
+}
+
+/// What keeps a server from starting keeps its store from opening; doors are not opened.
+fn check_pool(config: &Config) -> Result<(), CommandError> {
+    let wrong: Vec<String> = findings(config)
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .filter(|finding| finding.key.starts_with("pool."))
+        .map(ToString::to_string)
+        .collect();
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(CommandError::new(USAGE, wrong.join("\n"))),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::User;
+use dewar_auth::{MasterKeyId, User};
 use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
@@ -14,12 +14,13 @@ use dewar_types::{Error, ErrorKind, TenantName, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::catalog::BackupAdmin;
 use super::metrics::takes_writes;
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure, FsckInfo,
-    IdentityReply, IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, State, Status,
-    UserAdd, UserInfo,
+    AdminApi, AdminError, BackupInfo, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure,
+    FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, State,
+    Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
 
@@ -40,12 +41,14 @@ pub(super) struct StoreAdmin {
     folders: Arc<LiveFolders>,
     journal: Journal,
     upkeep: UpkeepAdmin,
+    backups: BackupAdmin,
 }
 
 impl StoreAdmin {
     pub(super) fn new(
         env: Env,
         config: &Config,
+        master_key: MasterKeyId,
         engine: &Engine,
         folders: Arc<LiveFolders>,
     ) -> Self {
@@ -80,6 +83,7 @@ impl StoreAdmin {
                 Arc::clone(engine.pool()),
                 Arc::clone(&folders),
             ),
+            backups: BackupAdmin::new(engine.backups(), master_key, config),
             store: engine.store().clone(),
             pool: Arc::clone(engine.pool()),
             folders,
@@ -187,6 +191,14 @@ impl AdminApi for StoreAdmin {
 
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply> {
         super::identity::answer(&self.store, request).await
+    }
+
+    async fn backup_start(&self, target: &str, keep: u32) -> Result<()> {
+        self.backups.start(target, keep).await
+    }
+
+    async fn backup(&self) -> Result<BackupInfo> {
+        Ok(self.backups.status())
     }
 
     async fn user_add(&self, request: UserAdd) -> Result<UserInfo> {

@@ -7,6 +7,7 @@
 
 mod admin;
 mod birth;
+mod catalog;
 mod disks;
 mod door;
 mod identity;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::{Caller, MasterKeys, Ownership};
+use dewar_auth::{Caller, MasterKeyId, MasterKeys, Ownership};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::JournalState;
@@ -29,7 +30,7 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
-use crate::admin::{AdminApi, AdminError};
+use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
 use crate::config::Config;
 use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::listener::BoxError;
@@ -51,6 +52,7 @@ pub struct OpenStore {
 pub struct StoreEngine {
     env: Env,
     config: Config,
+    master_key: MasterKeyId,
     engine: engine::Engine,
     folders: Arc<LiveFolders>,
     front: S3Front,
@@ -142,10 +144,18 @@ impl OpenEngine for OpenStore {
             &ground.engine,
             ground.dewar,
             &ground.folders,
-            ground.master,
+            Arc::clone(&ground.master),
             work,
         )
         .await?;
+        if let Some(rebuilt) = engine.store().rebuilt().await? {
+            tracing::warn!(
+                source = rebuilt.source,
+                upto = rebuilt.upto,
+                "the catalog was rebuilt or restored, and what it does not name is kept: stop, and \
+                 `dewar catalog rebuild` puts it back, with --discard-unnamed it is given up"
+            );
+        }
         let front = S3Front::new(
             engine.store().clone(),
             env.clone(),
@@ -163,10 +173,19 @@ impl OpenEngine for OpenStore {
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
+            master_key: ground.master.current(),
             engine,
             folders,
             front,
         })
+    }
+
+    async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
+        self.rebuild_catalog(config, wish).await
+    }
+
+    async fn restore(&self, config: &Config, wish: RestoreWish) -> Result<CatalogInfo, BoxError> {
+        self.restore_catalog(config, wish).await
     }
 }
 
@@ -182,6 +201,7 @@ impl Engine for StoreEngine {
         Arc::new(admin::StoreAdmin::new(
             self.env.clone(),
             &self.config,
+            self.master_key,
             &self.engine,
             Arc::clone(&self.folders),
         ))

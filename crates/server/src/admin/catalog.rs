@@ -1,0 +1,143 @@
+//! What administrators ask about the catalog as a whole, and what they hear.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How a backup fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupInfo {
+    /// Whether it is still under way.
+    pub running: bool,
+    /// Bytes copied so far.
+    pub copied_bytes: u64,
+    /// What it is.
+    pub taken: Option<TakenInfo>,
+    /// Why it could not be taken.
+    pub error: Option<String>,
+}
+
+/// A backup that was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenInfo {
+    /// Its name in the folder.
+    pub name: String,
+    /// The last batch in it.
+    pub upto: u64,
+    /// Files of the catalog's index in it.
+    pub runs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of the files, those that were copied.
+    pub copied_runs: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+    /// Bytes of small objects that are in the journal only.
+    pub unsealed_bytes: u64,
+    /// Older backups that were removed.
+    pub removed: u64,
+}
+
+/// How the catalog is to be rebuilt.
+#[derive(Clone, Debug, Default)]
+pub struct RebuildWish {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Take a catalog that lacks something.
+    pub accept_loss: bool,
+    /// Settle that what the catalog does not name is given up; nothing is looked for.
+    pub discard_unnamed: bool,
+    /// Where every finding is written to.
+    pub report: Option<PathBuf>,
+}
+
+/// How a backup is to be restored.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreWish {
+    /// The folder of backups.
+    pub source: PathBuf,
+    /// Which backup; the newest otherwise.
+    pub backup: Option<String>,
+    /// Only read and judge it.
+    pub dry_run: bool,
+    /// Give a catalog up that could be had without loss.
+    pub force: bool,
+    /// Put back what the backup does not know.
+    pub salvage: bool,
+    /// Where every finding is written to.
+    pub report: Option<PathBuf>,
+}
+
+/// What came of a rebuild or a restore.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CatalogInfo {
+    /// `exact`, `part of the journal`, `index`, `blobs` or `backup`: what the catalog is made of.
+    pub made_of: String,
+    /// Whether nothing was changed.
+    pub dry_run: bool,
+    /// The last batch that is known; `None` when it is none.
+    pub upto: Option<u64>,
+    /// What was found of the journal.
+    pub journal: String,
+    /// What was found of the index.
+    pub index: String,
+    /// Pieces of the index that were mended.
+    pub mended: u64,
+    /// Entries of the index.
+    pub entries: u64,
+    /// The backup.
+    pub backup: Option<String>,
+    /// When its catalog was so, RFC 3339 in UTC.
+    pub backup_taken: Option<String>,
+    /// What was found among the blobs; `None` when they were not looked at.
+    pub blobs: Option<BlobsInfo>,
+    /// Whether everything could be looked at and what is not named may be swept away from now on.
+    pub settled: bool,
+    /// The file with every finding.
+    pub report: Option<PathBuf>,
+    /// What cannot be known of a catalog that is made so.
+    pub unknown: Vec<String>,
+}
+
+/// What was found among the blobs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct BlobsInfo {
+    /// Blobs that were looked at.
+    pub looked_at: u64,
+    /// Of these, named by the catalog already.
+    pub named: u64,
+    /// Of these, leftovers.
+    pub leftover: u64,
+    /// Objects put back under their paths.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Older contents of paths, kept in a bucket of their own.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
+    /// Parts of uploads.
+    pub parts: u64,
+    /// Of the objects, those joined from parts.
+    pub joined: u64,
+    /// Uploads that stay open.
+    pub open_uploads: u64,
+    /// Blobs of which too few shards are there.
+    pub too_few_shards: u64,
+    /// Contents that do not say whose they are.
+    pub nameless: u64,
+    /// Stretches of segments that cannot be read.
+    pub unreadable: u64,
+    /// Blobs that are elsewhere than the catalog thought.
+    pub moved: u64,
+    /// Blobs that the catalog names and that cannot be read.
+    pub gone: u64,
+    /// Blobs that the catalog names and that lack shards.
+    pub degraded: u64,
+    /// Disks or folders that could not be looked at.
+    pub unread: u64,
+    /// Users of whom only the number is known.
+    pub users: u64,
+    /// Buckets that were made.
+    pub buckets: u64,
+}

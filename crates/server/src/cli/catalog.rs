@@ -1,0 +1,305 @@
+//! `dewar backup`, `dewar restore` and `dewar catalog`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::accounts::{Shared, strange};
+use super::columns::{amount, print, print_json};
+use super::exit::{CommandError, CommandResult, FAILED};
+use super::run::block_on;
+use super::target::{Reached, offline, reach};
+use crate::admin::{
+    BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, Reply, Request, RestoreWish, TakenInfo,
+};
+use crate::engine::OpenEngine;
+use crate::serve::StartError;
+
+/// How often a backup that is under way is asked how it fares.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a person is told.
+const TELL_EVERY: u32 = 50;
+
+/// Where a backup goes.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// The folder of backups: it exists, and is empty or has backups of this server; best on another
+    /// machine
+    target: PathBuf,
+    /// How many backups stay in it
+    #[arg(long, value_name = "N", default_value_t = 48)]
+    keep: u32,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What is restored.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The folder of backups
+    source: PathBuf,
+    /// Which of them; without it the newest
+    #[arg(long, value_name = "NAME")]
+    backup: Option<String>,
+    /// Read and judge the backup, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Put objects back that are newer than the backup
+    #[arg(long)]
+    salvage: bool,
+    /// Restore although a rebuild would lose nothing
+    #[arg(long)]
+    force: bool,
+    /// Write every finding to this file, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What can be done to the catalog as a whole.
+#[derive(Debug, Subcommand)]
+pub enum CatalogCommand {
+    /// Make the catalog whole again from what the disks have of it, and go on with a salvage that was
+    /// cut short
+    Rebuild(RebuildArgs),
+}
+
+/// How it is rebuilt.
+#[derive(Debug, Args)]
+pub struct RebuildArgs {
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Take a catalog that lacks something where no other can be had, and put back what the disks
+    /// themselves say
+    #[arg(long)]
+    accept_loss: bool,
+    /// Give up what a restored or rebuilt catalog does not name: it is swept away from the next start
+    /// on
+    #[arg(long, conflicts_with_all = ["dry_run", "accept_loss"])]
+    discard_unnamed: bool,
+    /// Write every finding to this file, a line of JSON each
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+pub(super) fn backup<O: OpenEngine>(args: &BackupArgs, opener: &O) -> CommandResult {
+    let target = std::path::absolute(&args.target)
+        .map_err(|error| CommandError::new(FAILED, error))?
+        .to_string_lossy()
+        .into_owned();
+    let work = async |reached: &mut Reached| {
+        let start = Request::BackupStart {
+            target,
+            keep: args.keep,
+        };
+        let Reply::Done = reached.ask(start).await? else {
+            return Err(strange());
+        };
+        let mut asked = 0_u32;
+        loop {
+            let Reply::Backup(backup) = reached.ask(Request::Backup {}).await? else {
+                return Err(strange());
+            };
+            if !backup.running {
+                return Ok(backup);
+            }
+            asked += 1;
+            if asked.is_multiple_of(TELL_EVERY) {
+                eprintln!("{} copied", amount(backup.copied_bytes));
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    };
+    let BackupInfo { taken, error, .. } = block_on(reach(&args.shared.target, opener, work))?;
+    let Some(taken) = taken else {
+        let error = error.unwrap_or_else(|| "the backup was not taken".to_owned());
+        return Err(CommandError::new(FAILED, error));
+    };
+    if args.shared.json {
+        print_json(&taken)?;
+    } else {
+        print(&taken_text(&taken))?;
+    }
+    Ok(0)
+}
+
+fn taken_text(taken: &TakenInfo) -> String {
+    let mut text = format!(
+        "{}: the catalog up to batch {}, {} in {} files; {} in {} files copied\n",
+        taken.name,
+        taken.upto,
+        amount(taken.bytes),
+        taken.runs,
+        amount(taken.copied_bytes),
+        taken.copied_runs
+    );
+    if taken.unsealed_bytes > 0 {
+        text.push_str(&format!(
+            "{} of small objects are in the journal only: they are named by the backup, and are lost \
+             with the journal\n",
+            amount(taken.unsealed_bytes)
+        ));
+    }
+    if taken.removed > 0 {
+        text.push_str(&format!("{} older backups removed\n", taken.removed));
+    }
+    text.push_str("Keep the master key file beside it: without it no access key can be read\n");
+    text
+}
+
+pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandResult {
+    let wish = RestoreWish {
+        source: args.source,
+        backup: args.backup,
+        dry_run: args.dry_run,
+        force: args.force,
+        salvage: args.salvage,
+        report: args.report,
+    };
+    let info = block_on(async {
+        let (config, _lock) = offline(&args.shared.target).await?;
+        let restored = opener.restore(&config, wish).await;
+        restored.map_err(|error| CommandError::from(StartError::Engine(error)))
+    })?;
+    tell(&info, args.shared.json)
+}
+
+pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> CommandResult {
+    let CatalogCommand::Rebuild(args) = command;
+    let wish = RebuildWish {
+        dry_run: args.dry_run,
+        accept_loss: args.accept_loss,
+        discard_unnamed: args.discard_unnamed,
+        report: args.report,
+    };
+    let info = block_on(async {
+        let (config, _lock) = offline(&args.shared.target).await?;
+        let rebuilt = opener.rebuild(&config, wish).await;
+        rebuilt.map_err(|error| CommandError::from(StartError::Engine(error)))
+    })?;
+    tell(&info, args.shared.json)
+}
+
+/// Exit code 1 when something is left to be done or was lost.
+fn tell(info: &CatalogInfo, json: bool) -> CommandResult {
+    if json {
+        print_json(info)?;
+    } else {
+        print(&text(info))?;
+    }
+    let lost = info.blobs.as_ref().is_some_and(|blobs| {
+        blobs.gone + blobs.too_few_shards + blobs.nameless + blobs.unreadable + blobs.unread > 0
+    });
+    Ok(if lost { FAILED } else { 0 })
+}
+
+fn text(info: &CatalogInfo) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<13} {value}\n"));
+    let upto = info.upto.map(|upto| format!(", up to batch {upto}"));
+    let exact = match info.made_of.as_str() {
+        "exact" => "exact",
+        "blobs" => "what the blobs say of themselves",
+        other => other,
+    };
+    line("catalog", &format!("{exact}{}", upto.unwrap_or_default()));
+    if let (Some(backup), Some(taken)) = (&info.backup, &info.backup_taken) {
+        line("backup", &format!("{backup}, taken {taken}"));
+    }
+    if !info.journal.is_empty() {
+        line("journal", &info.journal);
+        line("index", &info.index);
+    }
+    if info.mended > 0 {
+        line("mended", &format!("{} pieces of the index", info.mended));
+    }
+    if let Some(blobs) = &info.blobs {
+        blobs_text(blobs, &mut line);
+    }
+    if let Some(report) = &info.report {
+        line("report", &report.display().to_string());
+    }
+    for unknown in &info.unknown {
+        line("not known", unknown);
+    }
+    if info.dry_run {
+        line("changed", "nothing: this was a look");
+    } else if !info.settled {
+        line(
+            "left to do",
+            "what the catalog does not name is kept: `dewar catalog rebuild` puts it back, with \
+             --discard-unnamed it is given up",
+        );
+    }
+    text
+}
+
+fn blobs_text(blobs: &BlobsInfo, line: &mut impl FnMut(&str, &str)) {
+    line(
+        "blobs",
+        &format!(
+            "{} looked at, {} named by the catalog, {} left over",
+            blobs.looked_at, blobs.named, blobs.leftover
+        ),
+    );
+    let mut some = |name: &str, count: u64, what: &str| {
+        if count > 0 {
+            line(name, &format!("{count} {what}"));
+        }
+    };
+    some(
+        "put back",
+        blobs.objects,
+        &format!("objects with {}", amount(blobs.bytes)),
+    );
+    some("", blobs.joined, "of them joined from parts");
+    some(
+        "kept",
+        blobs.kept,
+        &format!("older contents with {}", amount(blobs.kept_bytes)),
+    );
+    some(
+        "uploads",
+        blobs.open_uploads,
+        "stay open: parts are lacking",
+    );
+    some("users", blobs.users, "of whom only the number is known");
+    some("buckets", blobs.buckets, "made");
+    some(
+        "moved",
+        blobs.moved,
+        "blobs that are elsewhere than was known",
+    );
+    some(
+        "degraded",
+        blobs.degraded,
+        "blobs that lack shards: repair mends them",
+    );
+    some(
+        "gone",
+        blobs.gone,
+        "blobs that are named and cannot be read: `dewar fsck` names the objects",
+    );
+    some(
+        "lost",
+        blobs.too_few_shards,
+        "blobs of which too few shards are there",
+    );
+    some(
+        "nameless",
+        blobs.nameless,
+        "contents that do not say whose they are",
+    );
+    some("unreadable", blobs.unreadable, "stretches of segments");
+    some(
+        "not read",
+        blobs.unread,
+        "disks or folders: repeat this when they are there",
+    );
+}

@@ -1,0 +1,476 @@
+//! Rebuilding, backing up and restoring the catalog, for administrators.
+
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_auth::MasterKeyId;
+use dewar_env::Disk;
+use dewar_env::disk::real::{RealDisk, RealDiskConfig};
+use dewar_store::engine::{
+    self, BackupPlan, BackupReport, Backups, Diagnosis, JournalFound, Rebuild, Restore, Way,
+};
+use dewar_store::salvage::{Finding, KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::admin::rfc3339;
+use super::{Ground, OpenStore};
+use crate::admin::{
+    AdminError, BackupInfo, BlobsInfo, CatalogInfo, Failure, RebuildWish, RestoreWish, TakenInfo,
+};
+use crate::config::Config;
+use crate::engine::Purpose;
+use crate::listener::BoxError;
+
+/// The file with every finding, in the state folder, unless another is named.
+const REPORT_FILE: &str = "catalog-report.jsonl";
+
+/// A folder of backups may be at the other end of a network.
+const TARGET_DEADLINE: Duration = Duration::from_secs(120);
+
+/// How long closing may take.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(600);
+
+/// What nobody can know who did not keep the catalog.
+const UNKNOWN: [&str; 8] = [
+    "names given after the bytes were written: renamed objects are under the path they were written to, copies are not there",
+    "what was deleted since: it is back where its bytes still are",
+    "objects without content, which leave nothing on the disks",
+    "names and keys of users: whoever wrote something is a user `salvaged-<number>` without a key",
+    "tags, locks, and policies, lists and settings of buckets",
+    "who owned a bucket: it belongs to whoever wrote the first object found for it",
+    "whether an upload had been completed, and with which of its parts",
+    "small objects that were in the journal only and not sealed yet",
+];
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Takes backups, one at a time.
+pub(super) struct BackupAdmin {
+    backups: Backups,
+    master_key: MasterKeyId,
+    config: Config,
+    last: Arc<Mutex<Option<Taking>>>,
+}
+
+struct Taking {
+    copied: Arc<AtomicU64>,
+    outcome: Option<Result<TakenInfo>>,
+}
+
+impl BackupAdmin {
+    pub(super) fn new(backups: Backups, master_key: MasterKeyId, config: &Config) -> Self {
+        Self {
+            backups,
+            master_key,
+            config: config.clone(),
+            last: Arc::default(),
+        }
+    }
+
+    pub(super) async fn start(&self, target: &str, keep: u32) -> Result<()> {
+        let disk = folder(Path::new(target)).await?;
+        let mut plan = BackupPlan {
+            files: Vec::new(),
+            keep: usize::try_from(keep).unwrap_or(usize::MAX).max(1),
+            master_key: self.master_key,
+        };
+        let configured = effective(&self.config);
+        plan.files
+            .push(("dewar.toml".to_owned(), configured.into()));
+        // It only remembers what the disks say too, so that nothing is lost where it is not there.
+        if let Ok(content) = std::fs::read(self.config.server.state_dir.join("pool.json")) {
+            plan.files
+                .push(("pool.json".to_owned(), Bytes::from(content)));
+        }
+        let copied = Arc::new(AtomicU64::new(0));
+        {
+            let mut last = self.last.lock();
+            if last.as_ref().is_some_and(|taking| taking.outcome.is_none()) {
+                return Err(AdminError::new(
+                    Failure::InUse,
+                    "a backup is being taken already",
+                ));
+            }
+            *last = Some(Taking {
+                copied: Arc::clone(&copied),
+                outcome: None,
+            });
+        }
+        let (backups, last) = (self.backups.clone(), Arc::clone(&self.last));
+        tokio::spawn(async move {
+            let taken = backups.take(&disk, &plan, &copied).await;
+            let outcome = match taken {
+                Ok(report) => Ok(taken_info(report)),
+                Err(error) => {
+                    tracing::error!(%error, "the backup failed");
+                    Err(AdminError::from(error))
+                }
+            };
+            if let Some(taking) = &mut *last.lock() {
+                taking.outcome = Some(outcome);
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) fn status(&self) -> BackupInfo {
+        let last = self.last.lock();
+        let Some(taking) = &*last else {
+            return BackupInfo::default();
+        };
+        let (taken, error) = match &taking.outcome {
+            Some(Ok(taken)) => (Some(taken.clone()), None),
+            Some(Err(error)) => (None, Some(error.message.clone())),
+            None => (None, None),
+        };
+        BackupInfo {
+            running: taking.outcome.is_none(),
+            copied_bytes: taking.copied.load(Ordering::Relaxed),
+            taken,
+            error,
+        }
+    }
+}
+
+/// The configuration as it is in force, as a file.
+fn effective(config: &Config) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for (key, value) in config.rendered() {
+        if key.section != section {
+            section = key.section;
+            text.push_str(&format!("[{section}]\n"));
+        }
+        text.push_str(&format!("{} = {value}\n", key.name));
+    }
+    text
+}
+
+fn taken_info(report: BackupReport) -> TakenInfo {
+    TakenInfo {
+        name: report.name,
+        upto: report.upto,
+        runs: report.runs,
+        bytes: report.bytes,
+        copied_runs: report.copied_runs,
+        copied_bytes: report.copied_bytes,
+        unsealed_bytes: report.unsealed_bytes,
+        removed: report.removed,
+    }
+}
+
+/// A folder outside of the pool.
+async fn folder(path: &Path) -> Result<Arc<dyn Disk>> {
+    let config = RealDiskConfig {
+        deadline: TARGET_DEADLINE,
+        ..RealDiskConfig::default()
+    };
+    match RealDisk::open(path, config).await {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(error) => {
+            let message = format!("{}: {error}", path.display());
+            Err(AdminError::new(Failure::NotFound, message))
+        }
+    }
+}
+
+impl OpenStore {
+    pub(super) async fn rebuild_catalog(
+        &self,
+        config: &Config,
+        wish: RebuildWish,
+    ) -> std::result::Result<CatalogInfo, BoxError> {
+        let ground = self.ground(config, Purpose::Administer).await?;
+        let Ground {
+            folders,
+            dewar,
+            master,
+            engine,
+        } = ground;
+        let env = &self.env;
+        if wish.discard_unnamed {
+            let work = engine::Work::Off;
+            let open = engine::Engine::open(env, &engine, dewar, &folders, master, work).await?;
+            let was = open.store().rebuilt().await?;
+            let settled = open.store().settle_rebuilt().await;
+            let closed = open.close(CLOSE_PATIENCE).await;
+            settled?;
+            closed?;
+            return Ok(CatalogInfo {
+                made_of: was.map_or_else(|| "exact".to_owned(), |was| was.source),
+                settled: true,
+                ..CatalogInfo::default()
+            });
+        }
+        let mut report = ReportFile::open(config, wish.report.as_deref())?;
+        let how = Rebuild {
+            write: !wish.dry_run,
+            accept_loss: wish.accept_loss,
+            report: &mut |finding: &Finding| report.write(finding),
+        };
+        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how).await?;
+        let mut info = diagnosed(&rebuilt.diagnosis);
+        info.dry_run = wish.dry_run;
+        info.mended = rebuilt.mended;
+        info.entries = rebuilt.entries;
+        add_salvaged(&mut info, &rebuilt.salvaged);
+        info.report = Some(report.close()?);
+        Ok(info)
+    }
+
+    pub(super) async fn restore_catalog(
+        &self,
+        config: &Config,
+        wish: RestoreWish,
+    ) -> std::result::Result<CatalogInfo, BoxError> {
+        let ground = self.ground(config, Purpose::Administer).await?;
+        let source = folder(&wish.source).await?;
+        let mut report = ReportFile::open(config, wish.report.as_deref())?;
+        let how = Restore {
+            source,
+            name: wish.backup,
+            write: !wish.dry_run,
+            force: wish.force,
+            salvage: wish.salvage,
+            report: &mut |finding: &Finding| report.write(finding),
+        };
+        let Ground {
+            folders,
+            dewar,
+            master,
+            engine,
+        } = ground;
+        let key = master.current().to_string();
+        let env = &self.env;
+        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await?;
+        let mut info = diagnosed(&restored.diagnosis);
+        info.made_of = "backup".to_owned();
+        info.upto = Some(restored.upto);
+        info.dry_run = wish.dry_run;
+        info.entries = restored.entries;
+        info.backup = Some(restored.name);
+        info.backup_taken = Some(rfc3339(restored.taken));
+        info.unknown.clear();
+        if let Some(salvaged) = &restored.salvaged {
+            add_salvaged(&mut info, salvaged);
+        }
+        if restored.master_key != key {
+            info.unknown.push(format!(
+                "secrets in the backup are wrapped with master key {}, and this server has {key}: \
+                 access keys do not work until that one is in place",
+                restored.master_key
+            ));
+        }
+        info.report = Some(report.close()?);
+        Ok(info)
+    }
+}
+
+fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
+    let (made_of, upto) = match diagnosis.way {
+        Way::Exact { upto } => ("exact", Some(upto)),
+        Way::Journal { upto } => ("part of the journal", Some(upto)),
+        Way::Index { upto } => ("index", Some(upto)),
+        Way::Blobs => ("blobs", None),
+    };
+    let journal = match &diagnosis.journal {
+        JournalFound::Whole { floor, end } => {
+            format!("whole, batches {} to {end}", (floor + 1).min(*end))
+        }
+        JournalFound::Part { floor, end, why } => {
+            format!(
+                "batches {} to {end} are there; {why}",
+                (floor + 1).min(*end)
+            )
+        }
+        JournalFound::None { why } => format!("none; {why}"),
+    };
+    let index = match &diagnosis.index {
+        Some(index) => format!(
+            "batch {}, {} entries, {} bytes, {} whole copies, {} bad pieces, {} stretches of keys lost",
+            index.applied,
+            index.entries,
+            index.bytes,
+            index.copies,
+            index.bad_pieces,
+            index.lost.len()
+        ),
+        None => "none that can be opened".to_owned(),
+    };
+    let unknown = match diagnosis.way {
+        Way::Exact { .. } => &[][..],
+        _ => &UNKNOWN[..],
+    };
+    CatalogInfo {
+        made_of: made_of.to_owned(),
+        upto,
+        journal,
+        index,
+        unknown: unknown.iter().map(|line| (*line).to_owned()).collect(),
+        ..CatalogInfo::default()
+    }
+}
+
+fn add_salvaged(info: &mut CatalogInfo, salvaged: &Salvaged) {
+    let SalvageTotals {
+        blobs,
+        known,
+        leftover,
+        objects,
+        bytes,
+        kept,
+        kept_bytes,
+        parts,
+        joined,
+        open,
+        lacking,
+        nameless,
+        unreadable,
+        mended,
+        gone,
+        degraded,
+        unread,
+        users,
+        buckets,
+    } = salvaged.totals;
+    info.settled = salvaged.settled;
+    if kept > 0 && !info.dry_run {
+        info.unknown.push(format!(
+            "which of several contents of one path was current: the newest is, {kept} older ones are in \
+             bucket {KEPT_BUCKET} of user {KEPT_USER}"
+        ));
+    }
+    info.blobs = Some(BlobsInfo {
+        looked_at: blobs,
+        named: known,
+        leftover,
+        objects,
+        bytes,
+        kept,
+        kept_bytes,
+        parts,
+        joined,
+        open_uploads: open,
+        too_few_shards: lacking,
+        nameless,
+        unreadable,
+        moved: mended,
+        gone,
+        degraded,
+        unread,
+        users,
+        buckets,
+    });
+}
+
+/// A line of JSON for each finding.
+struct ReportFile {
+    path: PathBuf,
+    out: BufWriter<std::fs::File>,
+    failed: Option<std::io::Error>,
+}
+
+impl ReportFile {
+    fn open(config: &Config, path: Option<&Path>) -> std::result::Result<Self, BoxError> {
+        let usual = config.server.state_dir.join(REPORT_FILE);
+        let path = path.map_or(usual, Path::to_path_buf);
+        // It names objects: nobody else's business.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(Self {
+            path,
+            out: BufWriter::new(file),
+            failed: None,
+        })
+    }
+
+    fn write(&mut self, finding: &Finding) {
+        if self.failed.is_none()
+            && let Err(error) = writeln!(self.out, "{}", line(finding))
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    fn close(mut self) -> std::result::Result<PathBuf, BoxError> {
+        let failed = self.failed.take().or_else(|| self.out.flush().err());
+        match failed {
+            // The work is done: that the report is not whole must be said, and undoes nothing.
+            Some(error) => Err(format!(
+                "all was done, but the report {} is not whole: {error}",
+                self.path.display()
+            )
+            .into()),
+            None => Ok(self.path),
+        }
+    }
+}
+
+fn line(finding: &Finding) -> serde_json::Value {
+    let hex = |id: u128| format!("{id:032x}");
+    match finding {
+        Finding::Put {
+            path,
+            version,
+            size,
+        } => json!({"found": "object", "path": path, "version": hex(version.0), "size": size}),
+        Finding::Kept {
+            path,
+            version,
+            size,
+            now,
+        } => json!({"found": "older", "path": path, "version": hex(version.0), "size": size,
+                "now": now}),
+        Finding::Part {
+            path,
+            upload,
+            number,
+            size,
+        } => json!({"found": "part", "path": path, "upload": hex(upload.0), "number": number,
+                "size": size}),
+        Finding::Joined {
+            path,
+            upload,
+            parts,
+            size,
+        } => json!({"found": "joined", "path": path, "upload": hex(upload.0), "parts": parts,
+                "size": size}),
+        Finding::Open { path, upload, why } => {
+            json!({"found": "open upload", "path": path, "upload": hex(upload.0), "why": why})
+        }
+        Finding::Known { path, version } => {
+            json!({"found": "known", "path": path, "version": hex(version.0)})
+        }
+        Finding::Lacking { blob, why } => {
+            json!({"found": "too few shards", "blob": blob.to_string(), "why": why})
+        }
+        Finding::Nameless { blob, why } => {
+            json!({"found": "nameless", "blob": blob.to_string(), "why": why})
+        }
+        Finding::Unreadable { blob, offset, len } => {
+            json!({"found": "unreadable", "blob": blob.to_string(), "offset": offset, "len": len})
+        }
+        Finding::Mended { blob } => json!({"found": "moved", "blob": blob.to_string()}),
+        Finding::Gone {
+            blob,
+            shards,
+            readable,
+        } => json!({"found": "gone", "blob": blob.to_string(), "shards": shards,
+                "readable": readable}),
+        Finding::Unread { why } => json!({"found": "not looked at", "why": why}),
+        Finding::User { name } => json!({"found": "user", "name": name}),
+        Finding::Bucket { path } => json!({"found": "bucket", "path": path}),
+    }
+}

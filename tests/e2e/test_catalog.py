@@ -1,0 +1,217 @@
+"""The catalog as a whole: backed up, lost, rebuilt, restored; on a real process."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from conftest import content
+from server import BIN, Server
+
+OWNED = {"DEWAR_POOL_SMALL_OBJECT_THRESHOLD": "8KiB"}
+BUCKET = "lab"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    server = Server(tmp_path / "own", environment=OWNED).start()
+    server.boto().create_bucket(Bucket=BUCKET)
+    yield server
+    server.kill()
+    new = server.unexpected()
+    assert not new, "the server complained:\n" + "\n".join(new)
+
+
+def fill(s3, prefix, seed):
+    """Small and large objects, one in parts; what they are."""
+    expected = {}
+    for n in range(40):
+        expected[f"{prefix}/small{n}"] = content(seed + n, 100 + 150 * n)
+    for n in range(4):
+        expected[f"{prefix}/large{n}"] = content(seed + n, 300_000 + n)
+    for key, body in expected.items():
+        s3.put_object(Bucket=BUCKET, Key=key, Body=body, ContentType="text/lab",
+                      Metadata={"seed": str(seed)})
+    parts = [content(seed, 5 << 20), content(seed + 1, 70_000)]
+    key = f"{prefix}/parts"
+    upload = s3.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+    done = [{"PartNumber": n, "ETag": s3.upload_part(
+        Bucket=BUCKET, Key=key, UploadId=upload, PartNumber=n, Body=body)["ETag"]}
+        for n, body in enumerate(parts, 1)]
+    s3.complete_multipart_upload(Bucket=BUCKET, Key=key, UploadId=upload,
+                                 MultipartUpload={"Parts": done})
+    expected[key] = b"".join(parts)
+    return expected
+
+
+def check(s3, expected):
+    for key, body in expected.items():
+        got = s3.get_object(Bucket=BUCKET, Key=key)
+        assert got["Body"].read() == body, key
+
+
+def catalog(server, *arguments, check=True):
+    done = subprocess.run([BIN, *arguments, "--dir", str(server.data), "--json"],
+                          capture_output=True, text=True, timeout=300)
+    if check:
+        assert done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def lose_catalog(server, *what):
+    for number in range(1, 7):
+        for folder in what or ("journal", "index"):
+            shutil.rmtree(server.disk(number) / folder, ignore_errors=True)
+
+
+def as_user(server, name):
+    """The door, as a user whose key was just made."""
+    key = server.admin("key", "add", "--user", name)
+    return boto3.client(
+        "s3", endpoint_url=server.s3["endpoint"], region_name=server.s3["region"],
+        aws_access_key_id=key["access_key"], aws_secret_access_key=key["secret_key"],
+        config=Config(retries={"max_attempts": 0}, signature_version="s3v4"))
+
+
+def test_a_lost_catalog_comes_back_from_an_hourly_backup(lab, tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    s3 = lab.boto()
+    before = fill(s3, "before", 1)
+    first = json.loads(catalog(lab, "backup", str(backups)).stdout)
+    assert first["copied_bytes"] == first["bytes"] > 0
+    after = fill(s3, "after", 100)
+    second = json.loads(catalog(lab, "backup", str(backups)).stdout)
+    assert second["copied_bytes"] < second["bytes"] and second["upto"] > first["upto"]
+    later = fill(s3, "later", 200)
+    # Small objects of the last minutes are sealed at a clean stop.
+    refused = catalog(lab, "catalog", "rebuild", check=False)
+    assert refused.returncode == 4 and "runs" in refused.stderr
+    refused = catalog(lab, "restore", str(backups), check=False)
+    assert refused.returncode == 4
+    third = json.loads(catalog(lab, "backup", str(tmp_path / "other"), check=False).stdout or "{}")
+    assert third == {}, "a folder that does not exist"
+    lab.stop()
+    refused = catalog(lab, "restore", str(backups), check=False)
+    assert refused.returncode != 0 and "rebuild" in refused.stderr
+
+    lose_catalog(lab)
+    told = json.loads(catalog(lab, "restore", str(backups), "--dry-run").stdout)
+    assert told["upto"] == second["upto"] and told["dry_run"]
+    assert not (lab.disk(1) / "index").exists()
+    done = catalog(lab, "restore", str(backups), "--salvage")
+    told = json.loads(done.stdout)
+    assert told["settled"] and told["blobs"]["objects"] >= 4
+    assert os.stat(told["report"]).st_mode & 0o77 == 0
+    lab.start()
+    s3 = lab.boto()
+    check(s3, before | after)
+    # What was in the journal alone is lost with it: small objects that were not sealed yet.
+    large = {key: body for key, body in later.items() if "small" not in key}
+    for key in large:
+        assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == large[key], key
+
+
+def test_with_nothing_left_of_the_catalog_the_disks_tell(lab, tmp_path):
+    s3 = lab.boto()
+    expected = fill(s3, "data", 1)
+    s3.put_object(Bucket=BUCKET, Key="data/large0", Body=content(9, 310_000))
+    expected["data/large0"] = content(9, 310_000)
+    # A backup seals what is open.
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    catalog(lab, "backup", str(backups))
+    lab.kill()
+    lose_catalog(lab)
+    blobs = {path: path.stat().st_mtime_ns for path in lab.data.glob("disk*/blobs/*/*")}
+    told = catalog(lab, "catalog", "rebuild", "--dry-run")
+    assert json.loads(told.stdout)["made_of"] == "blobs"
+    refused = catalog(lab, "catalog", "rebuild", check=False)
+    assert refused.returncode != 0 and "backup" in refused.stderr
+    # Killed at any moment, it goes on.
+    for pause in (0.02, 0.1, 0.2, 0.4):
+        process = subprocess.Popen(
+            [BIN, "catalog", "rebuild", "--accept-loss", "--dir", str(lab.data), "--json"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    info = json.loads(catalog(lab, "catalog", "rebuild", "--accept-loss").stdout)
+    assert info["settled"]
+    assert {path: path.stat().st_mtime_ns for path in blobs} == blobs, "blobs were written to"
+    lab.start()
+    users = [user["name"] for user in lab.admin("user", "list")["items"]]
+    owner = next(name for name in users if name.startswith("salvaged-"))
+    check(as_user(lab, owner), expected)
+    older = as_user(lab, "dewar-salvage").list_objects_v2(Bucket="dewar-salvaged")["Contents"]
+    assert any(entry["Key"].startswith(f"{BUCKET}/data/large0@") for entry in older)
+
+
+def test_a_damaged_backup_is_refused_by_name(lab, tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    fill(lab.boto(), "data", 1)
+    catalog(lab, "backup", str(backups))
+    lab.stop()
+    lose_catalog(lab)
+    run = next((backups / "runs").iterdir())
+    with run.open("r+b") as file:
+        file.seek(50)
+        byte = file.read(1)[0]
+        file.seek(50)
+        file.write(bytes([byte ^ 1]))
+    refused = catalog(lab, "restore", str(backups), check=False)
+    assert refused.returncode != 0 and run.name in refused.stderr
+    assert not (lab.disk(1) / "index").exists()
+
+
+def test_backups_go_on_under_load_and_after_kills(lab, tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    s3 = lab.boto()
+    expected = {}
+    for round_ in range(4):
+        expected |= fill(s3, f"round{round_}", 1000 * round_)
+        asking = subprocess.Popen([BIN, "backup", str(backups), "--dir", str(lab.data)],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.02 * round_)
+        lab.kill()
+        asking.wait()
+        lab.start()
+        s3 = lab.boto()
+    catalog(lab, "backup", str(backups))
+    lab.stop()
+    lose_catalog(lab)
+    catalog(lab, "restore", str(backups), "--salvage")
+    lab.start()
+    check(lab.boto(), expected)
+
+
+def test_an_exact_rebuild_mends_copies(lab):
+    s3 = lab.boto()
+    expected = fill(s3, "data", 1)
+    lab.stop()
+    lab.start()
+    lab.stop()
+    runs = sorted(lab.data.glob("disk*/index/*.run"))
+    assert runs
+    victim = runs[0]
+    with victim.open("r+b") as file:
+        file.seek(100)
+        byte = file.read(1)[0]
+        file.seek(100)
+        file.write(bytes([byte ^ 8]))
+    lab.allow("index|run")
+    info = json.loads(catalog(lab, "catalog", "rebuild").stdout)
+    assert info["made_of"] == "exact" and info["settled"]
+    lab.start()
+    s3 = lab.boto()
+    check(s3, expected)
+    with pytest.raises(ClientError):
+        s3.get_object(Bucket=BUCKET, Key="none")
