@@ -1,6 +1,7 @@
 //! Small things that several documents show.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use dewar_checksum::{Algorithm, Digest};
 use dewar_store::api::ObjectChecksum;
@@ -20,8 +21,8 @@ impl Owners {
     pub(super) async fn of(door: &Door, ids: Vec<UserId>) -> Result<Self> {
         let mut names = BTreeMap::new();
         for id in ids {
-            if !names.contains_key(&id) {
-                names.insert(id, door.store.display_name(id).await?);
+            if let Entry::Vacant(place) = names.entry(id) {
+                place.insert(door.store.display_name(id).await?);
             }
         }
         Ok(Self(names))
