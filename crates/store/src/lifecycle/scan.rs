@@ -28,8 +28,8 @@ use super::rules::Lifecycle;
 use crate::document::{DocumentKind, document_of};
 use crate::{Inner, Shared};
 
-/// Versions or uploads looked at in one scan.
-const PAGE: usize = 1000;
+/// Versions or uploads looked at in one scan; few in tests, so that keys lie across pages.
+const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
 /// Buckets looked at in one scan.
 const BUCKETS: usize = 1000;
 /// How often progress is written down.
@@ -67,6 +67,40 @@ struct History {
     older: u32,
     /// When the version before came.
     successor: Timestamp,
+}
+
+/// A version that is not judged yet.
+struct Held {
+    key: String,
+    version: VersionRecord,
+    older: Option<(u32, Timestamp)>,
+}
+
+impl Held {
+    /// What is due; `last` says whether no older version of the key follows.
+    fn judge(
+        &self,
+        rules: &Lifecycle,
+        last: bool,
+        now: Timestamp,
+        day: Duration,
+    ) -> Result<Option<Task>> {
+        let seen = Seen {
+            key: &self.key,
+            version: &self.version,
+            older: self.older,
+            alone: last && self.older.is_none(),
+        };
+        let Some(due) = rules.due(&seen, now, day) else {
+            return Ok(None);
+        };
+        Ok(Some(Task {
+            key: ObjectKey::new(&self.key)?,
+            version: self.version.clone(),
+            current: self.older.is_none(),
+            due,
+        }))
+    }
 }
 
 /// One version with what is due for it.
@@ -228,6 +262,8 @@ impl Inner {
         let day = self.lifecycle.day;
         let mut noted = false;
         let mut history = History::default();
+        // What comes behind a version says whether it is the last of its key.
+        let mut held: Option<Held> = None;
         // Just before the key, so that it is looked at as a whole.
         let mut marker: Option<(String, Option<VersionId>)> =
             (!from.is_empty()).then_some((from, Some(VersionId(u128::MAX))));
@@ -243,8 +279,7 @@ impl Inner {
             let page = self.tree.list_versions(bucket, query).await?;
             let now = self.env.clock.now();
             let mut tasks = Vec::new();
-            let last = page.items.len().saturating_sub(1);
-            for (place, item) in page.items.iter().enumerate() {
+            for item in page.items {
                 let ListedVersion::Version {
                     key,
                     current,
@@ -253,34 +288,28 @@ impl Inner {
                 else {
                     continue;
                 };
-                if history.key != *key {
+                if let Some(held) = held.take() {
+                    tasks.extend(held.judge(rules, held.key != key, now, day)?);
+                }
+                if history.key != key {
                     history = History {
                         key: key.clone(),
                         ..History::default()
                     };
                 }
-                let followed = match page.items.get(place + 1) {
-                    Some(ListedVersion::Version { key: next, .. }) => next == key,
-                    _ => place == last && page.next.is_some(),
-                };
-                let seen = Seen {
-                    key,
-                    version,
-                    older: (!current).then_some((history.older, history.successor)),
-                    alone: *current && !followed,
-                };
-                if let Some(due) = rules.due(&seen, now, day) {
-                    tasks.push(Task {
-                        key: ObjectKey::new(key)?,
-                        version: VersionRecord::clone(version),
-                        current: *current,
-                        due,
-                    });
-                }
-                if !current {
-                    history.older += 1;
-                }
+                let (newer, successor) = (history.older, history.successor);
+                history.older += u32::from(!current);
                 history.successor = version.modified;
+                held = Some(Held {
+                    key,
+                    version: *version,
+                    older: (!current).then_some((newer, successor)),
+                });
+            }
+            if page.next.is_none()
+                && let Some(held) = held.take()
+            {
+                tasks.extend(held.judge(rules, true, now, day)?);
             }
             self.carry_out(bucket, tasks).await?;
             marker = page.next;
