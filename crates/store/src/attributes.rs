@@ -6,6 +6,7 @@ use dewar_meta::ns::record::{ShownChecksum, VersionRecord};
 use dewar_types::Result;
 
 use crate::api::{AttributesRequest, ObjectInfo, PartAttributes};
+use crate::encryption;
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::{Inner, Store};
@@ -25,7 +26,7 @@ impl Store {
             Some(_) => Action::GetObjectVersionAttributes,
         };
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        let file = self
+        let mut file = self
             .inner
             .permitted(
                 caller,
@@ -35,6 +36,14 @@ impl Store {
                 request.version,
             )
             .await?;
+        let path = || bucket.path(request.object.key.as_str());
+        let encryption = file.current.encryption.as_ref();
+        let brought = request.customer_key.as_ref();
+        let key = encryption::open(encryption, brought, &self.inner.master)
+            .map_err(|error| error.context(path()))?;
+        if let Some(key) = &key {
+            encryption::unseal(&mut file.current, key).map_err(|error| error.context(path()))?;
+        }
         let (after, max) = (request.after, request.max.min(PAGE_ITEMS_MAX));
         let parts = self.inner.parts(&file.current, after, max).await?;
         Ok((object_info(&bucket, &file), parts))

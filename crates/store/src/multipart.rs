@@ -318,6 +318,8 @@ impl Store {
                 if let (Some(record), Some(key)) = (record, key) {
                     let digests = std::mem::replace(&mut joined.digests, DigestSet::ABSENT);
                     let checksum = joined.checksum.take();
+                    // In clear they would tell what is encrypted; only the whole's are sealed.
+                    joined.part_digests.clear();
                     *told.lock() = Some((digests, checksum.clone()));
                     let rng = &*shared.env.rng;
                     let sealed = encryption::finish_upload(record, &key, rng, digests, checksum)?;

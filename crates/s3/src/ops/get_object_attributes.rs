@@ -8,7 +8,7 @@ use super::get_object::explain;
 use crate::door::{Answer, Door, Exchange, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
-use crate::wire::{header, http_date, value_of};
+use crate::wire::{customer_key, header, http_date, value_of};
 
 const KNOWN: [&str; 5] = [
     "ETag",
@@ -63,6 +63,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let request = AttributesRequest {
         object: exchange.object()?,
         version: exchange.version()?,
+        customer_key: customer_key(exchange)?,
         after,
         max,
     };

@@ -185,6 +185,8 @@ pub struct AttributesRequest {
     pub object: ObjectRef,
     /// Which version, if not the current one.
     pub version: Option<VersionName>,
+    /// The key that the customer brings, where the object is encrypted with one.
+    pub customer_key: Option<CustomerKey>,
     /// Only parts after this number.
     pub after: u32,
     /// At most this many parts.

@@ -103,6 +103,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
         max: 0,
     };
     let attributes = AttributesRequest {
+        customer_key: None,
         object: object("key"),
         version: None,
         after: 0,

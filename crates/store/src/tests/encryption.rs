@@ -5,8 +5,8 @@ use dewar_types::{ByteRange, ErrorKind, RangeSpec, Result};
 
 use super::*;
 use crate::api::{
-    CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Marks, PartSource,
-    UploadPartRequest,
+    AttributesRequest, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Marks,
+    PartSource, UploadPartRequest,
 };
 use crate::{CustomerKey, Encrypted, Encryption};
 
@@ -243,6 +243,24 @@ fn parts_are_sealed_each_by_itself_and_read_as_one() {
                 info.checksum.is_some(),
                 "the composite checksum is there again"
             );
+            // Of the parts nothing is kept in clear, and who has no key learns nothing.
+            let found = rig.found("m").await;
+            let digests = rig.store.tree().part_digests(&found).await;
+            assert!(digests.expect("read").is_empty());
+            let attributes = |customer_key| AttributesRequest {
+                object: object("m"),
+                version: None,
+                customer_key,
+                after: 0,
+                max: 10,
+            };
+            let told = rig.store.attributes(&rig.ann, attributes(with.clone()));
+            let (told, told_parts) = told.await.expect("told");
+            assert_eq!((told.checksum, told_parts.len()), (info.checksum, 3));
+            if with.is_some() {
+                let without = rig.store.attributes(&rig.ann, attributes(None)).await;
+                assert!(without.is_err(), "without the key");
+            }
             let request = GetRequest {
                 customer_key: with.clone(),
                 part: Some(2),

@@ -26,6 +26,7 @@ use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::Tree;
+use dewar_meta::ns::record::VersionRecord;
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
@@ -165,6 +166,17 @@ impl Rig {
 
     pub(crate) async fn get(&self, key: &str) -> Result<Bytes> {
         Ok(self.read(get(key)).await?.2)
+    }
+
+    /// The current version as the catalog has it.
+    pub(crate) async fn found(&self, key: &str) -> VersionRecord {
+        let (tree, object) = (self.store.tree(), object(key));
+        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let tenant = named.expect("read").expect("there");
+        let bucket = tree.bucket(&tenant, &object.bucket.name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let found = tree.lookup(&bucket, &object.key).await.expect("read");
+        found.expect("there").file.current
     }
 
     pub(crate) async fn delete(&self, key: &str) -> Result<bool> {
