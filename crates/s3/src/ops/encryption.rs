@@ -28,7 +28,6 @@ pub(super) async fn get(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let rule = dto::ServerSideEncryptionRule {
         apply_server_side_encryption_by_default: Some(by_default),
         bucket_key_enabled: Some(false),
-        ..dto::ServerSideEncryptionRule::default()
     };
     xml_answer(&dto::ServerSideEncryptionConfiguration { rules: vec![rule] })
 }

@@ -71,7 +71,10 @@ impl Inner {
         };
         let acl = self.acl_wanted(wish, owner, bucket_owner).await?;
         if access.ownership() == Ownership::BucketOwnerEnforced {
-            let own = Some(wish) == full || (is_explicit(wish) && acl.is_private());
+            // What is the bucket owner's alone anyway: clients like older rclone ask for `private` with
+            // every object.
+            let own_words = is_explicit(wish) || writer == bucket_owner;
+            let own = Some(wish) == full || (own_words && acl.is_private());
             return if own {
                 Ok(ObjectOwner { owner, acl: None })
             } else {
