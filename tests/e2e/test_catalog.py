@@ -146,7 +146,7 @@ def test_with_nothing_left_of_the_catalog_the_disks_tell(lab, tmp_path):
     assert info["settled"]
     assert {path: path.stat().st_mtime_ns for path in blobs} == blobs, "blobs were written to"
     lab.start()
-    users = [user["name"] for user in lab.admin("user", "list")["items"]]
+    users = [user["name"] for user in lab.admin("user", "list")]
     owner = next(name for name in users if name.startswith("salvaged-"))
     check(as_user(lab, owner), expected)
     older = as_user(lab, "dewar-salvage").list_objects_v2(Bucket="dewar-salvaged")["Contents"]

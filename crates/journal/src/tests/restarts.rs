@@ -152,12 +152,12 @@ async fn a_journal_that_is_founded_gives_the_others_up() {
     assert_eq!(all(recovery).await.len(), 0);
     assert_eq!(write(&journal, "new").await, floor + 1);
     drop(journal);
-    // The one that was away is of the old journal: it is left alone, and the new one opens.
+    // The one that was away is of the old journal: it brings nothing along and joins as a blank one does.
     let world = world.kill(2);
     world.disk(4).come_back();
     let (journal, recovery) = open(&world, 1).await.expect("opens");
     assert_eq!(all(recovery).await.len(), 1);
-    assert_eq!(journal.status().members.len(), 4);
+    assert_eq!(journal.status().members.len(), 5);
     // Founded again it is above that, too.
     drop(journal);
     let world = world.kill(3);
