@@ -46,7 +46,8 @@ impl DigestSet {
         sha1: None,
     };
 
-    /// What stands where digests are kept in another place: it is the digest of nothing.
+    /// What stands where digests are kept in another place or were never computed: it is the
+    /// digest of nothing, and no digest of it is known.
     pub const ABSENT: Self = Self {
         adler32: 0,
         crc32c: 0,
@@ -56,6 +57,13 @@ impl DigestSet {
         sha256: None,
         sha1: None,
     };
+
+    /// Whether it is [`DigestSet::ABSENT`]. Both digests of the same bytes are zero for one content
+    /// in 2^64.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.adler32 == 0 && self.crc32c == 0
+    }
 
     /// A set of the two that are always there.
     #[must_use]
@@ -141,6 +149,7 @@ impl DigestSet {
     pub fn get(&self, algorithm: Algorithm) -> Option<Digest> {
         let digest = |bytes: &[u8]| Digest::of(algorithm, bytes);
         match algorithm {
+            Algorithm::Adler32 | Algorithm::Crc32c if self.is_absent() => None,
             Algorithm::Adler32 => Some(digest(&self.adler32.to_be_bytes())),
             Algorithm::Crc32c => Some(digest(&self.crc32c.to_be_bytes())),
             Algorithm::Crc32 => self.crc32.map(|crc| digest(&crc.to_be_bytes())),
@@ -179,13 +188,18 @@ impl DigestSet {
     pub fn concat<'a>(parts: impl IntoIterator<Item = (&'a Self, u64)>) -> Self {
         parts
             .into_iter()
-            .fold(Self::EMPTY, |whole, (part, length)| Self {
-                adler32: adler32_combine(whole.adler32, part.adler32, length),
-                crc32c: crc32c_combine(whole.crc32c, part.crc32c, length),
-                crc32: (whole.crc32.zip(part.crc32)).map(|(a, b)| crc32_combine(a, b, length)),
-                crc64nvme: (whole.crc64nvme.zip(part.crc64nvme))
-                    .map(|(a, b)| crc64nvme_combine(a, b, length)),
-                ..Self::EMPTY
+            .fold(Self::EMPTY, |whole, (part, length)| {
+                if whole.is_absent() || part.is_absent() {
+                    return Self::ABSENT;
+                }
+                Self {
+                    adler32: adler32_combine(whole.adler32, part.adler32, length),
+                    crc32c: crc32c_combine(whole.crc32c, part.crc32c, length),
+                    crc32: (whole.crc32.zip(part.crc32)).map(|(a, b)| crc32_combine(a, b, length)),
+                    crc64nvme: (whole.crc64nvme.zip(part.crc64nvme))
+                        .map(|(a, b)| crc64nvme_combine(a, b, length)),
+                    ..Self::EMPTY
+                }
             })
     }
 }
@@ -207,6 +221,14 @@ mod tests {
             .with_crc32(0xcbf4_3926)
             .with_sha256([0x22; 32])
             .with_sha1([0x33; 20])
+    }
+
+    #[test]
+    fn what_was_never_computed_is_not_known() {
+        assert_eq!(DigestSet::ABSENT.iter().count(), 0);
+        assert!(!DigestSet::EMPTY.is_absent() && !full().is_absent());
+        let joined = DigestSet::concat([(&full(), 5), (&DigestSet::ABSENT, 7), (&full(), 1)]);
+        assert!(joined.is_absent());
     }
 
     /// The stored form: these bytes must be read for ever.

@@ -19,7 +19,7 @@ pub use disk::real::{RealDisk, RealDiskConfig};
 pub use disk::{
     Access, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile, DiskState, Space,
 };
-pub use points::{pause, reached, safeguard};
+pub use points::{Underway, pause, reached, safeguard};
 pub use rng::{RealRng, Rng};
 
 /// A boxed future, as the object-safe traits of Dewar return it.

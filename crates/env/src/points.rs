@@ -5,7 +5,8 @@
 //!
 //! - [`safeguard`] stands where a rule is kept that protects data: a sync, a checksum compared, an
 //!   order of two steps, a generation looked at. A simulation switches one off and must notice.
-//! - [`reached`] stands on a rare branch, so that a simulation can prove that it came there.
+//! - [`reached`] stands on a rare branch, so that a simulation can prove that it came there;
+//!   [`Underway`] around work that may be cut short.
 //! - [`pause`] stands where tasks may overtake each other although no disk is asked.
 
 /// Whether the safeguard of this name is on. It always is, except in a simulation that sabotages
@@ -26,6 +27,36 @@ pub const fn reached(_name: &'static str) {}
 #[cfg(not(feature = "sim"))]
 #[inline(always)]
 pub async fn pause(_name: &'static str) {}
+
+/// Work that takes several steps; notes a rare branch when it is dropped before its end, as by a
+/// process that dies in the middle of it.
+#[derive(Debug)]
+#[must_use]
+pub struct Underway {
+    cut_short: Option<&'static str>,
+}
+
+impl Underway {
+    /// The work begins. `cut_short` is what [`reached`] is told if it does not come to its end.
+    pub const fn new(cut_short: &'static str) -> Self {
+        Self {
+            cut_short: Some(cut_short),
+        }
+    }
+
+    /// It has come to its end.
+    pub fn done(mut self) {
+        self.cut_short = None;
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if let Some(name) = self.cut_short {
+            reached(name);
+        }
+    }
+}
 
 #[cfg(feature = "sim")]
 pub use crate::sim::points::{pause, reached, safeguard};

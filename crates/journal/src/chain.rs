@@ -47,6 +47,8 @@ pub(crate) struct Chain<S> {
     copies: Option<Copies>,
     /// Disks that could not be read where the next record was looked for.
     stumbled: Vec<DiskId>,
+    /// Where the next record was looked for one was that did not verify.
+    torn: bool,
     mended: u64,
 }
 
@@ -71,6 +73,7 @@ impl<S: Source> Chain<S> {
             prev: start.prev,
             copies: None,
             stumbled: Vec::new(),
+            torn: false,
             mended: 0,
         }
     }
@@ -164,6 +167,7 @@ impl<S: Source> Chain<S> {
             prev: self.prev,
             copies: self.copies,
             stumbled: self.stumbled,
+            torn: self.torn,
             mended: self.mended,
         }
     }
@@ -173,6 +177,7 @@ impl<S: Source> Chain<S> {
     /// place, and is not to be read for twice.
     async fn find(&mut self, span: &Span) -> Option<Link> {
         self.stumbled.clear();
+        self.torn = false;
         let (file, offset) = (self.file, self.offset);
         for again in [false, true] {
             if let Some(link) = self.at(span, again).await {
@@ -188,6 +193,9 @@ impl<S: Source> Chain<S> {
             }
         }
         self.load(span).await;
+        if self.torn {
+            dewar_env::reached("the log ended with a torn record");
+        }
         None
     }
 
@@ -225,12 +233,13 @@ impl<S: Source> Chain<S> {
         let record = copies
             .record(&places, again, |header| {
                 let follows = header.seq == next || (header.jump && header.seq > next);
-                (follows || !dewar_env::safeguard("sequence of records"))
-                    && header.prev == prev
+                let follows = follows && header.prev == prev;
+                (follows || !dewar_env::safeguard("records follow one another"))
                     && header.epoch == number
             })
             .await;
         self.stumbled.extend(copies.stumbled());
+        self.torn |= copies.torn();
         let (place, record) = record?;
         Some(Link { place, record })
     }

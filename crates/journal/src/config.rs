@@ -26,7 +26,8 @@ pub struct JournalConfig {
     pub lag_bytes_max: usize,
     /// Time by which one holder may lag behind before it is dropped.
     pub lag_max: Duration,
-    /// How long an append waits for disks to come back before it is told that they did not.
+    /// How long an append waits for disks to come back, or for room in a full journal, before it is
+    /// told that there are none.
     pub stall_max: Duration,
     /// Members that are declared lost: the opening rule no longer counts them.
     pub lost: Vec<DiskId>,

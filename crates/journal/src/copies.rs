@@ -22,6 +22,8 @@ pub(crate) struct FileCopy {
     gone: bool,
     /// A read failed since the last record was found.
     stumbled: bool,
+    /// A record that was looked for had the right header and did not verify.
+    torn: bool,
 }
 
 impl FileCopy {
@@ -33,6 +35,7 @@ impl FileCopy {
             window_at: 0,
             gone: false,
             stumbled: false,
+            torn: false,
         }
     }
 
@@ -113,6 +116,11 @@ impl Copies {
         stumbled.map(|copy| copy.disk)
     }
 
+    /// Whether where the last record was looked for one was that did not verify.
+    pub(crate) fn torn(&self) -> bool {
+        self.copies.iter().any(|copy| copy.torn)
+    }
+
     /// The record that is looked for, from a copy that has it intact at one of these places. One
     /// copy after the other is tried at all of them, so that the others are read only where the
     /// one that served last does not do. `again`: with fresh bytes.
@@ -125,6 +133,7 @@ impl Copies {
         let count = self.copies.len();
         for copy in &mut self.copies {
             copy.stumbled = false;
+            copy.torn = false;
             if again {
                 copy.window = Bytes::new();
             }
@@ -157,7 +166,9 @@ impl Copies {
         }
         let len = RECORD_HEADER_BYTES + header.len as usize;
         let raw = copy.bytes(place.offset, len).await?;
-        verify_record(&raw, place).then_some(Verified { header, raw })
+        let verified = verify_record(&raw, place);
+        copy.torn |= !verified;
+        verified.then_some(Verified { header, raw })
     }
 
     /// Whether any copy has, at a block boundary from `place` on, an intact record that says that

@@ -166,7 +166,8 @@ impl FileHeader {
     pub(crate) fn decode(block: &[u8]) -> Result<Option<Self>, Error> {
         if block.len() != BLOCK_BYTES as usize
             || block[..8] != MAGIC
-            || u32_at(block, 8) != checksum::crc32c(&[&block[12..]])
+            || (u32_at(block, 8) != checksum::crc32c(&[&block[12..]])
+                && dewar_env::safeguard("checksums of journal files"))
         {
             return Ok(None);
         }

@@ -106,7 +106,12 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
         // A full disk is asked again after a while, but only where a file is lacking: if none is, that
         // while may be long over.
         let now = shared.env.clock.elapsed();
-        match lane.full_until().filter(|until| *until > now) {
+        let full_until = lane.full_until();
+        if full_until.is_some() {
+            // Another disk may have room.
+            shared.attention.notify_one();
+        }
+        match full_until.filter(|until| *until > now) {
             // Called, or because there may be room now: it makes no difference.
             Some(until) => {
                 let _ = tokio::time::timeout(until - now, lane.attention.notified()).await;
@@ -172,17 +177,23 @@ impl Keeper {
 
     async fn look(&mut self) {
         let now = self.shared.env.clock.elapsed();
-        let (lanes, stalled, newcomers) = {
+        self.shared.fail_stuck(now);
+        let (lanes, due) = {
             let state = self.shared.state.lock();
             let stalled = matches!(state.phase, Phase::Stalled { .. } | Phase::Changing);
             let known = &state.epoch.members;
             let newcomers = state.members.iter().any(|m| !known.contains(&m.id));
-            (state.lanes.clone(), stalled, newcomers)
+            let departs = !departing(&state, &state.lanes).is_empty();
+            let surplus = surplus(&state, &state.lanes).is_some();
+            let due = stalled || newcomers || departs || surplus;
+            (state.lanes.clone(), due)
         };
         let mut failed = false;
         for lane in &lanes {
             if let Some(why) = lane.failure() {
-                tracing::warn!(disk = %lane.id, why, "a holder leaves the journal");
+                if lane.tell() {
+                    tracing::warn!(disk = %lane.id, why, "a holder leaves the journal");
+                }
                 // A disk that went away may hold again as soon as it is back.
                 if !lane.was_away() {
                     self.resting.entry(lane.id).or_insert(now);
@@ -192,7 +203,7 @@ impl Keeper {
         }
         self.take_candidate(now);
         self.waiting.retain(|new| new.lane.failure().is_none());
-        if failed || stalled || newcomers || !self.waiting.is_empty() {
+        if failed || due || !self.waiting.is_empty() {
             self.change().await;
         }
         self.seek_replacement(now);
@@ -232,12 +243,16 @@ impl Keeper {
             let state = self.shared.state.lock();
             let living = state.lanes.iter().filter(|lane| lane.failure().is_none());
             let waiting = self.waiting.iter().map(|new| &new.lane);
-            let holding: Vec<DiskId> = living.chain(waiting).map(|lane| lane.id).collect();
-            if holding.len() > state.quorum {
+            let holding: Vec<&Arc<Lane>> = living.chain(waiting).collect();
+            let lasting = holding.iter().filter(|lane| {
+                !state.leaving.contains(&lane.id) && !lane.lacks_room(state.current_file())
+            });
+            if lasting.count() > state.quorum {
                 return;
             }
             let free = state.members.iter().find(|member| {
-                !holding.contains(&member.id)
+                !holding.iter().any(|lane| lane.id == member.id)
+                    && !state.leaving.contains(&member.id)
                     && !self.resting.contains_key(&member.id)
                     && member.disk.state().writable()
             });
@@ -258,29 +273,31 @@ impl Keeper {
 
     /// Starts a new epoch on the holders that live and the one that joins.
     async fn change(&mut self) {
+        let shared = Arc::clone(&self.shared);
         let plan = {
-            let mut state = self.shared.state.lock();
+            let mut state = shared.state.lock();
             if matches!(state.phase, Phase::Closed | Phase::ReadOnly) {
                 return;
             }
-            self.plan(&mut state)
-        };
-        let Some(plan) = plan else {
-            return;
+            match self.plan(&mut state) {
+                Ok(plan) => plan,
+                Err(why) => return self.stall(&mut state, why),
+            }
         };
         match self.start_epoch(&plan).await {
             Ok(()) => self.install(plan),
             Err(error) => {
                 // The epoch may be on some members, so the one before it is over in any case:
                 // the next look tries a further one, which ends it at the same record.
-                let mut state = self.shared.state.lock();
+                let mut state = shared.state.lock();
                 state.epoch_seen = state.epoch_seen.max(plan.epoch.number);
                 self.stall(&mut state, error.to_string());
             }
         }
     }
 
-    fn plan(&self, state: &mut State) -> Option<Plan> {
+    /// The next epoch, or why there cannot be one.
+    fn plan(&self, state: &mut State) -> Result<Plan, String> {
         let shared = &self.shared;
         let mut lanes: Vec<_> = state
             .lanes
@@ -288,15 +305,18 @@ impl Keeper {
             .filter(|lane| lane.failure().is_none())
             .map(Arc::clone)
             .collect();
+        let departing = departing(state, &lanes);
+        lanes.retain(|lane| !departing.contains(&lane.id));
         lanes.extend(self.waiting.iter().map(|new| Arc::clone(&new.lane)));
+        while let Some(surplus) = surplus(state, &lanes) {
+            lanes.remove(surplus);
+        }
         if lanes.len() < state.quorum {
-            let why = format!(
+            return Err(format!(
                 "{} of {} needed holders can be written",
                 lanes.len(),
                 state.quorum
-            );
-            self.stall(state, why);
-            return None;
+            ));
         }
         let first_file = state.current_file() + 1;
         state.phase = Phase::Changing;
@@ -318,6 +338,9 @@ impl Keeper {
                 members.push(member.id);
             }
         }
+        members.retain(|id| !departing.contains(id));
+        let mut removed = state.epoch.removed.clone();
+        removed.extend(&departing);
         let epoch = Epoch {
             id,
             number,
@@ -325,13 +348,14 @@ impl Keeper {
             parent_end: end,
             m: u32::try_from(shared.config.m).unwrap_or(u32::MAX),
             members,
+            removed,
             holders: lanes.iter().map(|lane| lane.id).collect(),
             spans,
             floor: state.floor(),
             acked: end,
             ..state.epoch.clone()
         };
-        Some(Plan {
+        Ok(Plan {
             before: state.epoch.clone(),
             epoch,
             lanes,
@@ -370,6 +394,7 @@ impl Keeper {
             "the journal goes on in a new epoch"
         );
         dewar_env::reached("an epoch began while running");
+        state.stalled_since = None;
         let new = std::mem::take(&mut self.waiting);
         if !new.is_empty() {
             dewar_env::reached("a holder was replaced");
@@ -380,8 +405,25 @@ impl Keeper {
             lane.set_missing(older.iter().map(|file| file.header.file).collect());
         }
         state.counters.changes += 1;
+        for id in &plan.epoch.removed {
+            if state.leaving.remove(id) {
+                dewar_env::reached("a member left for good");
+                tracing::info!(disk = %id, "a disk has left the journal for good");
+            }
+        }
+        let removed = &plan.epoch.removed;
+        state.members.retain(|member| !removed.contains(&member.id));
+        let gone: Vec<Arc<Lane>> = state.lanes.clone();
+        let stays = |lane: &Arc<Lane>| plan.lanes.iter().any(|new| Arc::ptr_eq(new, lane));
+        let gone = gone.into_iter().filter(|lane| !stays(lane));
+        // Ends their tenders; what they still write is void.
+        let gone: Vec<_> = gone.collect();
         self.shared.enter(&mut state, plan.epoch, plan.lanes);
         drop(state);
+        for lane in gone {
+            lane.tell();
+            lane.fail("another epoch began without it");
+        }
         let Some(tasks) = self.tasks.upgrade() else {
             return;
         };
@@ -392,16 +434,15 @@ impl Keeper {
         }
     }
 
+    /// Those who wait are told when it has lasted for too long, and so is who comes later: at the
+    /// end of the attempt that is under way then.
     fn stall(&self, state: &mut State, why: String) {
         let now = self.shared.env.clock.elapsed();
-        let since = match &state.phase {
-            Phase::Stalled { since, .. } => *since,
-            _ => {
-                tracing::error!(why, "the journal cannot be written");
-                now
-            }
-        };
-        state.phase = Phase::Stalled { why, since };
+        if state.stalled_since.is_none() {
+            tracing::error!(why, "the journal cannot be written");
+        }
+        let since = *state.stalled_since.get_or_insert(now);
+        state.phase = Phase::Stalled { why };
         self.shared.room.notify_waiters();
         if now.saturating_sub(since) >= self.shared.config.stall_max {
             self.shared.fail_waiters(state);
@@ -457,6 +498,7 @@ impl Keeper {
         if back.is_empty() {
             return;
         }
+        dewar_env::reached("a member came back to the journal");
         let file = EpochFile {
             confirmed: Some(epoch),
             proposed: None,
@@ -476,6 +518,38 @@ struct Plan {
     epoch: Epoch,
     lanes: Vec<Arc<Lane>>,
     members: Vec<Arc<Member>>,
+}
+
+/// Members that may leave for good now: the log is complete on m+1 holders without them, and as many
+/// members remain.
+fn departing(state: &State, lanes: &[Arc<Lane>]) -> Vec<DiskId> {
+    let holds = |id: &DiskId| {
+        let mut living = lanes.iter().filter(|lane| lane.failure().is_none());
+        living.any(|lane| lane.id == *id)
+    };
+    let complete = lanes.iter().filter(|lane| {
+        !state.leaving.contains(&lane.id) && lane.failure().is_none() && lane.missing_count() == 0
+    });
+    let enough = complete.count() >= state.quorum;
+    let leaving = state.leaving.iter().filter(|id| enough || !holds(id));
+    leaving.copied().collect()
+}
+
+/// A holder beyond the m+2 that should be: one without room for a further file before one with, and
+/// only while m+1 complete ones remain.
+fn surplus(state: &State, lanes: &[Arc<Lane>]) -> Option<usize> {
+    if lanes.len() <= state.quorum + 1 {
+        return None;
+    }
+    let complete = |lane: &Arc<Lane>| lane.failure().is_none() && lane.missing_count() == 0;
+    let may_go = |n: usize| {
+        let others = lanes.iter().enumerate().filter(|(other, _)| *other != n);
+        others.filter(|(_, lane)| complete(lane)).count() >= state.quorum
+    };
+    let (short, roomy): (Vec<usize>, Vec<usize>) =
+        (0..lanes.len()).partition(|n| lanes[*n].lacks_room(state.current_file()));
+    let candidates = if short.is_empty() { roomy } else { short };
+    candidates.into_iter().rev().find(|n| may_go(*n))
 }
 
 /// The lists that an epoch must reach: the old members and the new ones.

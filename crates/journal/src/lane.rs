@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +63,8 @@ pub(crate) struct Lane {
     ready: Notify,
     /// The tender has something to do.
     pub(crate) attention: Notify,
+    /// It was said that the lane has failed.
+    told: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -140,6 +142,7 @@ impl Lane {
             }),
             ready: Notify::new(),
             attention: Notify::new(),
+            told: AtomicBool::new(false),
         };
         Arc::new(lane)
     }
@@ -167,6 +170,14 @@ impl Lane {
         })
     }
 
+    /// Makes the names of files durable that were found: a process that was killed may have made them
+    /// and not come to it.
+    pub(crate) async fn sync_names(&self) {
+        if let Err(error) = self.disk.sync_dir(JOURNAL_DIR).await {
+            self.fail(&error.to_string());
+        }
+    }
+
     /// Says which file number comes first.
     pub(crate) fn begin_at(&self, first: u64) {
         let mut inner = self.inner.lock();
@@ -181,6 +192,11 @@ impl Lane {
             self.fail(&format!("{}: {state:?}", self.disk.label()));
         }
         self.inner.lock().failed.clone()
+    }
+
+    /// Whether this is the first time that somebody says that it has failed.
+    pub(crate) fn tell(&self) -> bool {
+        !self.told.swap(true, Ordering::Relaxed)
     }
 
     /// Whether its disk is or was away, so that it is no fault of its own.
@@ -508,6 +524,11 @@ impl Lane {
             Some(available) => format!("{label} ({available} bytes free)"),
             None => label.to_owned(),
         })
+    }
+
+    /// Whether its disk has no room for a file behind `current` and none is ready.
+    pub(crate) fn lacks_room(&self, current: u64) -> bool {
+        self.inner.lock().full.is_some() && self.horizon() <= current + 1
     }
 
     fn set_horizon(&self, inner: &Inner) {

@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::{Disk, Env};
-use dewar_types::{DiskId, Error};
+use dewar_types::{DiskId, Error, ErrorKind};
 
 pub use config::JournalConfig;
 pub use epoch::EpochId;
@@ -54,6 +54,7 @@ pub use error::OpenError;
 pub use fuzz::{fuzz_epoch, fuzz_journal_file};
 pub use hold::Hold;
 pub use log::{Counters, Permit, Room};
+pub use open::Loss;
 pub use recovery::Recovery;
 pub use status::{JournalState, Status};
 
@@ -127,6 +128,19 @@ impl Journal {
         open::open(env, disks, config).await
     }
 
+    /// What would be lost by an opening that accepts it; `None` when the journal opens without. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: what not even that opens.
+    pub async fn loss(
+        env: Env,
+        disks: Vec<(DiskId, Arc<dyn Disk>)>,
+        config: JournalConfig,
+    ) -> Result<Option<Loss>, OpenError> {
+        open::loss(env, disks, config).await
+    }
+
     /// Waits until there is room for a record with a body of up to `bytes`.
     ///
     /// # Errors
@@ -185,9 +199,35 @@ impl Journal {
         self.shared.status()
     }
 
+    /// Refuses a disk that was removed, or belongs to a lineage that was given up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for such a disk.
+    pub async fn check(&self, id: DiskId, disk: &dyn Disk) -> Result<(), Error> {
+        let lineage = self.shared.state.lock().epoch.lineage;
+        if survey::is_given_up(disk, lineage).await {
+            let mut state = self.shared.state.lock();
+            // A member was there when the loss was accepted. Whoever asks is told from now on.
+            if !state.epoch.members.contains(&id) {
+                state.given_up.insert(id);
+            }
+        }
+        if self.shared.state.lock().is_removed(id) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("disk {id} was removed from the journal"),
+            ));
+        }
+        Ok(())
+    }
+
     /// Brings in a disk that was not there when the journal was opened: a member that is back, or
     /// a new one, which becomes a member by a new epoch.
-    pub fn attach(&self, id: DiskId, disk: Arc<dyn Disk>) {
+    ///
+    /// # Errors
+    /// As [`Journal::check`].
+    pub async fn attach(&self, id: DiskId, disk: Arc<dyn Disk>) -> Result<(), Error> {
+        self.check(id, &*disk).await?;
         let member = epoch::Member::new(id, disk);
         {
             let mut state = self.shared.state.lock();
@@ -196,6 +236,83 @@ impl Journal {
         }
         self.tasks.watch(&self.shared, &member);
         self.shared.attention.notify_one();
+        Ok(())
+    }
+
+    /// Takes a disk out for good: it leaves by a new epoch, so that later losses count afresh, as
+    /// soon as the log is complete on m+1 others. Returns when that epoch is in force. A disk that
+    /// was taken out never takes part again. To be asked again after a restart.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when fewer than m+1 members would remain;
+    /// [`ErrorKind::Unavailable`] when it did not come to pass within `patience`; it goes on
+    /// nevertheless.
+    pub async fn remove(&self, id: DiskId, patience: Duration) -> Result<(), Error> {
+        let removed = |state: &log::State| state.epoch.removed.contains(&id);
+        {
+            let mut state = self.shared.state.lock();
+            if removed(&state) {
+                return Ok(());
+            }
+            let stay = |other: &&DiskId| **other != id && !state.leaving.contains(other);
+            let remain = state.epoch.members.iter().filter(stay).count();
+            if remain < state.quorum {
+                let message = format!(
+                    "{remain} disks would remain for the journal and {} are needed: add a disk first",
+                    state.quorum
+                );
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            state.leaving.insert(id);
+        }
+        self.shared.attention.notify_one();
+        let left = async {
+            loop {
+                let changed = self.shared.room.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if removed(&self.shared.state.lock()) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(patience, left).await.map_err(|_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "disk {id} has not left the journal yet: the log is being copied elsewhere"
+                ),
+            )
+        })
+    }
+
+    /// Waits until a disk that was brought in is a member.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when it is none within `patience`; it goes on nevertheless.
+    pub async fn joined(&self, id: DiskId, patience: Duration) -> Result<(), Error> {
+        let joined = async {
+            loop {
+                let changed = self.shared.room.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if self.shared.state.lock().epoch.members.contains(&id) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(patience, joined).await.map_err(|_| {
+            let why = match self.status().state {
+                JournalState::Stalled(why) => why,
+                _ => "too few disks answer".to_owned(),
+            };
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("disk {id} is no member of the journal yet: {why}"),
+            )
+        })
     }
 
     /// Ends the journal cleanly: waits up to `patience` for what was appended, notes how far holds

@@ -33,6 +33,12 @@ pub struct Status {
     pub members: Vec<DiskId>,
     /// Those that hold the journal.
     pub holders: Vec<DiskId>,
+    /// Disks that never take part again.
+    pub removed: Vec<DiskId>,
+    /// Its lineage: a new one begins when a loss is accepted.
+    pub lineage: EpochId,
+    /// How often a loss was accepted.
+    pub losses_accepted: usize,
     /// How many disks may be lost now without losing a record that is still needed; less than m
     /// while a new holder does not have the older files yet. Negative when records are at risk of
     /// not being found at all.
@@ -47,6 +53,8 @@ pub struct Status {
     pub durable: Seq,
     /// No record up to this one is needed any more.
     pub floor: Seq,
+    /// Who needs the records after which sequence.
+    pub holds: Vec<(String, Seq)>,
     /// Files in use, on each holder.
     pub files: usize,
     /// At most so many.
@@ -63,7 +71,7 @@ impl Shared {
         let journal_state = match &state.phase {
             Phase::Running => JournalState::Running,
             Phase::Opening | Phase::Changing => JournalState::Changing,
-            Phase::Stalled { why, .. } => JournalState::Stalled(why.clone()),
+            Phase::Stalled { why } | Phase::Failed { why } => JournalState::Stalled(why.clone()),
             Phase::ReadOnly => JournalState::ReadOnly,
             Phase::Closed => JournalState::Closed,
         };
@@ -75,12 +83,20 @@ impl Shared {
             epoch_number: state.epoch.number,
             members: state.epoch.members.clone(),
             holders: state.lanes.iter().map(|lane| lane.id).collect(),
+            removed: {
+                let mut removed = state.epoch.removed.clone();
+                removed.extend(&state.given_up);
+                removed
+            },
+            lineage: state.epoch.lineage,
+            losses_accepted: state.epoch.former.len(),
             margin: i32::try_from(complete).unwrap_or(i32::MAX) - 1,
             margin_wanted: u32::try_from(self.config.m).unwrap_or(u32::MAX),
             files_to_copy: state.lanes.iter().map(|lane| lane.missing_count()).sum(),
             last: state.last(),
             durable: self.acked(),
             floor: state.floor(),
+            holds: state.holds.values().cloned().collect(),
             files: state.files.len(),
             files_max: self.config.files_max,
             unacked_bytes: state.unacked_bytes(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_env::{Disk, DiskErrorKind};
+use dewar_env::{Disk, DiskErrorKind, Space};
 use dewar_types::{DiskId, Error, ErrorKind};
 
 use crate::Seq;
@@ -23,6 +23,8 @@ pub(crate) struct Survey {
     pub(crate) number: u64,
     /// Disks that may take part: all but those of another lineage.
     pub(crate) disks: Vec<Identified>,
+    /// Disks of lineages that were given up.
+    pub(crate) given_up: Vec<DiskId>,
     /// Members of the newest epoch that are not there.
     pub(crate) away: Vec<DiskId>,
     /// Why an epoch file could not be understood: of a newer Dewar, or damaged so that it looks so.
@@ -37,17 +39,6 @@ impl Survey {
             Err(OpenError::NotFormatted) if let Some(newer) = newer => return Err(newer.into()),
             lineage => lineage?,
         };
-        let mut own = Vec::new();
-        for (id, disk) in disks {
-            let foreign = files.get(id).and_then(|file| file.confirmed.as_ref());
-            match foreign.filter(|epoch| epoch.lineage != lineage) {
-                Some(epoch) => tracing::error!(
-                    disk = %id, lineage = %epoch.lineage,
-                    "the disk belongs to a journal that was given up; it is left alone"
-                ),
-                None => own.push((*id, Arc::clone(disk))),
-            }
-        }
         let epochs = files.values().filter_map(|file| file.confirmed.as_ref());
         // One epoch is written several times, with ever higher marks.
         let epoch = epochs
@@ -55,13 +46,45 @@ impl Survey {
             .max_by_key(|epoch| (epoch.number, epoch.floor, epoch.acked))
             .ok_or(OpenError::NotFormatted)?
             .clone();
+        let mut own = Vec::new();
+        let mut given_up = Vec::new();
+        for (id, disk) in disks {
+            let foreign = files.get(id).and_then(|file| file.confirmed.as_ref());
+            match foreign.filter(|epoch| epoch.lineage != lineage) {
+                // It was there when the loss was accepted, and has not heard of the end of that.
+                Some(_) if epoch.members.contains(id) => own.push((*id, Arc::clone(disk))),
+                Some(old) => {
+                    tracing::warn!(
+                        disk = disk.label(), %id, lineage = %old.lineage,
+                        "the disk belongs to a journal that was given up; it is left alone"
+                    );
+                    given_up.push(*id);
+                }
+                None => own.push((*id, Arc::clone(disk))),
+            }
+        }
+        own.retain(|(id, disk)| {
+            let removed = epoch.removed.contains(id);
+            if removed {
+                tracing::warn!(disk = disk.label(), %id, "a disk that was removed is left alone");
+            }
+            !removed
+        });
         let number = files.values().map(EpochFile::number).max();
+        let confirmed = files.values().filter_map(|file| file.confirmed.as_ref());
+        if confirmed.clone().any(|old| old.number < epoch.number) {
+            dewar_env::reached("a disk came back with an old epoch");
+        }
+        if number.is_some_and(|number| number > epoch.number) {
+            dewar_env::reached("an epoch was proposed and no more");
+        }
         let there = |id: &DiskId| files.contains_key(id) && own.iter().any(|(own, _)| own == id);
         let away = epoch.members.iter().copied().filter(|id| !there(id));
         Ok(Self {
             number: number.unwrap_or(0),
             away: away.collect(),
             disks: own,
+            given_up,
             epoch,
             newer,
         })
@@ -98,12 +121,11 @@ impl Survey {
 
     /// Members of the next epoch.
     pub(crate) fn next_members(&self, config: &JournalConfig) -> Vec<DiskId> {
-        let mut members: Vec<DiskId> = if config.accept_loss {
-            Vec::new()
-        } else {
-            let old = self.epoch.members.iter().copied();
-            old.filter(|id| !config.lost.contains(id)).collect()
+        let given_up = |id: &DiskId| {
+            config.lost.contains(id) || (config.accept_loss && self.away.contains(id))
         };
+        let old = self.epoch.members.iter().copied();
+        let mut members: Vec<DiskId> = old.filter(|id| !given_up(id)).collect();
         for (id, disk) in &self.disks {
             if !members.contains(id) && disk.state().writable() {
                 members.push(*id);
@@ -112,9 +134,24 @@ impl Survey {
         members
     }
 
-    /// Disks for the journal, m+2 of them where there are as many: first those that had it.
-    pub(crate) fn holders(&self, config: &JournalConfig) -> Result<Vec<Identified>, OpenError> {
-        let mut writable: Vec<Identified> = self
+    /// Disks that never take part again.
+    pub(crate) fn next_removed(&self, members: &[DiskId]) -> Vec<DiskId> {
+        let mut removed = self.epoch.removed.clone();
+        let old = self.epoch.members.iter();
+        removed.extend(old.filter(|id| !members.contains(id)));
+        removed.extend(&self.given_up);
+        removed.sort_unstable();
+        removed.dedup();
+        removed
+    }
+
+    /// Disks for the journal, m+2 of them where there are as many: first those with room for a file,
+    /// and of them those that had it.
+    pub(crate) async fn holders(
+        &self,
+        config: &JournalConfig,
+    ) -> Result<Vec<Identified>, OpenError> {
+        let writable: Vec<Identified> = self
             .disks
             .iter()
             .filter(|(_, disk)| disk.state().writable())
@@ -127,10 +164,28 @@ impl Survey {
                 needed,
             });
         }
-        writable.sort_by_key(|(id, _)| count(&self.epoch.holders, &[*id]) == 0);
-        writable.truncate(needed + 1);
-        Ok(writable)
+        let spaces = writable.iter().map(|(_, disk)| disk.space());
+        let spaces = futures_util::future::join_all(spaces).await;
+        let full = |space: &dewar_env::disk::Result<Space>| {
+            space
+                .as_ref()
+                .is_ok_and(|s| s.available < config.file_bytes)
+        };
+        let mut ranked: Vec<_> = spaces.iter().map(full).zip(writable).collect();
+        ranked.sort_by_key(|(full, (id, _))| (*full, count(&self.epoch.holders, &[*id]) == 0));
+        ranked.truncate(needed + 1);
+        Ok(ranked.into_iter().map(|(_, disk)| disk).collect())
     }
+}
+
+/// Whether a disk belongs to another lineage than this one.
+pub(crate) async fn is_given_up(disk: &dyn Disk, lineage: EpochId) -> bool {
+    let Ok(bytes) = disk.read_file(EPOCH_PATH).await else {
+        return false;
+    };
+    let file = EpochFile::decode(&bytes).ok();
+    let epoch = file.and_then(|file| file.confirmed);
+    epoch.is_some_and(|epoch| epoch.lineage != lineage)
 }
 
 /// What the epoch files say.

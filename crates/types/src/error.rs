@@ -98,6 +98,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    unchanged: bool,
 }
 
 /// A result with [`enum@Error`].
@@ -110,6 +111,7 @@ impl Error {
             kind,
             message: message.into(),
             source: None,
+            unchanged: false,
         }
     }
 
@@ -123,6 +125,7 @@ impl Error {
             kind,
             message: message.into(),
             source: Some(source.into()),
+            unchanged: false,
         }
     }
 
@@ -131,6 +134,20 @@ impl Error {
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);
         self
+    }
+
+    /// The same, with the word that nothing was changed and nothing will be, which the kind alone
+    /// may leave open.
+    #[must_use]
+    pub fn unchanged(mut self) -> Self {
+        self.unchanged = true;
+        self
+    }
+
+    /// Whether it is known that nothing was changed; see [`Error::unchanged`].
+    #[must_use]
+    pub fn left_unchanged(&self) -> bool {
+        self.unchanged
     }
 
     /// What went wrong.

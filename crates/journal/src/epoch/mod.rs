@@ -141,6 +141,9 @@ pub(crate) struct Epoch {
     /// Records up to this one were durable when this was written.
     #[n(11)]
     pub(crate) acked: Seq,
+    /// Disks that were removed, or away when a loss was accepted: they never take part again.
+    #[cbor(n(12), skip_if = "Vec::is_empty")]
+    pub(crate) removed: Vec<DiskId>,
 }
 
 impl EpochFile {
@@ -195,7 +198,9 @@ impl EpochFile {
         }
         let crc = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
         let len = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
-        if cbor.len() != len as usize || checksum::crc32c(&[cbor]) != crc {
+        let sound =
+            checksum::crc32c(&[cbor]) == crc || !dewar_env::safeguard("checksums of epoch files");
+        if cbor.len() != len as usize || !sound {
             return Err(corrupt("checksum or length is wrong"));
         }
         let file: Self =

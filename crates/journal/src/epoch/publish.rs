@@ -39,12 +39,17 @@ impl Member {
 
     /// Whether a record written now would count.
     pub(crate) fn countable(&self) -> bool {
-        self.disk.state().writable() && !self.doubtful.load(Ordering::Relaxed)
+        self.disk.state().writable() && !self.is_doubtful()
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Relaxed)
+            && dewar_env::safeguard("members with an open write do not count")
     }
 
     async fn write(&self, content: Bytes) -> Result<(), DiskError> {
         let _turn = self.writing.lock().await;
-        if self.doubtful.load(Ordering::Relaxed) {
+        if self.is_doubtful() {
             return Err(DiskError::new(
                 DiskErrorKind::Poisoned,
                 "replace",
@@ -103,7 +108,13 @@ pub(crate) async fn publish(
     drop(report);
 
     let mut done = Vec::new();
-    let mut failed = Vec::new();
+    let doubtful = members.iter().filter(|member| member.is_doubtful());
+    let mut failed: Vec<String> = doubtful
+        .map(|member| {
+            let disk = member.disk.label();
+            format!("{disk} took too long once, and counts again after a restart")
+        })
+        .collect();
     loop {
         let next = if publication.reached(&done) {
             match tokio::time::timeout(STRAGGLERS_MAX, reports.recv()).await {

@@ -26,6 +26,7 @@ fn epoch() -> EpochFile {
         }],
         floor: 40,
         acked: 41,
+        removed: vec![DiskId(8)],
     };
     EpochFile {
         confirmed: Some(epoch),

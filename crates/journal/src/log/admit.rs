@@ -58,7 +58,9 @@ impl Shared {
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] if it fits no file, [`ErrorKind::Unavailable`] if the journal
-    /// cannot be written at present.
+    /// cannot be written at present, [`ErrorKind::Busy`] if ordinary records got no room for as
+    /// long as the configuration lets them wait: what empties the journal may itself wait for those
+    /// who wait here.
     pub(crate) async fn admit(self: &Arc<Self>, body: usize, room: Room) -> Result<Permit, Error> {
         if body > self.config.record_bytes_max() {
             return Err(Error::new(
@@ -73,6 +75,33 @@ impl Shared {
         if let Some(permit) = self.try_admit(bytes, room)? {
             return Ok(permit);
         }
+        let admitted = self.admitted(bytes, room);
+        if room == Room::Reserve {
+            return admitted.await;
+        }
+        let patience = self.config.stall_max;
+        match tokio::time::timeout(patience, admitted).await {
+            Ok(admitted) => admitted,
+            Err(_) => {
+                let state = self.state.lock();
+                if state.stalled_since.is_some() {
+                    return Err(state.refusal());
+                }
+                drop(state);
+                dewar_env::reached("a record found no room in the journal");
+                Err(Error::new(
+                    ErrorKind::Busy(patience),
+                    format!(
+                        "the journal has been full for {} ms: what is in it cannot be put in its \
+                         place",
+                        patience.as_millis()
+                    ),
+                ))
+            }
+        }
+    }
+
+    async fn admitted(self: &Arc<Self>, bytes: usize, room: Room) -> Result<Permit, Error> {
         loop {
             let freed = self.room.notified();
             tokio::pin!(freed);
@@ -86,33 +115,50 @@ impl Shared {
 
     fn try_admit(self: &Arc<Self>, bytes: usize, room: Room) -> Result<Option<Permit>, Error> {
         let mut state = self.state.lock();
-        match state.phase {
-            Phase::Running | Phase::Changing | Phase::Opening => {}
+        let now = self.env.clock.elapsed();
+        let stalled = state
+            .stalled_since
+            .map(|since| now.saturating_sub(since) >= self.config.stall_max);
+        match (&state.phase, stalled) {
+            (Phase::Running | Phase::Changing | Phase::Opening, None) => {}
+            // Holders are looked for: not every loss of a disk is to be felt.
+            (Phase::Stalled { .. } | Phase::Changing, Some(false)) => return Ok(None),
             _ => return Err(state.refusal()),
         }
         let waiting = state.unacked + state.reserved;
         let memory = waiting == 0 || waiting + bytes <= self.config.unacked_bytes_max;
+        let stuck = |state: &State| match self.no_room(state) {
+            Some(message) => Err(Error::new(ErrorKind::NoSpace, message)),
+            None => Ok(None),
+        };
         if !memory {
-            return Ok(None);
+            // Nothing becomes free where what was appended has no file to go to.
+            return match self.files_ahead(&state) {
+                Some(_) => Ok(None),
+                None => stuck(&state),
+            };
         }
         if !self.has_files(&state, bytes, room) {
-            let short: Vec<_> = state.lanes.iter().filter_map(|l| l.shortage()).collect();
-            if state.lanes.len() - short.len() < state.quorum {
-                let message = format!(
-                    "no room for a further journal file of {} bytes on {}; {} disks need one",
-                    self.config.file_bytes,
-                    short.join(", "),
-                    state.quorum
-                );
-                return Err(Error::new(ErrorKind::NoSpace, message));
-            }
-            return Ok(None);
+            return stuck(&state);
         }
         state.reserved += bytes;
         Ok(Some(Permit {
             shared: Arc::clone(self),
             bytes,
         }))
+    }
+
+    /// Why no further file can be begun, if too many disks have no room for one.
+    pub(super) fn no_room(&self, state: &State) -> Option<String> {
+        let short: Vec<_> = state.lanes.iter().filter_map(|l| l.shortage()).collect();
+        (state.lanes.len() - short.len() < state.quorum).then(|| {
+            format!(
+                "no room for a further journal file of {} bytes on {}; {} disks need one",
+                self.config.file_bytes,
+                short.join(", "),
+                state.quorum
+            )
+        })
     }
 
     /// So many files may be in use before ordinary records have to wait.
@@ -158,6 +204,7 @@ impl Shared {
             Room::Ordinary => self.ordinary_files_max(),
         };
         if state.files.len() >= max && state.phase != Phase::Opening {
+            dewar_env::reached("the journal was full");
             return false;
         }
         // A file's tail may be lost to a record that does not fit it.

@@ -22,6 +22,13 @@ pub(super) struct Flight {
     started: Duration,
 }
 
+impl Flight {
+    /// When its writes began.
+    pub(super) fn started(&self) -> Duration {
+        self.started
+    }
+}
+
 impl Shared {
     /// Starts writing what waits, as far as writes may be started now.
     pub(super) fn start_writes(self: &Arc<Self>, state: &mut State) {
@@ -150,9 +157,8 @@ impl Shared {
         if state.phase == Phase::Opening {
             let alive = state.lanes.iter().filter(|lane| lane.failure().is_none());
             if alive.count() < state.quorum {
-                state.phase = Phase::Stalled {
+                state.phase = Phase::Failed {
                     why: "too many holders failed while it was opened".into(),
-                    since: self.env.clock.elapsed(),
                 };
                 self.fail_waiters(&mut state);
             }

@@ -20,13 +20,13 @@ mod files;
 mod flight;
 mod group;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dewar_env::Env;
-use dewar_types::{Error, ErrorKind};
+use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -72,7 +72,10 @@ pub(crate) enum Phase {
     /// Fewer than m+1 members can be written.
     Stalled {
         why: String,
-        since: Duration,
+    },
+    /// Too many holders failed while it was opened, and nobody looks for others.
+    Failed {
+        why: String,
     },
     ReadOnly,
     Closed,
@@ -81,10 +84,16 @@ pub(crate) enum Phase {
 /// Everything under the lock.
 pub(crate) struct State {
     pub(crate) phase: Phase,
+    /// Since when no epoch could be started. Not in the phase, which every attempt changes.
+    pub(crate) stalled_since: Option<Duration>,
     pub(crate) epoch: Epoch,
     /// The highest number of an epoch that was tried.
     pub(crate) epoch_seen: u64,
     pub(crate) members: Vec<Arc<Member>>,
+    /// Members that leave for good by the next epoch that can do without them.
+    pub(crate) leaving: BTreeSet<DiskId>,
+    /// Disks of lineages that were given up, as far as they were seen.
+    pub(crate) given_up: BTreeSet<DiskId>,
     pub(crate) lanes: Vec<Arc<Lane>>,
     /// How many holders must have a record.
     pub(crate) quorum: usize,
@@ -108,7 +117,7 @@ pub(crate) struct State {
     pub(crate) reserve_files_max: usize,
     /// The highest floor that a durable file header names.
     durable_floor: Seq,
-    holds: BTreeMap<u64, (String, Seq)>,
+    pub(crate) holds: BTreeMap<u64, (String, Seq)>,
     hold_ids: u64,
     floor: Seq,
     reserved: usize,
@@ -147,11 +156,14 @@ impl Shared {
         let (file, first, prev) = span.map_or((0, 1, 0), |span| (span.file, span.first, span.prev));
         let state = State {
             phase: beginning.phase,
+            stalled_since: None,
             floor: beginning.epoch.floor,
             durable_floor: 0,
             epoch: beginning.epoch,
             epoch_seen: 0,
             members: beginning.members,
+            leaving: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             lanes: beginning.lanes,
             quorum: config.m + 1,
             last: first - 1,
@@ -203,7 +215,7 @@ impl Shared {
             if self.acked() >= seq {
                 return Ok(());
             }
-            if let Phase::Closed | Phase::ReadOnly = state.phase {
+            if let Phase::Closed | Phase::ReadOnly | Phase::Failed { .. } = state.phase {
                 return Err(state.refusal());
             }
             state.waiters.push((seq, sender));
@@ -219,15 +231,42 @@ impl Shared {
 
     /// Fails everyone who waits; what was appended may still become durable.
     pub(crate) fn fail_waiters(&self, state: &mut State) {
+        let phase = state.phase.clone();
+        self.fail_waiters_with(state, || state_refusal(&phase));
+    }
+
+    fn fail_waiters_with(&self, state: &mut State, why: impl Fn() -> Error) {
         for (_, waiter) in state.waiters.drain(..) {
             // Who no longer waits needs no answer.
-            let _ = waiter.send(Err(state_refusal(&state.phase)));
+            let _ = waiter.send(Err(why()));
         }
         self.room.notify_waiters();
+    }
+
+    /// Answers those who wait for a group that has been under way for too long because disks have
+    /// no room for the file that it begins: nothing would ever wake them.
+    pub(crate) fn fail_stuck(&self, now: Duration) {
+        let mut state = self.state.lock();
+        let stuck = state.phase == Phase::Running
+            && !state.waiters.is_empty()
+            && state.flying.front().is_some_and(|flight| {
+                now.saturating_sub(flight.started()) >= self.config.stall_max
+            });
+        if stuck && let Some(message) = self.no_room(&state) {
+            tracing::warn!(message, "records that were appended cannot be written now");
+            self.fail_waiters_with(&mut state, || {
+                Error::new(ErrorKind::NoSpace, message.clone())
+            });
+        }
     }
 }
 
 impl State {
+    /// Whether a disk never takes part again.
+    pub(crate) fn is_removed(&self, id: DiskId) -> bool {
+        self.epoch.removed.contains(&id) || self.given_up.contains(&id)
+    }
+
     /// The last appended record.
     pub(crate) fn last(&self) -> Seq {
         self.last
@@ -275,7 +314,7 @@ impl State {
 
 fn state_refusal(phase: &Phase) -> Error {
     let why = match phase {
-        Phase::Stalled { why, .. } => why.as_str(),
+        Phase::Stalled { why } | Phase::Failed { why } => why.as_str(),
         Phase::ReadOnly => "it is open for reading only",
         Phase::Closed => "it is closed",
         Phase::Opening | Phase::Running | Phase::Changing => "it is changing",

@@ -165,6 +165,7 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
     let world = formatted(1, 3, 1).await;
     let config = JournalConfig {
         files_max: 8,
+        stall_max: Duration::from_secs(60),
         ..config(1)
     };
     let opened = Journal::open(world.env(), disks(&world), config).await;
@@ -184,6 +185,14 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
     assert!((5..=8).contains(&files), "{files} files");
     let permit = journal.admit(1000, Room::Reserve).await;
     drop(permit.expect("the reserve is for this"));
+    let waiting = journal.admit(4000, Room::Ordinary);
+    tokio::pin!(waiting);
+    let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;
+    still.expect_err("no room");
+    // Nobody waits for ever: what would make room may be waiting for who waits.
+    let tired = tokio::time::timeout(Duration::from_secs(70), journal.admit(4000, Room::Ordinary));
+    let error = tired.await.expect("told").expect_err("no room");
+    assert!(matches!(error.kind(), ErrorKind::Busy(_)), "{error:?}");
     let waiting = journal.admit(4000, Room::Ordinary);
     tokio::pin!(waiting);
     let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;

@@ -191,7 +191,10 @@ async fn a_new_disk_becomes_a_member() {
     let (journal, _) = open(&world, 1).await.expect("opens");
     write(&journal, body(0)).await;
     let disk = world.add_disk("new");
-    journal.attach(DiskId(3), Arc::new(disk));
+    journal
+        .attach(DiskId(3), Arc::new(disk))
+        .await
+        .expect("new");
     settled(&journal, |s| s.members.len() == 4).await;
     write(&journal, body(1)).await;
     let world = world.crash(1);

@@ -3,6 +3,8 @@
 mod basics;
 mod crash;
 mod holders;
+mod leaving;
+mod loss;
 mod restarts;
 mod sabotage;
 mod sample;

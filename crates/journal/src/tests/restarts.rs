@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use dewar_env::DiskErrorKind;
+use dewar_env::disk::sim::{SimDisk, SimOp};
+
 use super::*;
 use crate::JournalState;
 
@@ -185,4 +188,121 @@ async fn founding_may_be_cut_short_anywhere() {
         let (_, recovery) = open(&world, 1).await.expect("opens");
         assert_eq!((recovery.floor(), recovery.end()), (again, again));
     }
+}
+
+/// Nobody looks for other holders while it is opened, so nobody may wait for them.
+#[tokio::test(start_paused = true)]
+async fn an_opening_ends_that_too_many_holders_leave() {
+    let world = formatted(1, 3, 1).await;
+    let (journal, recovery) = open(&world, 1).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..3 {
+        write(&journal, body(n)).await;
+    }
+    let world = world.crash(2);
+    drop(journal);
+    world.disk(2).vanish();
+    for disk in [0, 1] {
+        world
+            .disk(disk)
+            .fail_next(SimOp::WriteDurable, DiskErrorKind::Io);
+    }
+    let opened = tokio::time::timeout(Duration::from_secs(600), open(&world, 1)).await;
+    let error = opened.expect("it comes to an end").expect_err("no quorum");
+    assert!(error.to_string().contains("holders failed"), "{error}");
+    let (_, recovery) = open(&world.crash(3), 1).await.expect("opens again");
+    assert_eq!(all(recovery).await.len(), 3);
+}
+
+/// How the first of two openings is cut short.
+#[derive(Clone, Copy)]
+enum First {
+    /// The power fails, and the second does not see the disk on which it had come furthest.
+    PowerFails,
+    /// It is killed: what it wrote is there, and gone when the power fails.
+    Killed,
+}
+
+/// Two openings in a row end in the middle. Whether the third finds all records, for every moment of
+/// the first and the first moments of the second.
+async fn two_short_openings(first: First) -> Result<bool, OpenError> {
+    let world = SimWorld::with_disks(1, 5);
+    // The first two disks hold no records, and are the first to be told of an epoch.
+    let mut holders_first = disks(&world);
+    holders_first.reverse();
+    let created = Journal::create(&world.env(), &holders_first, &config(1)).await;
+    created.expect("a new journal");
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    let mut expected = BTreeMap::new();
+    let _hold = journal.hold("index", 0);
+    for n in 0..8 {
+        expected.insert(write(&journal, body(n)).await, body(n));
+    }
+    drop(journal);
+    for moment in 1.. {
+        let mut whole = false;
+        for away in 0..2 {
+            let world = world.kill(moment + 7000 * away as u64);
+            world.crash_after(moment);
+            whole = open(&world, 1).await.is_ok();
+            let world = match first {
+                First::PowerFails => world.crash(3000 + moment),
+                First::Killed => world.kill(3000 + moment + 1000 * away as u64),
+            };
+            let mut short = 0;
+            for last in 1..=60 {
+                // Each process draws other numbers.
+                let world = world.kill(1000 + last);
+                match first {
+                    First::PowerFails => world.disk(away).vanish(),
+                    // The holders take records, but none of epochs.
+                    First::Killed => (2..5).for_each(|holder| {
+                        let holder = world.disk(holder);
+                        holder.fail_always(SimOp::Rename, DiskErrorKind::Io);
+                    }),
+                }
+                world.crash_after(last);
+                let opened = open(&world, 1).await.is_ok();
+                short += u32::from(!opened);
+                let world = world.crash(2000 + last + 1000 * away as u64);
+                world.disk(away).come_back();
+                world.disks().iter().for_each(SimDisk::heal);
+                let (_, recovery) = open(&world, 1).await?;
+                if all(recovery).await != expected {
+                    return Ok(false);
+                }
+                if opened {
+                    break;
+                }
+            }
+            assert!(short > 3, "{short}");
+        }
+        if whole {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether anything was lost without this safeguard.
+async fn lost_without(safeguard: &str, first: First) -> bool {
+    dewar_env::sim::points::Points::new(1, Some(safeguard), 0).install();
+    let without = two_short_openings(first).await;
+    dewar_env::sim::points::take();
+    !matches!(without, Ok(true))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_epoch_that_few_know_keeps_its_files() {
+    let first = First::PowerFails;
+    assert!(two_short_openings(first).await.expect("opens"));
+    assert!(lost_without("files of later epochs stay whole", first).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_opening_stands_on_an_epoch_that_is_durable() {
+    let first = First::Killed;
+    assert!(two_short_openings(first).await.expect("opens"));
+    assert!(lost_without("epochs are proposed before they are filled", first).await);
 }

@@ -157,6 +157,11 @@ impl Content {
         }
     }
 
+    /// The pages that were ever written, by number.
+    pub(super) fn written(&self) -> Vec<u64> {
+        self.live.keys().copied().collect()
+    }
+
     /// Makes the pages of a range unreadable until they are written again.
     pub(super) fn spoil(&mut self, offset: u64, len: u64) {
         self.bad
@@ -170,7 +175,7 @@ fn survivor(versions: &[Option<Page>], live: Option<&Page>, rng: &SimRng) -> Opt
         let n = cut(rng.below(versions.len() as u64 + 1));
         versions.get(n).cloned().unwrap_or_else(|| live.cloned())
     };
-    match rng.below(4) {
+    match rng.below(6) {
         0 => versions[0].clone(),
         1 => live.cloned(),
         2 => pick(rng),

@@ -2,8 +2,11 @@
 //!
 //! An operation takes effect at one moment, when its delay is over. A future dropped before that
 //! leaves it to chance whether the effect happens; one that is stuck in a hung disk happens when
-//! the disk goes on, long after its caller was told [`DiskErrorKind::TimedOut`].
+//! the disk goes on, long after its caller was told [`DiskErrorKind::TimedOut`]. What is under way
+//! when the power fails or the process is killed was perhaps begun: see [`Shared::end`].
 
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,22 +27,89 @@ pub(super) struct Shared {
     pub(super) ops: AtomicU64,
     /// The operation at which the power fails.
     pub(super) fail_at: AtomicU64,
+    /// The same for operations of one kind: which, and how many more there are.
+    pub(super) fail_in: Mutex<Option<(SimOp, u64)>>,
     /// Whether there is power.
     pub(super) power: watch::Sender<bool>,
     pub(super) cores: Mutex<Vec<Weak<Core>>>,
+    /// Changes under way, in the order in which they were begun.
+    flights: Mutex<BTreeMap<u64, Arc<dyn Begun>>>,
+    flights_begun: AtomicU64,
+    /// Those that were under way when the power failed.
+    halted: Mutex<Vec<Halted>>,
+}
+
+/// What of an operation happens after all.
+type Halted = Box<dyn FnOnce(Stage) + Send>;
+
+/// How processes end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By power failure: what was under way is torn.
+    Torn,
+    /// The system lives: what it was told to do it does as a whole.
+    Whole,
 }
 
 impl Shared {
+    pub(super) fn new(rng: SimRng) -> Self {
+        Self {
+            rng,
+            ops: AtomicU64::new(0),
+            fail_at: AtomicU64::new(u64::MAX),
+            fail_in: Mutex::default(),
+            power: watch::Sender::new(true),
+            cores: Mutex::default(),
+            flights: Mutex::default(),
+            flights_begun: AtomicU64::new(0),
+            halted: Mutex::default(),
+        }
+    }
+
     pub(super) fn powered(&self) -> bool {
         *self.power.borrow()
     }
 
-    /// From now on nothing happens any more.
+    /// Counts a change. Whether the power fails at it.
+    fn fails_at(&self, op: SimOp) -> bool {
+        let n = self.ops.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut fail_in = self.fail_in.lock();
+        if let Some((kind, left)) = &mut *fail_in
+            && *kind == op
+        {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                *fail_in = None;
+                return true;
+            }
+        }
+        n == self.fail_at.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing happens any more, but to what was under way.
     pub(super) fn power_off(&self) {
-        self.power.send_replace(false);
+        if !self.power.send_replace(false) {
+            return;
+        }
+        let flights = std::mem::take(&mut *self.flights.lock());
+        let halted = flights.values().filter_map(|flight| flight.halt());
+        self.halted.lock().extend(halted);
         let cores = self.cores.lock().clone();
         for core in cores.iter().filter_map(Weak::upgrade) {
             core.control(|_| ());
+        }
+    }
+
+    /// Lets chance decide which of the operations that were under way had been begun.
+    pub(super) fn end(&self, ending: Ending) {
+        self.power_off();
+        for halted in std::mem::take(&mut *self.halted.lock()) {
+            if self.rng.coin() {
+                halted(match ending {
+                    Ending::Torn => Stage::Cut,
+                    Ending::Whole => Stage::Whole,
+                });
+            }
         }
     }
 }
@@ -200,11 +270,7 @@ impl Core {
             (latency, control.deadline)
         };
         let op = call.op;
-        let mut flight = Flight {
-            core: self,
-            op,
-            effect: Some(effect),
-        };
+        let flight = Flight::begin(self, op, effect);
         // Two operations under way may end in either order.
         for _ in 0..self.shared.rng.below(3) {
             tokio::task::yield_now().await;
@@ -214,7 +280,10 @@ impl Core {
             tokio::time::sleep(latency).await;
         }
         let hanging = self.control.lock().hanging;
-        let effect = flight.effect.take().expect("taken once, here");
+        let Some(effect) = flight.take() else {
+            // The power failed meanwhile.
+            return Err(self.error(DiskErrorKind::Missing, &call));
+        };
         let result = if hanging {
             self.hang(op, effect, deadline).await
         } else if slow {
@@ -327,16 +396,13 @@ impl Core {
         if missing {
             return Err(DiskErrorKind::Missing);
         }
-        if op.mutates() {
-            let n = self.shared.ops.fetch_add(1, Ordering::Relaxed) + 1;
-            if n == self.shared.fail_at.load(Ordering::Relaxed) {
-                if rng.coin() {
-                    // It fails anyway: only what it left behind counts.
-                    let _ = effect(self, Stage::Cut);
-                }
-                self.shared.power_off();
-                return Err(DiskErrorKind::Missing);
+        if op.mutates() && self.shared.fails_at(op) {
+            if rng.coin() {
+                // It fails anyway: only what it left behind counts.
+                let _ = effect(self, Stage::Cut);
             }
+            self.shared.power_off();
+            return Err(DiskErrorKind::Missing);
         }
         let struck = match (injected, next_write) {
             (Some(kind), _) => Err(kind),
@@ -357,26 +423,60 @@ impl Core {
         }
     }
 
-    /// Puts data where it does not belong: elsewhere in the file, or in another one.
-    pub(super) fn misdirect(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) {
+    /// Where a write goes that goes astray: to another place of the same file, or to the same place
+    /// of another one, more often than not of the same folder.
+    pub(super) fn astray(&self, inode: &Arc<Inode>, path: &str) -> Astray {
         let rng = &self.shared.rng;
-        let mut target = Arc::clone(inode);
         if rng.coin() {
             let media = self.media.lock();
-            let others: Vec<_> = media.names.files().map(|(_, i)| i).collect();
+            let near = if rng.below(4) == 0 {
+                ""
+            } else {
+                path.split_once('/').map_or(path, |(top, _)| top)
+            };
+            let others: Vec<_> = media
+                .names
+                .files()
+                .filter(|(path, other)| path.starts_with(near) && !Arc::ptr_eq(other, inode))
+                .map(|(_, other)| other)
+                .collect();
             let n = rng.below(others.len() as u64);
             if let Some(other) = usize::try_from(n).ok().and_then(|n| others.get(n)) {
-                target = Arc::clone(other);
+                return Astray {
+                    target: Arc::clone(other),
+                    by: 0,
+                };
             }
         }
-        target.with(|content| {
-            let pages = content.len() / super::content::PAGE;
-            let at = rng.below(pages) * super::content::PAGE + offset % super::content::PAGE;
+        let pages = inode.with(|content| content.len() / super::content::PAGE);
+        Astray {
+            target: Arc::clone(inode),
+            by: (1 + rng.below(pages)) * super::content::PAGE,
+        }
+    }
+}
+
+/// Where a misdirected write goes.
+pub(super) struct Astray {
+    target: Arc<Inode>,
+    /// Bytes by which it is moved on, wrapping at the file's end.
+    by: u64,
+}
+
+impl Astray {
+    /// Puts data where it does not belong, as far as there is a file.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) {
+        self.target.with(|content| {
+            let pages = (content.len() / super::content::PAGE).max(1);
+            let at = match self.by {
+                0 => offset,
+                by => (offset + by) % (pages * super::content::PAGE),
+            };
             let room = usize::try_from(content.len().saturating_sub(at)).unwrap_or(usize::MAX);
-            let same = Arc::ptr_eq(&target, inode) && at == offset;
-            if !same {
-                content.write(at, &data[..data.len().min(room)]);
-                content.settle_range(at, data.len().min(room) as u64);
+            let data = &data[..data.len().min(room)];
+            if !data.is_empty() && (self.by == 0 || at != offset) {
+                content.write(at, data);
+                content.settle_range(at, data.len() as u64);
             }
         });
     }
@@ -385,19 +485,77 @@ impl Core {
 /// An operation that was begun; dropped before its end, chance decides whether it happens.
 struct Flight<'a, F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind>,
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    T: 'static,
 {
     core: &'a Arc<Core>,
     op: SimOp,
-    effect: Option<F>,
+    id: u64,
+    held: Arc<Held<F, T>>,
+}
+
+struct Held<F, T> {
+    core: Weak<Core>,
+    effect: Mutex<Option<F>>,
+    gives: PhantomData<fn() -> T>,
+}
+
+/// A change under way.
+trait Begun: Send + Sync {
+    /// Takes the effect from whoever waits for it.
+    fn halt(&self) -> Option<Halted>;
+}
+
+impl<F, T> Begun for Held<F, T>
+where
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    T: 'static,
+{
+    fn halt(&self) -> Option<Halted> {
+        let effect = self.effect.lock().take()?;
+        let core = Weak::clone(&self.core);
+        Some(Box::new(move |stage| {
+            if let Some(core) = core.upgrade() {
+                // Nobody is left to be told.
+                let _ = effect(&core, stage);
+            }
+        }))
+    }
+}
+
+impl<'a, F, T> Flight<'a, F, T>
+where
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    T: 'static,
+{
+    fn begin(core: &'a Arc<Core>, op: SimOp, effect: F) -> Self {
+        let held = Arc::new(Held {
+            core: Arc::downgrade(core),
+            effect: Mutex::new(Some(effect)),
+            gives: PhantomData,
+        });
+        let id = core.shared.flights_begun.fetch_add(1, Ordering::Relaxed);
+        if op.mutates() {
+            let begun: Arc<dyn Begun> = Arc::clone(&held) as _;
+            core.shared.flights.lock().insert(id, begun);
+        }
+        Self { core, op, id, held }
+    }
+
+    /// The effect, unless the power failed.
+    fn take(&self) -> Option<F> {
+        self.core.shared.flights.lock().remove(&self.id);
+        self.held.effect.lock().take()
+    }
 }
 
 impl<F, T> Drop for Flight<'_, F, T>
 where
-    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind>,
+    F: FnOnce(&Core, Stage) -> Result<T, DiskErrorKind> + Send + 'static,
+    T: 'static,
 {
     fn drop(&mut self) {
-        if let Some(effect) = self.effect.take()
+        if let Some(effect) = self.take()
             && self.core.shared.powered()
             && self.core.shared.rng.coin()
         {

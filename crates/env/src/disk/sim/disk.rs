@@ -167,8 +167,8 @@ impl SimDisk {
         there
     }
 
-    /// Inverts `count` bits at random places of the files whose path begins with `prefix`; which
-    /// files and byte offsets.
+    /// Inverts `count` bits at random places of the files whose path begins with `prefix`, mostly
+    /// where something was written; which files and byte offsets.
     pub fn rot(&self, prefix: &str, count: usize) -> Vec<(String, u64)> {
         let rng = &self.core.shared.rng;
         let mut flipped = Vec::new();
@@ -176,11 +176,42 @@ impl SimDisk {
         paths.retain(|path| path.starts_with(prefix) && self.length(path) > 0);
         while flipped.len() < count && !paths.is_empty() {
             let n = usize::try_from(rng.below(paths.len() as u64)).unwrap_or(0);
-            let offset = rng.below(self.length(&paths[n]));
+            let offset = self.any_offset(&paths[n]);
             self.flip_bit(&paths[n], offset, u32::try_from(rng.below(8)).unwrap_or(0));
             flipped.push((paths[n].clone(), offset));
         }
         flipped
+    }
+
+    /// A byte of a file that is not empty, mostly one that was written.
+    fn any_offset(&self, path: &str) -> u64 {
+        let rng = &self.core.shared.rng;
+        let len = self.length(path);
+        let written = self.inode(path).map(|inode| inode.with(|c| c.written()));
+        let written = written.unwrap_or_default();
+        if !written.is_empty() && rng.below(4) > 0 {
+            let n = usize::try_from(rng.below(written.len() as u64)).unwrap_or(0);
+            let within = rng.below(super::content::PAGE);
+            let offset = written[n] * super::content::PAGE + within;
+            if offset < len {
+                return offset;
+            }
+        }
+        rng.below(len)
+    }
+
+    /// Gives two files each other's content, as a file system does whose own records are damaged.
+    /// Whether there are both.
+    pub fn exchange(&self, a: &str, b: &str) -> bool {
+        let (Some(a), Some(b)) = (self.inode(a), self.inode(b)) else {
+            return false;
+        };
+        if !Arc::ptr_eq(&a, &b) {
+            let of_a = a.with(std::mem::take);
+            let of_b = b.with(|content| std::mem::replace(content, of_a));
+            a.with(|content| *content = of_b);
+        }
+        true
     }
 
     /// Makes the 4 KiB pages of a range unreadable until they are written again. Whether there is

@@ -58,7 +58,7 @@ impl SimFile {
         let effect = move |core: &Core, stage| {
             let lasting = how == Write::Durable && syncs(SimOp::WriteDurable, &path);
             let how = if lasting { how } else { Write::Cached };
-            carry_out(core, &inode, &pieces, how, stage)
+            carry_out(core, (&inode, &path), &pieces, how, stage)
         };
         self.core.perform(call, effect).await
     }
@@ -177,16 +177,19 @@ impl fmt::Debug for SimFile {
 
 fn carry_out(
     core: &Core,
-    inode: &Arc<Inode>,
+    (inode, path): (&Arc<Inode>, &str),
     pieces: &[(u64, Bytes)],
     how: Write,
     stage: Stage,
 ) -> Result<(), DiskErrorKind> {
+    let astray = (stage == Stage::Misdirected).then(|| core.astray(inode, path));
     for (offset, data) in pieces {
         match stage {
             Stage::Lost => continue,
             Stage::Misdirected => {
-                core.misdirect(inode, *offset, data);
+                if let Some(astray) = &astray {
+                    astray.write(*offset, data);
+                }
                 continue;
             }
             Stage::Flipped => {

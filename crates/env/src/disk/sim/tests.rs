@@ -380,3 +380,53 @@ async fn keeps_the_contract() {
         contract::check(&world.dyn_disks()[0]).await;
     }
 }
+
+/// Until the power fails a write may be anywhere between begun and done.
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_is_torn_by_a_power_failure_and_whole_after_a_kill() {
+    let (mut none, mut torn, mut whole) = (0, 0, 0);
+    for seed in 0..200 {
+        let world = SimWorld::with_disks(seed, 1);
+        let disk = world.disk(0);
+        synced(&disk, "a", &[1; 8192]).await;
+        disk.set_latency(SimLatency {
+            sync: (SECOND, SECOND),
+            ..SimLatency::default()
+        });
+        let file = disk.open("a", Access::Write).await.unwrap();
+        let write = tokio::spawn(async move {
+            let bytes = Bytes::from(vec![2; 8192]);
+            file.write_durable(0, vec![bytes]).await
+        });
+        tokio::time::sleep(SECOND / 2).await;
+        let killed = seed % 2 == 0;
+        let after = match killed {
+            true => world.kill(seed),
+            false => world.crash(seed),
+        };
+        assert_eq!(kind(write.await.unwrap()), DiskErrorKind::Missing);
+        let left = after.disk(0).peek("a").unwrap();
+        match left.iter().filter(|byte| **byte == 2).count() {
+            0 => none += 1,
+            8192 => whole += 1,
+            _ if killed => panic!("a kill tears nothing"),
+            _ => torn += 1,
+        }
+    }
+    assert!(
+        none > 20 && torn > 20 && whole > 20,
+        "{none} {torn} {whole}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_can_be_given_each_others_content() {
+    let world = SimWorld::with_disks(1, 1);
+    let disk = world.disk(0);
+    synced(&disk, "a", b"first").await;
+    synced(&disk, "b", b"other one").await;
+    assert!(disk.exchange("a", "b") && !disk.exchange("a", "c"));
+    let after = world.crash(2);
+    assert_eq!(after.disk(0).peek("a").unwrap(), "other one");
+    assert_eq!(after.disk(0).peek("b").unwrap(), "first");
+}

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
-use super::core::{Control, Core, Media, Shared};
+use super::core::{Control, Core, Ending, Media, Shared};
 use super::disk::SimDisk;
+use super::fault::SimOp;
 use super::inode::{Inode, Room};
 use super::names::Names;
 use crate::sim::{SimClock, SimRng};
@@ -32,13 +32,7 @@ impl SimWorld {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let rng = SimRng::new(seed);
-        let shared = Shared {
-            rng: rng.fork(),
-            ops: AtomicU64::new(0),
-            fail_at: AtomicU64::new(u64::MAX),
-            power: watch::Sender::new(true),
-            cores: Mutex::default(),
-        };
+        let shared = Shared::new(rng.fork());
         Self {
             shared: Arc::new(shared),
             disks: Arc::default(),
@@ -133,6 +127,16 @@ impl SimWorld {
         self.shared.fail_at.store(at, Ordering::Relaxed);
     }
 
+    /// The same at the `ops`-th operation of one kind that changes a disk.
+    pub fn crash_after_some(&self, kind: SimOp, ops: u64) {
+        *self.shared.fail_in.lock() = Some((kind, ops));
+    }
+
+    /// Lets the power fail now.
+    pub fn cut_power(&self) {
+        self.shared.power_off();
+    }
+
     /// Whether the power has failed.
     #[must_use]
     pub fn power_failed(&self) -> bool {
@@ -152,7 +156,7 @@ impl SimWorld {
     /// deadline stay.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
-        self.shared.power_off();
+        self.shared.end(Ending::Torn);
         self.restarted(seed, |media, rng| {
             let names = media.names.after_power_failure(rng);
             copied(&names, &media.room, |inode, room| {
@@ -163,10 +167,11 @@ impl SimWorld {
     }
 
     /// Kills the process and returns the machine as the next one finds it: nothing that was
-    /// written is lost, nothing is more durable than before. What was still under way is gone.
+    /// written is lost, nothing is more durable than before. What was still under way happens or
+    /// does not.
     #[must_use]
     pub fn kill(&self, seed: u64) -> Self {
-        self.shared.power_off();
+        self.shared.end(Ending::Whole);
         self.restarted(seed, |media, _| {
             copied(&media.names, &media.room, |inode, room| inode.copy(room))
         })
