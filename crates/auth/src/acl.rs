@@ -188,7 +188,9 @@ impl Permission {
             Action::ListBucket
             | Action::ListBucketVersions
             | Action::ListBucketMultipartUploads => Self::Read,
+            // With a key and no object: the tags of what is being written.
             Action::PutObject
+            | Action::PutObjectTagging
             | Action::DeleteObject
             | Action::DeleteObjectVersion
             | Action::AbortMultipartUpload

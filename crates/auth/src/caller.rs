@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dewar_types::{TenantName, UserId};
 
-use crate::{AccessKey, Facts, User};
+use crate::{AccessKey, Bounds, Facts, User};
 
 /// Where a request comes from; policy conditions and the audit log look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub struct Caller {
     principal: Principal,
     origin: Origin,
     facts: Option<Arc<dyn Facts>>,
+    bounds: Option<Arc<Bounds>>,
 }
 
 impl Caller {
@@ -44,6 +45,7 @@ impl Caller {
             principal: Principal::Anonymous,
             origin,
             facts: None,
+            bounds: None,
         }
     }
 
@@ -54,6 +56,7 @@ impl Caller {
             principal: Principal::User(Arc::clone(&key.user)),
             origin,
             facts: None,
+            bounds: key.bounds.clone(),
         }
     }
 
@@ -67,6 +70,39 @@ impl Caller {
                 secure: true,
             },
             facts: None,
+            bounds: None,
+        }
+    }
+
+    /// Whoever a bearer token speaks for, once it is proven.
+    #[must_use]
+    pub fn by_token(user: Arc<User>, bounds: Arc<Bounds>, origin: Origin) -> Self {
+        Self {
+            principal: Principal::User(user),
+            origin,
+            facts: None,
+            bounds: Some(bounds),
+        }
+    }
+
+    /// Somebody whom a provider vouches for and who has become nobody yet, to ask trust policies
+    /// about.
+    #[must_use]
+    pub fn vouched(bounds: Arc<Bounds>, origin: Origin) -> Self {
+        Self {
+            principal: Principal::Anonymous,
+            origin,
+            facts: None,
+            bounds: Some(bounds),
+        }
+    }
+
+    /// A user as whom a front lets a client in without a secret, because of where it comes from.
+    #[must_use]
+    pub fn admitted(user: User, origin: Origin) -> Self {
+        Self {
+            origin,
+            ..Self::for_user(user)
         }
     }
 
@@ -80,6 +116,7 @@ impl Caller {
                 secure: true,
             },
             facts: None,
+            bounds: None,
         }
     }
 
@@ -90,6 +127,12 @@ impl Caller {
             facts: Some(facts),
             ..self
         }
+    }
+
+    /// What a session or token adds; nothing for access keys that do not end.
+    #[must_use]
+    pub fn bounds(&self) -> Option<&Bounds> {
+        self.bounds.as_deref()
     }
 
     /// What the front knows of the request.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use dewar_env::BoxFuture;
 use dewar_types::{Result, TenantName, Timestamp, UserId};
+use thiserror::Error;
 
-use crate::{Policy, Secret};
+use crate::{Bounds, Caller, Origin, Policy, Secret};
 
 /// A local user.
 ///
@@ -38,6 +39,28 @@ pub struct User {
     pub tenant_admin: bool,
     /// What policies say about it.
     pub policies: UserPolicies,
+    /// What it is, if not a user that stands in the catalog.
+    pub kind: UserKind,
+}
+
+/// What a [`User`] is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UserKind {
+    /// A user of this deployment.
+    #[default]
+    Local,
+    /// Somebody who has become a role.
+    Role {
+        /// The session's name.
+        session: Arc<str>,
+    },
+    /// Somebody whom an issuer vouches for, and who is no user here.
+    Federated {
+        /// The issuer, as policies name it.
+        provider: Arc<str>,
+        /// Its name for whom it vouches for.
+        subject: Arc<str>,
+    },
 }
 
 impl User {
@@ -56,13 +79,14 @@ impl User {
             email: None,
             tenant_admin: false,
             policies: UserPolicies::default(),
+            kind: UserKind::Local,
         }
     }
 
     /// Whether the account is its own.
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.id == self.account
+        self.id == self.account && self.kind == UserKind::Local
     }
 
     /// The name within the account.
@@ -79,25 +103,85 @@ impl User {
         self.display_name.as_deref().unwrap_or(&self.name)
     }
 
-    /// Its ARN: `arn:aws:iam::ACCOUNT:root`, or `arn:aws:iam::ACCOUNT:user/PATH/NAME`.
+    /// Its ARN: `arn:aws:iam::ACCOUNT:root`, `arn:aws:iam::ACCOUNT:user/PATH/NAME`, of a session
+    /// `arn:aws:sts::ACCOUNT:assumed-role/NAME/SESSION`.
     #[must_use]
     pub fn arn(&self) -> String {
-        if self.is_root() {
-            format!("arn:aws:iam::{}:root", self.account)
-        } else {
-            format!(
+        match &self.kind {
+            UserKind::Local if self.is_root() => format!("arn:aws:iam::{}:root", self.account),
+            UserKind::Local => format!(
                 "arn:aws:iam::{}:user{}{}",
                 self.account,
                 self.path,
                 self.short_name()
-            )
+            ),
+            UserKind::Role { session } => format!(
+                "arn:aws:sts::{}:assumed-role/{}/{session}",
+                self.account_field(),
+                self.short_name()
+            ),
+            UserKind::Federated { provider, subject } => format!(
+                "arn:aws:sts::{}:federated-user/{provider}/{subject}",
+                self.tenant
+            ),
         }
     }
 
-    /// Whether `path`, as an ARN has it behind `user`, is its own.
-    pub(crate) fn is_at(&self, path: &str) -> bool {
-        path.strip_prefix(self.path.as_str()) == Some(self.short_name())
+    /// The ARN of what policies are on: the role's, for a session of one.
+    #[must_use]
+    pub fn source_arn(&self) -> String {
+        match &self.kind {
+            UserKind::Role { .. } => role_arn(&self.account_field(), &self.path, self.short_name()),
+            UserKind::Local | UserKind::Federated { .. } => self.arn(),
+        }
     }
+
+    /// What stands in the account field of its ARN. Roles of a tenant have its name there.
+    #[must_use]
+    pub fn account_field(&self) -> String {
+        match &self.kind {
+            UserKind::Role { .. } if !self.name.contains('/') => self.tenant.as_str().to_owned(),
+            UserKind::Federated { .. } => self.tenant.as_str().to_owned(),
+            UserKind::Role { .. } | UserKind::Local => self.account.to_string(),
+        }
+    }
+
+    /// Its id as policies see it: of a session with its name behind.
+    #[must_use]
+    pub fn unique_id(&self) -> String {
+        match &self.kind {
+            UserKind::Local => self.id.to_string(),
+            UserKind::Role { session } => format!("{}:{session}", self.id),
+            UserKind::Federated { subject, .. } => format!("{}:{subject}", self.id),
+        }
+    }
+
+    /// Whether what stands in an ARN behind the account is it: `user/PATH/NAME`,
+    /// `role/PATH/NAME` and `assumed-role/NAME/SESSION` for sessions.
+    pub(crate) fn is_at(&self, rest: &str) -> bool {
+        let at = |path: &str| path.strip_prefix(self.path.as_str()) == Some(self.short_name());
+        match &self.kind {
+            UserKind::Local => rest.strip_prefix("user").is_some_and(at),
+            UserKind::Role { session } => {
+                let one = || {
+                    let (name, of) = rest.strip_prefix("assumed-role/")?.split_once('/')?;
+                    Some(name == self.short_name() && of == &**session)
+                };
+                rest.strip_prefix("role").is_some_and(at) || one().unwrap_or_default()
+            }
+            UserKind::Federated { provider, subject } => {
+                let one = rest.strip_prefix("federated-user/");
+                let one = one.and_then(|rest| rest.strip_prefix(&**provider));
+                one.and_then(|rest| rest.strip_prefix('/')) == Some(&**subject)
+            }
+        }
+    }
+}
+
+/// The ARN of a role.
+#[must_use]
+pub fn role_arn(account: &str, path: &str, name: &str) -> String {
+    format!("arn:aws:iam::{account}:role{path}{name}")
 }
 
 /// A policy that a user has, itself or by a group.
@@ -167,10 +251,44 @@ pub struct AccessKey {
     pub revision: u64,
     /// Whose key it is.
     pub user: Arc<User>,
+    /// What the session is held to, for a key of one.
+    pub bounds: Option<Arc<Bounds>>,
+}
+
+/// Why a credential that ends is not taken. The message of the error around it says more.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum CredentialError {
+    /// It is none, or not for here.
+    #[error("the credential is not valid here")]
+    Invalid,
+    /// Its time is over.
+    #[error("the credential has expired")]
+    Expired,
+    /// The issuer's keys cannot be had now; it may be taken later.
+    #[error("the issuer of the credential cannot be asked")]
+    Unreachable,
+    /// It came over a wire that others can read.
+    #[error("the credential came without TLS")]
+    Clear,
 }
 
 /// Where fronts look keys up.
 pub trait Credentials: Send + Sync {
     /// The key with this id, if it exists and neither it nor its user is disabled.
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>>;
+
+    /// The key of a session, from its token. Whether the key is the one that signed is for the
+    /// front to see.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Unauthenticated`] for a token that is none, is over or was revoked;
+    /// [`crate::CredentialError`] is its source.
+    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>>;
+
+    /// Whoever a bearer token speaks for (`Authorization: Bearer`, XRootD's `ztn`): the one way in for
+    /// tokens, whatever the door.
+    ///
+    /// # Errors
+    /// As [`Credentials::session`].
+    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
 }

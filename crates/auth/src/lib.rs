@@ -14,14 +14,20 @@ mod facts;
 mod master_key;
 mod policy;
 mod secret;
+mod session;
+pub mod token;
 mod wrap;
 
 pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
-pub use authorize::{Decision, Denied, Details, Reason, Resource, authorize, explain};
+pub use authorize::{
+    Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
+};
 pub use caller::{Caller, Origin, Principal};
-pub use credentials::{AccessKey, Credentials, User, UserPolicies, UserPolicy};
+pub use credentials::{
+    AccessKey, CredentialError, Credentials, User, UserKind, UserPolicies, UserPolicy, role_arn,
+};
 pub use facts::{Fact, Facts};
 pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys};
 pub use policy::{
@@ -29,4 +35,7 @@ pub use policy::{
     fuzz_iam_policy,
 };
 pub use secret::Secret;
+pub use session::{
+    Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError, TokenFacts,
+};
 pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

@@ -16,6 +16,8 @@
 //!    that allows it too.
 //! 6. A policy from who manages the tenant allows in the whole tenant.
 //! 7. Everything else is denied.
+//! 8. What is allowed so far must lie within what a session or a token is held to: its policy, its
+//!    capabilities. They take away and never give.
 //!
 //! An owner on a bucket without policy gets through without an allocation.
 
@@ -28,7 +30,8 @@ use thiserror::Error as ThisError;
 use crate::acl::{Grant, Permission};
 use crate::policy::statement::Ask;
 use crate::policy::{Effect, Meant, Statement, Verdict};
-use crate::{Action, BucketAccess, Caller, Level, ObjectAccess, Ownership, Principal, User};
+use crate::token::Let;
+use crate::{Action, BucketAccess, Caller, Level, Limit, ObjectAccess, Ownership, Principal, User};
 
 /// What it is done to.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +94,15 @@ pub struct Details<'a> {
     pub copy_source: Option<&'a str>,
     /// Which version is meant.
     pub version: Option<&'a str>,
-    /// Tags that the object is to have, where they do not come in a header.
+    /// Tags that the object or session is to have, where they do not come in a header.
     pub tags: Option<&'a [(String, String)]>,
+    /// Whether it is only to be learnt whether something is there, how long it is and what its
+    /// digests are. Whoever may write to a path may know that.
+    pub stat: bool,
+    /// The name that a session is to have.
+    pub role_session: Option<&'a str>,
+    /// What was agreed with who asks, for a role that more than one may become.
+    pub external_id: Option<&'a str>,
 }
 
 /// The caller may not.
@@ -162,6 +172,12 @@ pub enum Reason {
     Restricted,
     /// The bucket lets the caller's account in, but no policy of the user's does.
     NoPolicyOfUser,
+    /// The policy that was given with the session does not allow it.
+    SessionPolicy(String),
+    /// The capabilities of the token do not cover it.
+    Capabilities(String),
+    /// Sessions of this kind do not manage users and keys.
+    NoIam,
     /// Nothing allows it.
     Nothing,
 }
@@ -206,6 +222,11 @@ impl fmt::Display for Reason {
             Self::NoPolicyOfUser => {
                 f.write_str("the bucket lets the account in, but no policy of the user's allows it")
             }
+            Self::SessionPolicy(source) => write!(f, "{source} does not allow it"),
+            Self::Capabilities(scope) => {
+                write!(f, "the token's scopes do not cover it: {scope}")
+            }
+            Self::NoIam => f.write_str("a session of a user does not manage users and keys"),
             Self::Nothing => f.write_str("nothing allows it"),
         }
     }
@@ -222,6 +243,9 @@ enum Why<'a> {
     Grant(bool, Permission),
     Restricted,
     NoPolicyOfUser,
+    SessionPolicy(&'a str),
+    Capabilities(&'a str),
+    NoIam,
     Nothing,
 }
 
@@ -246,6 +270,9 @@ impl Why<'_> {
             },
             Self::Restricted => Reason::Restricted,
             Self::NoPolicyOfUser => Reason::NoPolicyOfUser,
+            Self::SessionPolicy(source) => Reason::SessionPolicy((*source).to_owned()),
+            Self::Capabilities(scope) => Reason::Capabilities((*scope).to_owned()),
+            Self::NoIam => Reason::NoIam,
             Self::Nothing => Reason::Nothing,
         }
     }
@@ -318,7 +345,130 @@ fn shown(resource: &Resource<'_>) -> String {
     }
 }
 
+/// Whether a caller may become a role, by the role's trust policy (IAM user guide, "Policies to
+/// grant permissions to assume a role"): whom it names in person may, whom it names by the account
+/// needs a policy of its own for it too.
+///
+/// # Errors
+/// [`Denied`].
+pub fn assume(
+    caller: &Caller,
+    action: Action,
+    role: Resource<'_>,
+    trust: &crate::Policy,
+    details: &Details<'_>,
+) -> Result<(), Denied> {
+    let named = OnceCell::new();
+    let ask = Ask::new(caller, action, &role, details, &named);
+    let (allowed, why) = trusted(&ask, trust);
+    if allowed {
+        return Ok(());
+    }
+    Err(Denied {
+        caller: caller.to_string(),
+        action,
+        resource: shown(&role),
+        reason: why.to_reason(),
+    })
+}
+
+fn trusted<'a>(ask: &'a Ask<'a>, trust: &'a crate::Policy) -> (bool, Why<'a>) {
+    let user = match ask.caller.principal() {
+        Principal::System => return (true, Why::System),
+        Principal::User(user) if user.disabled => return (false, Why::Disabled),
+        Principal::User(user) => Some(&**user),
+        Principal::Anonymous => None,
+    };
+    let vouched = ask.caller.bounds().is_some_and(|bounds| bounds.unassumed);
+    // Refused when it was set; a second look costs nothing.
+    if user.is_none() && (!vouched || trust.trusts_a_realm()) {
+        return (false, Why::Nothing);
+    }
+    let own = match OwnPolicies::of(ask, user) {
+        Err(deny) => return (false, deny),
+        Ok(own) => own,
+    };
+    let verdict = trust.verdict(&ask.of_resource());
+    if let Some((index, statement)) = verdict.deny {
+        return (
+            false,
+            Why::User("the role's trust policy", index, statement),
+        );
+    }
+    if let Some(why) = beyond(ask) {
+        return (false, why);
+    }
+    match verdict.allow {
+        None => (false, Why::Nothing),
+        Some((index, statement, Meant::InPerson)) => {
+            (true, Why::User("the role's trust policy", index, statement))
+        }
+        Some((index, statement, Meant::ByAccount)) => {
+            if user.is_some_and(User::is_root) {
+                return (true, Why::User("the role's trust policy", index, statement));
+            }
+            own.any()
+                .map_or((false, Why::NoPolicyOfUser), |why| (true, why))
+        }
+    }
+}
+
+/// Whether a caller who may write an object may do so only where nothing has its name: its token
+/// lets it create and not overwrite. The store holds it to that.
+#[must_use]
+pub fn makes_only_new(caller: &Caller, tenant: &TenantName, bucket: &str, key: &str) -> bool {
+    let Some(bounds) = caller.bounds() else {
+        return false;
+    };
+    let resource = Resource::Bucket {
+        tenant,
+        bucket,
+        owner: UserId(0),
+        access: None,
+        key: Some(key),
+        object: None,
+    };
+    bounds.limits.iter().any(|limit| match limit {
+        Limit::Capabilities(capabilities) => {
+            let details = Details::default();
+            capabilities.lets(Action::PutObject, &resource, &details) != Let::Always
+        }
+        Limit::Policy { .. } | Limit::NoIam => false,
+    })
+}
+
+/// What the caller's session or token does not reach to.
+fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
+    let bounds = ask.caller.bounds()?;
+    bounds.limits.iter().find_map(|limit| match limit {
+        _ if limit.forbids_service(ask.action) => Some(Why::NoIam),
+        Limit::NoIam => None,
+        Limit::Capabilities(capabilities) => {
+            let lets = capabilities.lets(ask.action, ask.resource, ask.details);
+            (lets == Let::Never).then(|| Why::Capabilities(capabilities.text()))
+        }
+        Limit::Policy { source, policy } => {
+            let verdict = policy.verdict(ask);
+            match (verdict.deny, verdict.allow) {
+                (Some((index, statement)), _) => Some(Why::User(source, index, statement)),
+                (None, None) => Some(Why::SessionPolicy(source)),
+                (None, Some(_)) => None,
+            }
+        }
+    })
+}
+
+/// Decides: what everybody is asked, then what sessions and tokens are held to, which only takes
+/// away.
 fn decide<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
+    let (allowed, why) = decide_unbound(ask);
+    match allowed.then(|| beyond(ask)).flatten() {
+        Some(why) => (false, why),
+        None => (allowed, why),
+    }
+}
+
+fn decide_unbound<'a>(ask: &'a Ask<'a>) -> (bool, Why<'a>) {
     let user = match ask.caller.principal() {
         Principal::System => return (true, Why::System),
         Principal::User(user) if user.disabled => return (false, Why::Disabled),

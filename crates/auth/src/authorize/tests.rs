@@ -38,6 +38,7 @@ fn by(user: User) -> Caller {
         secret: Secret::new("s".into()),
         revision: 1,
         user: Arc::new(user),
+        bounds: None,
     };
     Caller::by_access_key(&key, ORIGIN)
 }

@@ -7,6 +7,7 @@
 //!
 //! | here | what |
 //! |---|---|
+//! | `index` | which statements can speak of a path at all |
 //! | `json` | JSON in which no name stands twice |
 //! | `parse` | the document's elements |
 //! | `pattern` | `*`, `?`, `${variables}` in linear time |
@@ -16,6 +17,7 @@
 //! | `statement` | whether a statement speaks of a request |
 
 pub(crate) mod condition;
+mod index;
 mod json;
 mod parse;
 mod pattern;
@@ -29,6 +31,7 @@ use thiserror::Error;
 
 use crate::ActionSet;
 use condition::Condition;
+use index::Index;
 pub(crate) use principal::Meant;
 use principal::PrincipalSet;
 use resource::ResourceSet;
@@ -93,8 +96,19 @@ pub struct Policy {
     /// Those that deny, then those that allow, by place in the document.
     denying: Box<[u32]>,
     allowing: Box<[u32]>,
+    /// Both by what they are about, where there are so many that it pays.
+    index: Option<Box<Indexes>>,
     public: bool,
     keyed: bool,
+}
+
+/// From this many statements on they are found by an index.
+const INDEXED_MIN: usize = 16;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Indexes {
+    denying: Index,
+    allowing: Index,
 }
 
 /// What a policy says about a request.
@@ -123,7 +137,18 @@ impl Policy {
             let places = places.filter(|(statement, _)| statement.effect == effect);
             places.map(|(_, at)| at).collect::<Box<[u32]>>()
         };
+        let indexed = |effect| {
+            let places = (0u32..).zip(&statements);
+            Index::new(places.filter(|(_, statement)| statement.effect == effect))
+        };
+        let index = (statements.len() >= INDEXED_MIN).then(|| {
+            Box::new(Indexes {
+                denying: indexed(Effect::Deny),
+                allowing: indexed(Effect::Allow),
+            })
+        });
         Self {
+            index,
             denying: of(Effect::Deny),
             allowing: of(Effect::Allow),
             public: statements.iter().any(Statement::is_public),
@@ -152,18 +177,38 @@ impl Policy {
         self.keyed
     }
 
+    /// Whether a statement of it lets in every user of a provider: one that names a provider and asks
+    /// for no claim that tells its users apart. Who means that writes it down: a claim `sub` that is
+    /// like `*`.
+    #[must_use]
+    pub fn trusts_a_realm(&self) -> bool {
+        self.statements.iter().any(Statement::trusts_a_realm)
+    }
+
     /// What it says: the first statement that denies, and the first that allows, preferring one
     /// that means the caller in person.
     pub(crate) fn verdict(&self, ask: &Ask<'_>) -> Verdict<'_> {
+        match &self.index {
+            None => self.judge(ask, &self.denying, &self.allowing),
+            Some(index) => {
+                let path = ask.path();
+                let denying = index.denying.candidates(path);
+                self.judge(ask, &denying, &index.allowing.candidates(path))
+            }
+        }
+    }
+
+    /// The same, looking at these statements alone.
+    fn judge(&self, ask: &Ask<'_>, denying: &[u32], allowing: &[u32]) -> Verdict<'_> {
         let mut verdict = Verdict::default();
-        for at in &self.denying {
+        for at in denying {
             let statement = &self.statements[*at as usize];
             if statement.speaks_of(ask).is_some() {
                 verdict.deny = Some((*at as usize, statement));
                 return verdict;
             }
         }
-        for at in &self.allowing {
+        for at in allowing {
             let statement = &self.statements[*at as usize];
             if let Some(meant) = statement.speaks_of(ask) {
                 let better = verdict.allow.is_none_or(|(_, _, before)| before < meant);

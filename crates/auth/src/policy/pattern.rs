@@ -101,6 +101,22 @@ impl Pattern {
         }
     }
 
+    /// What every text that it stands for begins with, as far as whole components go: up to the last
+    /// slash before a wildcard or variable, or all of it where it has none.
+    pub(crate) fn start(&self) -> &str {
+        let open = match &self.shape {
+            Shape::Any => "",
+            Shape::Exact(text) => return text,
+            Shape::Prefix(text) => text,
+            Shape::Glob(glob) => glob.literal_start(),
+            Shape::Template(pieces) => match pieces.first() {
+                Some(Piece::Text(text)) if !self.fold => text,
+                _ => "",
+            },
+        };
+        open.rfind('/').map_or("", |at| &open[..=at])
+    }
+
     /// Whether `text` is one of those that it stands for. A variable that the request does not
     /// fill matches nothing.
     pub(crate) fn matches(&self, text: &str, variables: Variables<'_>) -> bool {
@@ -277,6 +293,14 @@ enum Segment {
 }
 
 impl Glob {
+    /// The text before the first wildcard, where it can be told.
+    fn literal_start(&self) -> &str {
+        match self.segments.first() {
+            Some(Segment::Plain(text)) if !self.open_start => text,
+            _ => "",
+        }
+    }
+
     fn new(pieces: &[Piece]) -> Self {
         let mut segments = Vec::new();
         let mut current: Vec<Option<char>> = Vec::new();

@@ -2,6 +2,7 @@
 
 use dewar_types::UserId;
 
+use crate::token::provider_name;
 use crate::{Caller, Principal, User};
 
 use super::PolicyError;
@@ -67,6 +68,12 @@ impl PrincipalSet {
         self.negated || self.members.contains(&Member::Everyone)
     }
 
+    /// Whether users of a provider are meant.
+    pub(super) fn is_federated(&self) -> bool {
+        let one = |member: &Member| matches!(member, Member::Federated(_));
+        self.negated || self.members.iter().any(one)
+    }
+
     /// Whether and how the caller is meant.
     pub(super) fn means(&self, caller: &Caller) -> Option<Meant> {
         let found = self.members.iter().filter_map(|m| m.means(caller)).max();
@@ -125,6 +132,15 @@ impl Member {
     }
 
     fn means(&self, caller: &Caller) -> Option<Meant> {
+        // Whoever only a provider vouches for must be meant by that provider: `*` was never written
+        // for all users of somebody else's realm.
+        if let Some(bounds) = caller.bounds().filter(|bounds| bounds.unassumed) {
+            let meant = match self {
+                Self::Federated(name) => bounds.provider.as_deref() == Some(provider_name(name)),
+                _ => false,
+            };
+            return meant.then_some(Meant::InPerson);
+        }
         if *self == Self::Everyone {
             return Some(Meant::InPerson);
         }
@@ -145,8 +161,7 @@ impl Member {
                 Meant::ByAccount
             }),
             Self::Arn { account, rest } => {
-                let path = rest.strip_prefix("user")?;
-                (is_account(user, account) && user.is_at(path)).then_some(Meant::InPerson)
+                (is_account(user, account) && user.is_at(rest)).then_some(Meant::InPerson)
             }
             Self::Federated(_) | Self::Service => None,
         }

@@ -81,6 +81,14 @@ impl ResourceSet {
         found != self.negated
     }
 
+    /// What the paths that it holds begin with: see [`Pattern::start`].
+    pub(super) fn starts(&self) -> Vec<&str> {
+        if self.negated {
+            return vec![""];
+        }
+        self.members.iter().map(Member::start).collect()
+    }
+
     /// Whether it can tell two keys of a bucket apart.
     pub(super) fn tells_keys_apart(&self) -> bool {
         let one = |member: &Member| match member {
@@ -92,6 +100,13 @@ impl ResourceSet {
 }
 
 impl Member {
+    fn start(&self) -> &str {
+        match self {
+            Self::All => "",
+            Self::Arn(arn) => arn.path.start(),
+        }
+    }
+
     fn parse(text: &str, parsing: &Parsing<'_>) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use crate::{Action, Caller, Details, Fact, Level, Principal, Resource};
+use crate::{Action, Caller, Details, Fact, Level, Principal, Resource, UserKind};
 
 use super::condition::{Found, Key};
 use super::resource::Named;
@@ -76,21 +76,33 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The resource's path, as resources of statements have it.
+    pub(super) fn path(&self) -> &str {
+        self.named().path
+    }
+
     /// What the request says about a key.
     fn find(&self, key: &Key) -> Found<'_> {
         let user = self.caller.user();
         let text = |value: &'static str| Found::One(Cow::Borrowed(value));
         let details = self.details;
         match key {
-            Key::Username => Found::maybe(user.map(|user| Cow::Borrowed(user.short_name()))),
-            Key::UserId => Found::maybe(user.map(|user| Cow::Owned(user.id.to_string()))),
-            Key::PrincipalArn => Found::maybe(user.map(|user| Cow::Owned(user.arn()))),
+            Key::Username => {
+                let local = user.filter(|user| user.kind == UserKind::Local);
+                Found::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
+            }
+            Key::UserId => Found::maybe(user.map(|user| Cow::Owned(user.unique_id()))),
+            Key::PrincipalArn => Found::maybe(user.map(|user| Cow::Owned(user.source_arn()))),
             Key::PrincipalAccount => {
                 Found::maybe(user.map(|user| Cow::Owned(user.account.to_string())))
             }
             Key::PrincipalType => text(match self.caller.principal() {
                 Principal::Anonymous => "Anonymous",
                 Principal::User(user) if user.is_root() => "Account",
+                Principal::User(user) if matches!(user.kind, UserKind::Role { .. }) => {
+                    "AssumedRole"
+                }
+                Principal::User(user) if user.kind != UserKind::Local => "FederatedUser",
                 Principal::User(_) => "User",
                 Principal::System => "Service",
             }),
@@ -130,11 +142,31 @@ impl<'a> Ask<'a> {
                 Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
             }
             Key::Said(fact) => Found::maybe(self.said(*fact)),
-            Key::RequestTag(_)
-            | Key::PrincipalTag(_)
-            | Key::ResourceTag(_)
-            | Key::Claim(_)
-            | Key::Unused(_) => Found::Absent,
+            Key::RequestTag(name) => {
+                let tags = details.tags.unwrap_or_default().iter();
+                let sts = self.action.service() == "sts";
+                let tag = tags.filter(|_| sts).find(|(key, _)| key == name.as_ref());
+                Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
+            }
+            Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
+            Key::ExternalId => Found::maybe(details.external_id.map(Cow::Borrowed)),
+            Key::PrincipalTag(name) => {
+                let tag = self.caller.bounds().and_then(|bounds| bounds.tag(name));
+                Found::maybe(tag.map(Cow::Borrowed))
+            }
+            Key::FederatedProvider => {
+                let bounds = self.caller.bounds();
+                let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
+                Found::maybe(provider.map(Cow::Borrowed))
+            }
+            Key::Claim(name) => match self.caller.bounds().map(|bounds| bounds.claim(name)) {
+                None | Some([]) => Found::Absent,
+                Some([one]) => Found::One(Cow::Borrowed(one)),
+                Some(many) => {
+                    Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+                }
+            },
+            Key::ResourceTag(_) | Key::Unused(_) => Found::Absent,
         }
     }
 
@@ -228,6 +260,11 @@ impl Statement {
         holds.then_some(meant)
     }
 
+    /// What the resources that it speaks of begin with.
+    pub(super) fn starts(&self) -> Vec<&str> {
+        self.resources.starts()
+    }
+
     /// Whether it allows something to everybody.
     pub(super) fn is_public(&self) -> bool {
         self.effect == Effect::Allow
@@ -236,6 +273,20 @@ impl Statement {
                 .as_ref()
                 .is_some_and(super::principal::PrincipalSet::is_everyone)
             && !self.conditions.iter().any(super::Condition::narrows)
+    }
+
+    /// Whether it lets in all users of a provider, whoever they are.
+    pub(super) fn trusts_a_realm(&self) -> bool {
+        self.effect == Effect::Allow
+            && self.actions.contains(Action::AssumeRoleWithWebIdentity)
+            && self
+                .principals
+                .as_ref()
+                .is_some_and(super::principal::PrincipalSet::is_federated)
+            && !self
+                .conditions
+                .iter()
+                .any(super::Condition::tells_users_apart)
     }
 
     /// See [`Policy::tells_keys_apart`].

@@ -1,7 +1,11 @@
 //! Documents that must be taken, and those that must not. The vectors are the examples of AWS's
 //! own pages, put in our words where they are long.
 
+use proptest::prelude::*;
+
+use super::statement::Ask;
 use super::*;
+use crate::Action;
 
 fn bucket(text: &str) -> Result<Policy, PolicyError> {
     Policy::parse(text, PolicyKind::Bucket("bucket"), BUCKET_POLICY_BYTES_MAX)
@@ -193,4 +197,152 @@ fn keys_are_told_apart_where_it_matters() {
     assert!(apart(&format!(
         "{WHO},\"Action\":\"s3:*\",\"NotResource\":\"*\""
     )));
+}
+
+// What a reader with a pencil would decide.
+
+/// One statement, as the reader sees it.
+#[derive(Clone, Debug)]
+struct Line {
+    deny: bool,
+    actions: Vec<&'static str>,
+    /// Behind `arn:aws:s3:::`.
+    resources: Vec<String>,
+    negated: bool,
+}
+
+fn naive_glob(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern.first(), text.first()) {
+        (None, None) => true,
+        (Some(b'*'), _) => {
+            naive_glob(&pattern[1..], text) || (!text.is_empty() && naive_glob(pattern, &text[1..]))
+        }
+        (Some(b'?'), Some(_)) => naive_glob(&pattern[1..], &text[1..]),
+        (Some(p), Some(t)) if p == t => naive_glob(&pattern[1..], &text[1..]),
+        _ => false,
+    }
+}
+
+impl Line {
+    fn speaks_of(&self, action: Action, path: &str) -> bool {
+        let name = action.to_string();
+        let acts = self
+            .actions
+            .iter()
+            .any(|pattern| naive_glob(pattern.as_bytes(), name.as_bytes()));
+        let holds = self
+            .resources
+            .iter()
+            .any(|pattern| naive_glob(pattern.as_bytes(), path.as_bytes()));
+        acts && holds != self.negated
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let resources: Vec<String> = self
+            .resources
+            .iter()
+            .map(|path| format!("arn:aws:s3:::{path}"))
+            .collect();
+        let what = if self.negated {
+            "NotResource"
+        } else {
+            "Resource"
+        };
+        serde_json::json!({
+            "Effect": if self.deny { "Deny" } else { "Allow" },
+            "Action": self.actions,
+            what: resources,
+        })
+    }
+}
+
+fn decided_naively(lines: &[Line], action: Action, path: &str) -> Option<bool> {
+    let mut speaking = lines
+        .iter()
+        .filter(|line| line.speaks_of(action, path))
+        .peekable();
+    speaking.peek()?;
+    Some(!speaking.any(|line| line.deny))
+}
+
+fn asked(policy: &Policy, action: Action, path: &str) -> (Option<bool>, Option<bool>) {
+    let (bucket, key) = match path.split_once('/') {
+        Some((bucket, key)) => (bucket, Some(key)),
+        None => (path, None),
+    };
+    let user = crate::User::new(
+        dewar_types::UserId(1),
+        "ann",
+        dewar_types::TenantName::default(),
+        dewar_types::Timestamp(0),
+    );
+    let caller = crate::Caller::for_user(user);
+    let tenant = dewar_types::TenantName::default();
+    let resource = crate::Resource::Bucket {
+        tenant: &tenant,
+        bucket,
+        owner: dewar_types::UserId(7),
+        access: None,
+        key,
+        object: None,
+    };
+    let details = crate::Details::default();
+    let named = std::cell::OnceCell::new();
+    let ask = Ask::new(&caller, action, &resource, &details, &named);
+    let said = |verdict: Verdict<'_>| match (verdict.deny, verdict.allow) {
+        (Some(_), _) => Some(false),
+        (None, Some(_)) => Some(true),
+        (None, None) => None,
+    };
+    let whole = said(policy.judge(&ask, &policy.denying, &policy.allowing));
+    (said(policy.verdict(&ask)), whole)
+}
+
+fn a_path() -> impl Strategy<Value = String> {
+    prop::collection::vec("[ab]{1,2}", 1..4).prop_map(|names| names.join("/"))
+}
+
+fn a_line() -> impl Strategy<Value = Line> {
+    let action = prop::sample::select(vec![
+        "s3:GetObject",
+        "s3:PutObject",
+        "s3:Get*",
+        "s3:*",
+        "s3:List*",
+    ]);
+    let resource = prop_oneof![
+        a_path(),
+        a_path().prop_map(|path| format!("{path}/*")),
+        a_path().prop_map(|path| format!("{path}*")),
+        "[ab/*?]{1,6}",
+    ];
+    (
+        prop::bool::weighted(0.3),
+        prop::collection::vec(action, 1..3),
+        prop::collection::vec(resource, 1..3),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(deny, actions, resources, negated)| Line {
+            deny,
+            actions,
+            resources,
+            negated,
+        })
+}
+
+proptest! {
+    #[test]
+    fn a_policy_decides_as_a_naive_reader_would(
+        lines in prop::collection::vec(a_line(), 1..40),
+        path in a_path(),
+        action in prop::sample::select(vec![Action::GetObject, Action::PutObject, Action::DeleteObject]),
+    ) {
+        let path = format!("{path}/k");
+        let statements: Vec<_> = lines.iter().map(Line::json).collect();
+        let text = serde_json::json!({"Version": "2012-10-17", "Statement": statements}).to_string();
+        let policy = identity(&text).expect(&text);
+        let (found, whole) = asked(&policy, action, &path);
+        prop_assert_eq!(found, whole, "the index leaves something out");
+        prop_assert_eq!(found, decided_naively(&lines, action, &path));
+    }
 }

@@ -30,6 +30,14 @@ const ATTEMPTS: usize = 64;
 
 const END: u64 = 1 << 48;
 
+/// Numbers left out when a loss was accepted: more than were given by what is lost.
+const GAP: u64 = 1 << 40;
+
+/// Kinds of keys beside those of [`IdKind`]: the journal's lineage for which the gap was left, and the
+/// ranges of blobs that a loss may have made nameless.
+const LINEAGE: u8 = b'l';
+const LOST: u8 = b'x';
+
 /// What a range of numbers is for; the value is part of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
@@ -194,6 +202,86 @@ impl Ids {
         Ok(())
     }
 
+    /// Notes in which lineage of the journal the catalog is. When it is another one than before, or
+    /// `lost` says so of the first, a loss was accepted: from then on ids are given above every number
+    /// that is reserved or `found` in blobs, with a gap for what is away or lost. Call it before any id
+    /// is given. Whether a loss was dealt with.
+    ///
+    /// # Errors
+    /// When it cannot be made durable; it is done by the next opening then.
+    pub async fn begin_lineage<F>(
+        &self,
+        lineage: u128,
+        lost: bool,
+        found: impl FnOnce() -> F,
+    ) -> Result<bool, Error>
+    where
+        F: Future<Output = Result<u64, Error>>,
+    {
+        let key = keys::ids(LINEAGE);
+        let read = self.kv.get(&key).await?;
+        let now = lineage.to_be_bytes();
+        let before = read.value.as_deref();
+        if before == Some(&now[..]) {
+            return Ok(false);
+        }
+        let accepted = before.is_some() || lost;
+        let mut puts = vec![(key.clone(), Bytes::copy_from_slice(&now))];
+        if accepted {
+            let found = found().await?.saturating_add(1);
+            for kind in [IdKind::Entry, IdKind::Version] {
+                self.advance(kind, |stored| stored.max(FIRST) + GAP).await?;
+            }
+            let above = |stored: u64| stored.max(FIRST).max(found) + GAP;
+            let (blobs, next) = self.advance(IdKind::Blob, above).await?;
+            let wall = self.env.clock.now().0;
+            let lease = u64::try_from(CLOCK_LEASE.as_nanos()).unwrap_or(u64::MAX);
+            let ahead = |stored: u64| stored.max(wall).saturating_add(lease);
+            self.advance(IdKind::Clock, ahead).await?;
+            // What was given of the last range need not be in what was found of the catalog.
+            let mut ranges = self.lost_ranges().await?;
+            ranges.push((blobs.saturating_sub(RANGE), next));
+            puts.push((keys::ids(LOST), encode_ranges(&ranges)));
+        }
+        let batch = Batch {
+            require: vec![Require::same(key, &read)],
+            puts,
+            frees: true,
+            ..Batch::default()
+        };
+        match self.kv.commit(batch).await {
+            Ok(_) => Ok(accepted),
+            Err(CommitError::Conflict(_)) => {
+                let doing = "noting the journal's lineage";
+                Err(Error::new(ErrorKind::Conflict, doing))
+            }
+            Err(CommitError::Failed(error)) => Err(error.context("noting the journal's lineage")),
+        }
+    }
+
+    /// Ranges of blob numbers, each from its first up to but without its last, whose records a loss
+    /// may have taken: what bears such a number and has no name may be all that is left of an object.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn lost_ranges(&self) -> Result<Vec<(u64, u64)>, Error> {
+        let key = keys::ids(LOST);
+        match self.kv.get(&key).await?.value {
+            None => Ok(Vec::new()),
+            Some(value) if value.len().is_multiple_of(16) => Ok(value
+                .chunks_exact(16)
+                .filter_map(|pair| {
+                    let (from, to) = pair.split_at(8);
+                    Some((number(&key, from).ok()?, number(&key, to).ok()?))
+                })
+                .collect()),
+            Some(_) => Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("catalog key {} does not hold ranges", key.escape_ascii()),
+            )),
+        }
+    }
+
     async fn number(
         &self,
         kind: IdKind,
@@ -302,6 +390,12 @@ impl Ids {
     }
 }
 
+fn encode_ranges(ranges: &[(u64, u64)]) -> Bytes {
+    let numbers = ranges.iter().flat_map(|(from, to)| [*from, *to]);
+    let bytes: Vec<u8> = numbers.flat_map(u64::to_be_bytes).collect();
+    bytes.into()
+}
+
 /// A number stored in 8 bytes, big-endian.
 pub(super) fn number(key: &[u8], value: &[u8]) -> Result<u64, Error> {
     value.try_into().map(u64::from_be_bytes).map_err(|_| {
@@ -397,6 +491,49 @@ mod tests {
         assert!(ids.version().await.unwrap().clock() >= 1 << 62);
         let again = Ids::new(Arc::new(kv), env(&clock), 0);
         assert!(again.entry().await.unwrap().counter() > 10_000_000);
+    }
+
+    #[tokio::test]
+    async fn an_accepted_loss_leaves_a_gap_once() {
+        let kv = MemoryKv::new();
+        let clock = Arc::new(SetClock(AtomicU64::new(1 << 50)));
+        let open = || Ids::new(Arc::new(kv.clone()), env(&clock), 0);
+        let none = || async { panic!("nobody asks for it") };
+        let ids = open();
+        assert!(!ids.begin_lineage(7, false, none).await.unwrap());
+        let (entry, blob) = (ids.entry().await.unwrap(), ids.blob().await.unwrap());
+        let version = ids.version().await.unwrap();
+        assert!(!open().begin_lineage(7, false, none).await.unwrap());
+        assert_eq!(open().lost_ranges().await.unwrap(), []);
+        // The lost part went on with blobs, one of which was found.
+        let found = blob.counter() + 500_000;
+        let ids = open();
+        let lost = ids.begin_lineage(8, true, || async { Ok(found) }).await;
+        assert!(lost.unwrap());
+        assert!(!open().begin_lineage(8, true, none).await.unwrap());
+        let after = ids.blob().await.unwrap();
+        assert!(after.counter() > found + (1 << 39));
+        assert!(ids.entry().await.unwrap().counter() > entry.counter() + (1 << 39));
+        assert!(ids.version().await.unwrap() > version);
+        let ranges = ids.lost_ranges().await.unwrap();
+        let within = |number: u64| {
+            ranges
+                .iter()
+                .any(|(from, to)| (*from..*to).contains(&number))
+        };
+        assert!(
+            within(blob.counter()) && within(found) && !within(after.counter()),
+            "{ranges:?}"
+        );
+        // Once more.
+        let ids = open();
+        assert!(
+            ids.begin_lineage(9, true, || async { Ok(0) })
+                .await
+                .unwrap()
+        );
+        assert_eq!(ids.lost_ranges().await.unwrap().len(), 2);
+        assert!(ids.blob().await.unwrap().counter() > after.counter() + (1 << 39));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,6 +47,7 @@
 )]
 
 mod adopt;
+mod attributes;
 pub mod audit;
 mod bucket;
 mod cache;

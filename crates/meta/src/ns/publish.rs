@@ -1,10 +1,12 @@
 //! Making a version the current one of a name: see [`super::versions`] for what becomes of the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
-use dewar_types::{BlobId, EntryId, Error, GroupId, ObjectKey, Timestamp, UserId, VersionId};
+use dewar_types::{
+    BlobId, EntryId, Error, ErrorKind, GroupId, ObjectKey, Timestamp, UserId, VersionId,
+};
 use minicbor::bytes::ByteVec;
 
 use super::condition::Condition;
@@ -20,7 +22,7 @@ use super::{Actor, Bucket, Tree, keys};
 use crate::kv::Carry;
 
 /// A content that was written and is to get a name. All blobs and slots in `copies` must be new:
-/// nothing else names them yet.
+/// nothing else names them yet, but for those of the version that it [revises](NewVersion::revises).
 #[derive(Clone, Debug)]
 pub struct NewVersion {
     /// Its id, if it was minted before the bytes were written ([`super::Ids::version`]).
@@ -59,6 +61,8 @@ pub struct NewVersion {
     pub legal_hold: Option<bool>,
     /// The access control list.
     pub acl: Option<ByteVec>,
+    /// The version that it was made from and shares content with: it must still be the current one.
+    pub revises: Option<VersionId>,
 }
 
 impl NewVersion {
@@ -88,6 +92,7 @@ impl NewVersion {
             retention: None,
             legal_hold: None,
             acl: None,
+            revises: None,
         }
     }
 }
@@ -146,7 +151,8 @@ impl Tree {
     ///
     /// # Errors
     /// `Precondition` or `NotFound` when the condition does not hold; `Conflict` after too many
-    /// lost races; `NoSuchBucket`; what the engine says. After an error from the engine, or when
+    /// lost races, or when the version that it revises was replaced; `NoSuchBucket`; what the
+    /// engine says. After an error from the engine, or when
     /// the future is dropped, it is open whether the version was published.
     pub async fn publish(
         &self,
@@ -166,9 +172,19 @@ impl Tree {
             let target = self.target(bucket, key).await?;
             let current = target.file().map(|file| &file.current);
             condition.check_write(turn.path(), current)?;
+            let kept = match new.revises {
+                None => BTreeSet::new(),
+                Some(id) => self.places_of(turn.path(), id, current).await?,
+            };
             let mut stage = Stage::new(self);
             for copy in &new.copies {
-                stage.fresh(&copy.extents);
+                let (shared, fresh): (Vec<_>, Vec<_>) = copy
+                    .extents
+                    .iter()
+                    .copied()
+                    .partition(|extent| kept.contains(&place_of(extent)));
+                stage.share(&shared);
+                stage.fresh(&fresh);
             }
             extra.stage(&mut stage);
             let file = NewFile {
@@ -186,6 +202,31 @@ impl Tree {
                 Committed::Lost => turn.lost().await?,
             }
         }
+    }
+}
+
+/// What an extent refers to: a blob, or a slot in a segment.
+fn place_of(extent: &Extent) -> (BlobId, Option<u32>) {
+    (extent.blob, extent.slot.map(|slot| slot.offset))
+}
+
+impl Tree {
+    /// Where the content of the version lies that is to be revised.
+    async fn places_of(
+        &self,
+        path: &str,
+        id: VersionId,
+        current: Option<&VersionRecord>,
+    ) -> Result<BTreeSet<(BlobId, Option<u32>)>, Error> {
+        let Some(current) = current.filter(|current| current.id == id) else {
+            let message = format!("{path} was replaced while it was being changed");
+            return Err(Error::new(ErrorKind::Conflict, message));
+        };
+        let mut places = BTreeSet::new();
+        for copy in 0..current.copies.len() {
+            places.extend(self.extents(current, copy).await?.iter().map(place_of));
+        }
+        Ok(places)
     }
 }
 

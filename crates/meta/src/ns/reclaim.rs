@@ -19,7 +19,7 @@ pub struct Reclaimed {
 }
 
 /// A blob that may be removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unnamed {
     /// The blob.
     pub blob: BlobId,

@@ -52,6 +52,9 @@ keys! {
     MaxKeys "s3:max-keys",
     CopySource "s3:x-amz-copy-source",
     VersionId "s3:VersionId",
+    RoleSessionName "sts:RoleSessionName",
+    ExternalId "sts:ExternalId",
+    FederatedProvider "aws:FederatedProvider",
     RequestObjectTagKeys "s3:RequestObjectTagKeys",
 }
 
@@ -60,7 +63,6 @@ const UNUSED: &[&str] = &[
     "aws:CalledVia",
     "aws:CalledViaFirst",
     "aws:CalledViaLast",
-    "aws:FederatedProvider",
     "aws:MultiFactorAuthAge",
     "aws:MultiFactorAuthPresent",
     "aws:PrincipalIsAWSService",
@@ -91,8 +93,6 @@ const UNUSED: &[&str] = &[
     "s3:DataAccessPointArn",
     "s3:InventoryAccessibleOptionalFields",
     "s3:ObjectCreationOperation",
-    "sts:ExternalId",
-    "sts:RoleSessionName",
     "sts:SourceIdentity",
     "sts:TransitiveTagKeys",
 ];
@@ -141,8 +141,23 @@ impl Key {
     /// A claim of an issuer's tokens: `idp.example.org/realms/lab:aud`. Services have no dot.
     fn claim(text: &str) -> Option<Self> {
         let (issuer, claim) = text.rsplit_once(':')?;
-        let known = issuer.contains('.') && !claim.is_empty() && text.len() <= NAME_BYTES_MAX;
+        let host =
+            issuer.contains('.') || issuer.starts_with("localhost") || issuer.starts_with('[');
+        let known = host && !claim.is_empty() && text.len() <= NAME_BYTES_MAX;
         known.then(|| Self::Claim(text.into()))
+    }
+
+    /// Whether it tells users of a provider apart: those that say only for which service or client a
+    /// token is are the same for everybody.
+    pub(crate) fn is_personal_claim(&self) -> bool {
+        let Self::Claim(text) = self else {
+            return false;
+        };
+        let claim = text.rsplit_once(':').map_or("", |(_, claim)| claim);
+        !matches!(
+            claim,
+            "aud" | "iss" | "azp" | "client_id" | "app_id" | "oaud" | "typ"
+        )
     }
 
     /// Whether a fixed value of it names few enough that a statement with it is not for the

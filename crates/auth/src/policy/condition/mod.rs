@@ -93,6 +93,12 @@ impl Condition {
         }
     }
 
+    /// Whether it holds only for tokens that say something about whom they speak of.
+    pub(crate) fn tells_users_apart(&self) -> bool {
+        let positive = !self.negated && !self.if_exists && self.test != Test::Null;
+        positive && self.quantifier != Quantifier::All && self.key.is_personal_claim()
+    }
+
     pub(crate) fn key(&self) -> &Key {
         &self.key
     }

@@ -179,6 +179,14 @@ impl RunIndex {
         Ok(Self { inner })
     }
 
+    /// The last batch that [`RunIndex::open`] would find in the index on these disks. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`RunIndex::open`].
+    pub async fn probe(disks: Vec<(DiskId, Arc<dyn Disk>)>, config: &RunConfig) -> Result<Seq> {
+        open::probe(disks, config).await
+    }
+
     /// Takes note of which disks can be used, in order of preference. A holder that is no longer
     /// among them, or cannot be written, is replaced: its copies are made elsewhere before this
     /// returns.

@@ -102,9 +102,32 @@ pub(super) async fn open(
             }
             Err(error) => {
                 let number = manifest.number;
+                dewar_env::reached("a state of the index was passed over");
                 tracing::warn!(number, %error, "a state of the catalog index is not whole");
                 why = error;
             }
+        }
+    }
+    Err(why)
+}
+
+/// The last batch in the newest whole state.
+pub(super) async fn probe(disks: Vec<(DiskId, Arc<dyn Disk>)>, config: &RunConfig) -> Result<Seq> {
+    let found = look(members(disks)).await;
+    let manifests = found.iter().flat_map(|f| &f.manifest);
+    let own = manifests.filter(|m| m.lineage == config.lineage);
+    let mut candidates: Vec<&Manifest> = own.collect();
+    candidates.sort_by_key(|m| std::cmp::Reverse((m.applied, m.number)));
+    candidates.dedup();
+    let shared = shared(config);
+    let mut why = Error::new(
+        ErrorKind::NotFound,
+        "no disk has a manifest of the catalog index",
+    );
+    for manifest in candidates {
+        match open_runs(manifest, &found, &shared).await {
+            Ok(_) => return Ok(manifest.applied),
+            Err(error) => why = error,
         }
     }
     Err(why)

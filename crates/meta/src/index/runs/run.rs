@@ -281,6 +281,9 @@ impl Run {
                 }
             }
         }
+        if !bad.is_empty() {
+            dewar_env::reached("a piece of the index was bad in one copy");
+        }
         self.report(bad);
         let found: Option<Vec<Bytes>> = found.into_iter().collect();
         found.ok_or_else(|| why.context(format_args!("read {}", path_of(self.meta.id))))

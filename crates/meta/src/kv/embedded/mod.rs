@@ -238,7 +238,19 @@ impl EmbeddedKv {
         self.inner.freeze_and_wait().await
     }
 
-    async fn commit_batch(&self, mut batch: Batch) -> Result<Seq, CommitError> {
+    async fn commit_batch(&self, batch: Batch) -> Result<Seq, CommitError> {
+        let seq = match self.append_batch(batch).await {
+            Ok(seq) => seq,
+            Err(CommitError::Failed(error)) => return Err(error.unchanged().into()),
+            Err(conflict) => return Err(conflict),
+        };
+        // What fails from here on may happen yet.
+        self.inner.journal.durable(seq).await?;
+        Ok(seq)
+    }
+
+    /// Puts a batch at the end of the log. An error means that it is not there.
+    async fn append_batch(&self, mut batch: Batch) -> Result<Seq, CommitError> {
         batch.check()?;
         let inner = &*self.inner;
         inner.wait_for_room().await;
@@ -260,10 +272,7 @@ impl EmbeddedKv {
         loop {
             let ahead = inner.read_ahead(&require).await?;
             match inner.append(&require, &ahead, prepared)? {
-                Appended::Done(seq) => {
-                    inner.journal.durable(seq).await?;
-                    return Ok(seq);
-                }
+                Appended::Done(seq) => return Ok(seq),
                 Appended::Collided { at, with } => {
                     dewar_env::reached("a commit collided");
                     // A retry must see what it collided with.

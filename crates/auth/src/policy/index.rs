@@ -1,0 +1,51 @@
+//! Which statements can speak of a resource at all, found without asking each.
+//!
+//! A statement is filed under what its resources begin with, cut at the last slash before a wildcard:
+//! `atlas/data/*` under `atlas/data/`, `atlas/*.root` under `atlas/`, one without wildcards under its
+//! whole text. A request looks under every directory above its path and under the path itself: as many
+//! places as the path has components, however many statements there are.
+
+use std::collections::BTreeMap;
+
+use super::Statement;
+
+/// Statements by what their resources begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    by_start: BTreeMap<Box<str>, Vec<u32>>,
+}
+
+impl Index {
+    pub(super) fn new<'a>(statements: impl Iterator<Item = (u32, &'a Statement)>) -> Self {
+        let mut by_start: BTreeMap<Box<str>, Vec<u32>> = BTreeMap::new();
+        for (at, statement) in statements {
+            let mut starts = statement.starts();
+            starts.sort_unstable();
+            starts.dedup();
+            for start in starts {
+                by_start.entry(start.into()).or_default().push(at);
+            }
+        }
+        Self { by_start }
+    }
+
+    /// Those that may speak of a path, by their place in the document.
+    pub(super) fn candidates(&self, path: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut look = |start: &str| {
+            if let Some(places) = self.by_start.get(start) {
+                found.extend_from_slice(places);
+            }
+        };
+        look("");
+        for (at, _) in path.match_indices('/') {
+            look(&path[..=at]);
+        }
+        if !path.is_empty() && !path.ends_with('/') {
+            look(path);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}

@@ -1,0 +1,75 @@
+//! What narrows a caller beyond its policies, and what policies may ask of how it came.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dewar_types::Timestamp;
+
+use crate::token::Capabilities;
+use crate::{Action, Policy, Session};
+
+/// Something that a caller is held to, whatever its policies allow.
+#[derive(Clone)]
+pub enum Limit {
+    /// The policy that was given with the session.
+    Policy {
+        /// Its place, for people: `the session's policy`.
+        source: Arc<str>,
+        /// What it says.
+        policy: Arc<Policy>,
+    },
+    /// The capabilities of a token.
+    Capabilities(Arc<Capabilities>),
+    /// No calls of the IAM API: a session must not make itself a key that outlives it.
+    NoIam,
+}
+
+impl Limit {
+    pub(crate) fn forbids_service(&self, action: Action) -> bool {
+        matches!(self, Self::NoIam) && action.service() == "iam"
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy { source, .. } => write!(f, "Policy({source})"),
+            Self::Capabilities(capabilities) => write!(f, "Capabilities({})", capabilities.text()),
+            Self::NoIam => f.write_str("NoIam"),
+        }
+    }
+}
+
+/// What a session or a token adds to who asks.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// The session's id, or the first digits of the token's digest: for the audit log.
+    pub credential: Arc<str>,
+    /// When it ends.
+    pub expires: Timestamp,
+    /// The provider that vouched for who asks, as policies name it.
+    pub provider: Option<Arc<str>>,
+    /// Whether that is all there is: nobody has become anybody yet. Only trust policies see this.
+    pub unassumed: bool,
+    /// What the token said, by `PROVIDER:claim`.
+    pub claims: Vec<(String, Vec<String>)>,
+    /// Tags of the session.
+    pub tags: Vec<(String, String)>,
+    /// What it is held to: all of these.
+    pub limits: Vec<Limit>,
+    /// The session, if it is one.
+    pub session: Option<Arc<Session>>,
+}
+
+impl Bounds {
+    /// The values of a claim that a policy asks for.
+    pub(crate) fn claim(&self, name: &str) -> &[String] {
+        let found = self.claims.iter().find(|(known, _)| known == name);
+        found.map_or(&[], |(_, values)| values)
+    }
+
+    pub(crate) fn tag(&self, name: &str) -> Option<&str> {
+        let found = self.tags.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}

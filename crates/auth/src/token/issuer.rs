@@ -1,0 +1,209 @@
+//! An issuer of tokens, as an administrator describes it, and what its tokens become here.
+
+use dewar_types::TenantName;
+
+use super::claims::Claims;
+
+/// Longest address in bytes.
+const URL_BYTES_MAX: usize = 1024;
+
+/// A part of the namespace that an issuer's capabilities are relative to, and end at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// Whose buckets.
+    pub tenant: TenantName,
+    /// Bucket and directories; empty for all of the tenant.
+    pub path: Vec<String>,
+}
+
+impl Base {
+    /// Reads `/bucket/dir`, `/`, or `/@tenant/bucket`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix('/')?;
+        let (tenant, rest) = match rest.strip_prefix('@') {
+            None => (TenantName::default(), rest),
+            Some(rest) => {
+                let (tenant, rest) = rest.split_once('/').unwrap_or((rest, ""));
+                (TenantName::new(tenant).ok()?, rest)
+            }
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let path: Vec<String> = if rest.is_empty() {
+            Vec::new()
+        } else {
+            rest.split('/').map(str::to_owned).collect()
+        };
+        // It becomes the resource of a policy, where these would be wildcards.
+        let fit = |name: &String| {
+            !name.is_empty() && name != "." && name != ".." && !name.contains(['*', '?', '$'])
+        };
+        path.iter().all(fit).then_some(Self { tenant, path })
+    }
+
+    /// As [`Base::parse`] reads it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::from("/");
+        if !self.tenant.is_default() {
+            text.push('@');
+            text.push_str(self.tenant.as_str());
+            if !self.path.is_empty() {
+                text.push('/');
+            }
+        }
+        text.push_str(&self.path.join("/"));
+        text
+    }
+}
+
+/// What a rule makes of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Becomes {
+    /// This local user: `[TENANT:]NAME`.
+    User(String),
+    /// A member of this local group of the issuer's tenant.
+    Group(String),
+}
+
+/// A mapping rule: tokens whose claim has this value become this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The claim's name; dots lead into objects.
+    pub claim: String,
+    /// The value, or an element of it, exactly. `*` at the end stands for anything.
+    pub value: String,
+    /// What the token becomes.
+    pub becomes: Becomes,
+}
+
+impl Rule {
+    /// Whether it speaks of a token.
+    #[must_use]
+    pub fn fits(&self, claims: &Claims) -> bool {
+        let fits = |value: &str| match self.value.strip_suffix('*') {
+            Some(start) => value.starts_with(start),
+            None => value == self.value,
+        };
+        claims.values(&self.claim).iter().any(|value| fits(value))
+    }
+}
+
+/// An issuer that an administrator has let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issuer {
+    /// Never given twice; what its users make belongs to it where no rule says otherwise.
+    pub id: u64,
+    /// Exactly what `iss` says.
+    pub url: String,
+    /// One of these must be an audience of the token.
+    pub audiences: Vec<String>,
+    /// Where its keys are, if not where its metadata says.
+    pub keys_url: Option<String>,
+    /// Other origins, `https://host[:port]`, that metadata and keys may be at.
+    pub origins: Vec<String>,
+    /// The tenant that its users are in.
+    pub tenant: TenantName,
+    /// Where its capabilities (`storage.read:/…`) lead and end; without one they give nothing.
+    pub base: Option<Base>,
+    /// What its tokens become. The first rule that names a user counts, of those that name groups all.
+    pub rules: Vec<Rule>,
+    /// Switched off.
+    pub disabled: bool,
+}
+
+impl Issuer {
+    /// As policies name it: without scheme and without a slash at the end.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        provider_name(&self.url)
+    }
+}
+
+/// The name by which policies know a provider: from its URL, from that without scheme, or from an
+/// ARN (`arn:aws:iam::…:oidc-provider/NAME`).
+#[must_use]
+pub fn provider_name(text: &str) -> &str {
+    let text = match text.split_once(":oidc-provider/") {
+        Some((start, name)) if start.starts_with("arn:") => name,
+        _ => text,
+    };
+    let text = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .unwrap_or(text);
+    text.trim_end_matches('/')
+}
+
+/// Whether an address may be asked for keys: `https`, or `http` on an address of this machine. No
+/// credentials, query or fragment in it.
+///
+/// # Errors
+/// Words that say what is wrong.
+pub fn check_url(url: &str) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("{url:?} {why}"));
+    if url.len() > URL_BYTES_MAX || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return wrong("is not an address of at most 1024 visible ASCII characters");
+    }
+    if url.contains(['?', '#', '@', '\\', '"', '<', '>', '*', '$']) {
+        return wrong("has a query, a fragment, credentials or characters that no issuer has");
+    }
+    let (secure, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return wrong("begins neither with https:// nor, on this machine, http://"),
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = split_authority(authority);
+    if host.is_empty() || port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return wrong("has no host, or a port that is none");
+    }
+    if !secure && !is_loopback(host) {
+        return wrong("is not https; http is for 127.0.0.1, [::1] and localhost alone");
+    }
+    Ok(())
+}
+
+/// `https://host[:port]` of an address that [`check_url`] has let pass, lower case, without the
+/// usual port.
+#[must_use]
+pub fn origin_of(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (host, port) = split_authority(authority);
+    let usual = if scheme == "https" { "443" } else { "80" };
+    let host = host.to_ascii_lowercase();
+    match port.filter(|port| *port != usual) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    }
+}
+
+fn split_authority(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+/// Whether a host's name is one of this machine's own addresses.
+#[must_use]
+pub fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// An audience as it is compared: those that are addresses without a slash at the end and without
+/// the usual port (WLCG profile 1.3, "aud").
+#[must_use]
+pub fn audience(text: &str) -> &str {
+    let text = text.trim_end_matches('/');
+    if text.starts_with("https://") {
+        text.strip_suffix(":443").unwrap_or(text)
+    } else {
+        text
+    }
+}

@@ -1,0 +1,110 @@
+//! Changing what a name has beside its content: permission bits and extended attributes.
+
+use dewar_types::{Error, ObjectKey};
+
+use super::dirs::dir_change;
+use super::publish::change;
+use super::record::{Attributes, ChangeRecord, Entry, Record, Verb};
+use super::resolve::not_found;
+use super::stage::{Committed, Stage};
+use super::turn::Turn;
+use super::{Actor, Bucket, Tree};
+
+impl Tree {
+    /// Changes a file's attributes, and gives them as they are then. `alter` is called with what is
+    /// there, again after a lost race; its refusal is the answer. Nothing is written when it changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// What `alter` says; `NotFound`; `Conflict`; `NoSuchBucket`; what the engine says.
+    pub async fn alter_file(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        alter: impl Fn(&mut Attributes) -> Result<(), Error>,
+    ) -> Result<Attributes, Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let target = self.target(bucket, key).await?;
+            let (Some((at, read)), Some(Entry::File(file))) = (&target.slot, &target.entry) else {
+                return Err(not_found(&target.path));
+            };
+            if !file.is_live() {
+                return Err(not_found(&target.path));
+            }
+            let mut file = file.clone();
+            let before = file.attributes.clone();
+            alter(&mut file.attributes)?;
+            if file.attributes == before {
+                return Ok(before);
+            }
+            let mut stage = Stage::new(self);
+            stage.watch(&target.chain);
+            stage.same(at.clone(), read);
+            file.attributes.ctime = stage.now();
+            stage.put(at.clone(), file.to_value());
+            let log = ChangeRecord {
+                version: Some((&file.current).into()),
+                ..change(
+                    Verb::SetAttributes,
+                    &target,
+                    target.chain.last_id(),
+                    before.id,
+                )
+            };
+            stage.log(actor, log).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(file.attributes),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
+    /// The same for a directory.
+    ///
+    /// # Errors
+    /// As [`Tree::alter_file`].
+    pub async fn alter_dir(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+        alter: impl Fn(&mut Attributes) -> Result<(), Error>,
+    ) -> Result<Attributes, Error> {
+        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        loop {
+            let chain = self.dir_chain(bucket, path).await?;
+            if !self.stands(&chain).await? {
+                return Err(not_found(turn.path()));
+            }
+            let mut record = chain.last().record.clone();
+            let before = record.attributes.clone();
+            alter(&mut record.attributes)?;
+            if record.attributes == before {
+                return Ok(before);
+            }
+            let mut stage = Stage::new(self);
+            stage.watch(&chain);
+            record.attributes.ctime = stage.now();
+            let key = chain.last().key.clone();
+            // The cache knows it as it was.
+            stage.forget(key.clone());
+            let attributes = record.attributes.clone();
+            stage.put_dir(key, record);
+            let above = chain.above();
+            let log = dir_change(
+                Verb::SetAttributes,
+                bucket,
+                above.last_id(),
+                before.id,
+                turn.path(),
+            );
+            stage.log(actor, log).await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(attributes),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+}
