@@ -4,14 +4,18 @@
 //! delete for each key. Verbs about an object that is there ask when they have found it, since its
 //! owner, its list and its tags have a say.
 
-use dewar_auth::{Acl, Action, BucketAccess, Caller, Details, ObjectAccess, Resource, authorize};
+use dewar_auth::{
+    Acl, Action, BucketAccess, Caller, Denied, Details, Effect, Limit, ObjectAccess, Principal,
+    Reason, Resource, User, UserKind, authorize, makes_only_new,
+};
 use dewar_meta::ns::record::FileRecord;
-use dewar_meta::ns::{Actor, Bucket, Tenant};
-use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
+use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
 use crate::access::{access_of, check_said};
-use crate::api::BucketRef;
+use crate::api::{BucketRef, WriteCondition};
+use crate::info::write_condition;
 
 /// What is known of an object that is there and has a say in who may.
 #[derive(Clone, Debug)]
@@ -78,11 +82,12 @@ impl Inner {
         }
     }
 
-    /// The bucket of a name. That there is none is said to everybody: names of buckets are no
-    /// secret in S3, whose clients tell 404 and 403 apart.
+    /// The bucket of a name. That there is none is said to users of its tenant, who may learn it by
+    /// making one; to others it looks like one that they may not see.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Denied`] where it is not as the caller said.
+    /// [`ErrorKind::NoSuchBucket`]; [`ErrorKind::Denied`] where it is not as the caller said, or
+    /// where the caller must not learn that it is not there.
     pub(crate) async fn bucket_of(&self, caller: &Caller, bucket: &BucketRef) -> Result<Bucket> {
         let found = self.named_bucket(caller, bucket).await?;
         check_said(caller, &found, false)?;
@@ -108,7 +113,17 @@ impl Inner {
         let tenant = self.tenant(caller, bucket.tenant.as_ref()).await?;
         let Some(found) = self.tree.bucket(&tenant, &bucket.name).await? else {
             let message = format!("bucket {} does not exist", bucket.name);
-            return Err(Error::new(ErrorKind::NoSuchBucket, message));
+            let kind = match caller.principal() {
+                Principal::System => ErrorKind::NoSuchBucket,
+                // Who comes with a token alone cannot make buckets either.
+                Principal::User(user)
+                    if user.tenant == tenant.name && !is_outsider(caller, user) =>
+                {
+                    ErrorKind::NoSuchBucket
+                }
+                Principal::User(_) | Principal::Anonymous => ErrorKind::Denied,
+            };
+            return Err(Error::new(kind, message));
         };
         Ok(found)
     }
@@ -146,6 +161,45 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// The condition under which a caller's write happens: what it asked for, and that nothing has
+    /// the name where its token lets it create and not overwrite.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] where something has the name that it may not overwrite.
+    pub(crate) async fn write_condition(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        asked: &WriteCondition,
+    ) -> Result<Condition> {
+        let condition = write_condition(asked);
+        let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
+        if !makes_only_new(caller, tenant, name, key.as_str()) {
+            return Ok(condition);
+        }
+        let found = self.tree.lookup(bucket, key).await?;
+        if found.is_some_and(|found| found.file.is_live()) {
+            let path = bucket.path(key.as_str());
+            let message = format!("{path} exists, and the token lets create but not overwrite");
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(Condition {
+            if_none_match: Some(ETags::Any),
+            ..condition
+        })
+    }
+}
+
+/// Whether a caller is known by a token alone, or held to the capabilities of one.
+fn is_outsider(caller: &Caller, user: &User) -> bool {
+    let limits = caller.bounds().map(|bounds| bounds.limits.iter());
+    let capable = |limit: &Limit| matches!(limit, Limit::Capabilities(_));
+    matches!(user.kind, UserKind::Federated { .. })
+        || limits.is_some_and(|mut all| all.any(capable))
+}
+
 /// Lets a caller do `action` to a bucket, or to `key` in it.
 ///
 /// # Errors
@@ -181,10 +235,39 @@ pub(crate) fn permit_found(
         None => {
             let details = Details {
                 prefix: Some(key),
+                stat: true,
                 ..*details
             };
             ask(caller, Action::ListBucket, bucket, None, None, &details)
         }
+    }
+}
+
+/// Lets a caller give what it writes at `key` a list of its own. It owns what it writes, so this is
+/// its right where the bucket is not its account's; nobody in particular owns nothing, and may as long
+/// as no statement forbids it.
+///
+/// # Errors
+/// [`ErrorKind::Denied`].
+pub(crate) fn permit_list(
+    caller: &Caller,
+    bucket: &Bucket,
+    key: &str,
+    details: &Details<'_>,
+) -> Result<()> {
+    let mine = ObjectAccess {
+        owner: caller.account(),
+        acl: None,
+        tags: &[],
+    };
+    let (action, key) = (Action::PutObjectAcl, Some(key));
+    let forbidden = |denied: &Denied| {
+        let effect = Effect::Deny;
+        matches!(denied.reason(), Reason::Statement { effect: found, .. } if *found == effect)
+    };
+    match judge(caller, action, bucket, key, Some(mine), details)? {
+        Err(denied) if caller.user().is_some() || forbidden(&denied) => Err(denied.into()),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -196,6 +279,18 @@ fn ask(
     object: Option<ObjectAccess<'_>>,
     details: &Details<'_>,
 ) -> Result<()> {
+    Ok(judge(caller, action, bucket, key, object, details)??)
+}
+
+/// The decision, apart from what can go wrong on the way to it.
+fn judge(
+    caller: &Caller,
+    action: Action,
+    bucket: &Bucket,
+    key: Option<&str>,
+    object: Option<ObjectAccess<'_>>,
+    details: &Details<'_>,
+) -> Result<std::result::Result<(), Denied>> {
     let documents = bucket
         .settings()
         .is_some_and(|settings| settings.documents != 0);
@@ -213,7 +308,7 @@ fn ask(
         key,
         object,
     };
-    Ok(authorize(caller, action, resource, details)?)
+    Ok(authorize(caller, action, resource, details))
 }
 
 /// The caller as the catalog writes it down: what it makes belongs to its account.

@@ -51,6 +51,26 @@ impl Store {
 }
 
 impl Inner {
+    /// The checksum of a part, by the algorithm of the whole's.
+    pub(crate) async fn part_checksum(
+        &self,
+        version: &VersionRecord,
+        number: u32,
+    ) -> Result<Option<Digest>> {
+        let name = match &version.checksum {
+            Some(ShownChecksum::Full(name) | ShownChecksum::Composite(name, ..)) => name,
+            None => return Ok(None),
+        };
+        let Ok(algorithm) = name.parse() else {
+            return Ok(None);
+        };
+        let digests = self.tree.part_digests(version).await?;
+        let digest = number
+            .checked_sub(1)
+            .and_then(|index| digests.get(index as usize));
+        Ok(digest.and_then(|bytes| Digest::new(algorithm, bytes).ok()))
+    }
+
     async fn parts(
         &self,
         version: &VersionRecord,

@@ -28,6 +28,11 @@ pub trait JournalHold: Send + Sync {
 
     /// Whether the journal is filling up, so that segments should be sealed early.
     fn pressed(&self) -> bool;
+
+    /// Whether journal or index are being copied to other disks, which goes before any repair.
+    fn moves(&self) -> bool {
+        false
+    }
 }
 
 /// Records of blobs and segments.
@@ -62,6 +67,11 @@ impl BlobTable {
     /// Whether segments should be sealed although they are not full.
     pub(crate) fn pressed(&self) -> bool {
         self.hold.pressed()
+    }
+
+    /// Whether journal or index are being copied to other disks.
+    pub(crate) fn catalog_moves(&self) -> bool {
+        self.hold.moves()
     }
 
     /// How many disks may be lost without losing what stands in the journal only.

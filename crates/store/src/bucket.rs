@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller, CannedAcl, Ownership, Principal, Resource, authorize};
-use dewar_meta::ns::record::DirRecord;
-use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant};
+use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource, authorize};
+use dewar_meta::ns::record::{DirRecord, Scope};
+use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant, Usage};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
@@ -162,11 +162,25 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
     pub async fn head_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<BucketInfo> {
+        let details = Details {
+            stat: true,
+            ..self.inner.details()
+        };
         let found = self
             .inner
-            .admit(caller, Action::ListBucket, bucket, None)
+            .admit_with(caller, Action::ListBucket, bucket, None, &details)
             .await?;
         Ok(info_of(&found))
+    }
+
+    /// How much is in a bucket, for who may list it: all versions count.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn bucket_usage(&self, caller: &Caller, bucket: &BucketRef) -> Result<Usage> {
+        let action = Action::ListBucket;
+        let found = self.inner.admit(caller, action, bucket, None).await?;
+        self.inner.tree.usage(Scope::Bucket(found.id)).await
     }
 
     /// Removes an empty bucket; uploads in progress in it are given up.

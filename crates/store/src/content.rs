@@ -13,7 +13,7 @@ use dewar_types::{Error, ErrorKind, Result, VersionId};
 
 use crate::Shared;
 use crate::api::Expect;
-use crate::description::Origin;
+use crate::description::{Origin, PartOf};
 use crate::encryption::{DataKey, Sealer};
 
 /// Content being received. Dropped, it leaves nothing.
@@ -73,6 +73,19 @@ impl Incoming {
             origin,
             shared: Shared::clone(shared),
         })
+    }
+
+    /// What came so far, while it is kept together and as it came.
+    pub(crate) fn in_memory(&self) -> Option<&[Bytes]> {
+        match &self.stage {
+            Stage::Small(parts) if self.sealer.is_none() => Some(parts),
+            Stage::Small(_) | Stage::Large(_) => None,
+        }
+    }
+
+    /// Says that it is no object of its own, for salvage.
+    pub(crate) fn is_part(&mut self, part: PartOf) {
+        self.origin.part = Some(part);
     }
 
     /// The version that the content will be.
@@ -234,20 +247,44 @@ impl Held {
         }
     }
 
+    /// Whether any of these extents lies in it.
+    pub(crate) fn is_in(&self, extents: &[Extent]) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Small { slot, .. } => extents.iter().any(|extent| {
+                let place = extent.slot.map(|place| place.offset);
+                extent.blob == slot.segment() && place == Some(slot.offset())
+            }),
+            Self::Large { record } => extents.iter().any(|extent| extent.blob == record.id),
+        }
+    }
+
+    /// Takes the bytes back: no name will lead to them.
+    pub(crate) async fn give_up(self, shared: &Shared) {
+        match self {
+            Self::Nothing => {}
+            Self::Small { slot, .. } => slot.abandon(),
+            Self::Large { record } => {
+                shared.blobs.remove(&record).await;
+            }
+        }
+    }
+
     /// The name was given, or not: lets the slot settle, or takes the bytes back. When it is open
     /// which of the two happened, they stay: a name may lead to them.
     pub(crate) async fn settle<T>(self, shared: &Shared, outcome: &Result<T>) {
         // What an engine or a disk says leaves it open; every other refusal comes before the commit.
         let refused = |error: &Error| {
-            !matches!(
-                error.kind(),
-                ErrorKind::Unavailable
-                    | ErrorKind::Busy(_)
-                    | ErrorKind::Timeout
-                    | ErrorKind::NoSpace
-                    | ErrorKind::Corrupt
-                    | ErrorKind::Internal
-            )
+            error.left_unchanged()
+                || !matches!(
+                    error.kind(),
+                    ErrorKind::Unavailable
+                        | ErrorKind::Busy(_)
+                        | ErrorKind::Timeout
+                        | ErrorKind::NoSpace
+                        | ErrorKind::Corrupt
+                        | ErrorKind::Internal
+                )
         };
         match (self, outcome) {
             (Self::Small { slot, .. }, Ok(_)) => slot.settle(),

@@ -9,7 +9,7 @@ use dewar_types::{ErrorKind, Result};
 use crate::Store;
 use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
 use crate::encryption::{Encryption, chosen};
-use crate::info::{full_checksum, headers, read_condition, version_info, write_condition};
+use crate::info::{full_checksum, headers, read_condition, version_info};
 
 impl Store {
     /// Copies an object, of another bucket too. When a checksum is asked for that the source does
@@ -39,9 +39,9 @@ impl Store {
         let to = inner
             .admit_with(caller, Action::PutObject, &target.bucket, key, &details)
             .await?;
-        inner.check_marks(&to, &request.marks)?;
+        inner.check_marks(caller, &to, &target.key, &request.marks)?;
         let owner = inner
-            .object_owner(caller, &to, request.acl.as_ref())
+            .object_owner(caller, &to, target.key.as_str(), request.acl.as_ref())
             .await?;
         let version = &file.current;
         let summed = |algorithm| version.digests.get(algorithm).is_some();
@@ -64,7 +64,9 @@ impl Store {
         let options = CopyOptions {
             headers,
             source: read_condition(&request.source_condition),
-            target: write_condition(&request.condition),
+            target: inner
+                .write_condition(caller, &to, &target.key, &request.condition)
+                .await?,
             checksum: full_checksum(request.checksum),
             source_name: source_version,
             storage_class: request.marks.storage_class.clone(),

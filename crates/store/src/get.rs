@@ -5,7 +5,6 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_data::blob::BlobStream;
 use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
@@ -13,9 +12,10 @@ use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 use crate::admit::{Standing, permit_found};
 use crate::api::{GetRequest, MarkerFound, ObjectInfo};
 use crate::blobs::Pinned;
-use crate::encryption::{self, DataKey, Opener};
+use crate::encryption::{self, DataKey};
 use crate::info::{object_info, read_condition, with_expiry};
-use crate::{Inner, Shared, Store};
+use crate::pieces::{Pieces, cut};
+use crate::{Inner, Store};
 
 /// An object being read. Holds its content until it is dropped, whatever becomes of the name.
 pub struct Download {
@@ -23,20 +23,9 @@ pub struct Download {
     pub info: ObjectInfo,
     /// The bytes that will come.
     pub range: ByteRange,
-    shared: Shared,
     bucket: Bucket,
-    /// The first piece, when it is small: read when the object was opened.
-    ready: Option<Bytes>,
-    pieces: VecDeque<Extent>,
-    current: Option<Reading>,
-    key: Option<DataKey>,
+    pieces: Pieces,
     _pinned: Pinned,
-}
-
-/// A large piece being read, and what opens it when it is encrypted.
-struct Reading {
-    stream: BlobStream,
-    opener: Option<Opener>,
 }
 
 impl Store {
@@ -61,7 +50,7 @@ impl Store {
     ) -> Result<Download> {
         let inner = &self.inner;
         loop {
-            let (file, range, key) = inner.find(caller, &bucket, &request).await?;
+            let (file, range, key) = inner.find(caller, &bucket, &request, false).await?;
             let extents = inner.extents(&file).await?;
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
             let pinned = inner
@@ -93,14 +82,10 @@ impl Store {
                 pieces.pop_front();
             }
             return Ok(Download {
-                info: current_info(&bucket, &request, &file)?,
+                info: inner.shown_info(&bucket, &request, &file).await?,
                 range,
-                shared: Shared::clone(inner),
-                ready,
                 bucket,
-                pieces,
-                current: None,
-                key,
+                pieces: Pieces::new(inner, ready, pieces, key),
                 _pinned: pinned,
             });
         }
@@ -116,8 +101,9 @@ impl Store {
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        let (file, range, _) = self.inner.find(caller, &bucket, &request).await?;
-        Ok((current_info(&bucket, &request, &file)?, range))
+        let (file, range, _) = self.inner.find(caller, &bucket, &request, true).await?;
+        let info = self.inner.shown_info(&bucket, &request, &file).await?;
+        Ok((info, range))
     }
 }
 
@@ -131,13 +117,28 @@ fn current_info(bucket: &Bucket, request: &GetRequest, file: &FileRecord) -> Res
 }
 
 impl Inner {
+    /// What a reader is told, with the checksum of the part if it asked for one.
+    async fn shown_info(
+        &self,
+        bucket: &Bucket,
+        request: &GetRequest,
+        file: &FileRecord,
+    ) -> Result<ObjectInfo> {
+        let mut info = current_info(bucket, request, file)?;
+        if let Some(number) = request.part {
+            info.part_checksum = self.part_checksum(&file.current, number).await?;
+        }
+        Ok(info)
+    }
+
     /// The object, for a caller who may read it, what of it is asked for, and the key that opens it
-    /// if it is encrypted.
-    async fn find(
+    /// if it is encrypted. `stat`: none of its bytes.
+    pub(crate) async fn find(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         request: &GetRequest,
+        stat: bool,
     ) -> Result<(FileRecord, ByteRange, Option<DataKey>)> {
         let key = &request.object.key;
         let path = bucket.path(key.as_str());
@@ -146,7 +147,7 @@ impl Inner {
             Some(_) => Action::GetObjectVersion,
         };
         let mut file = self
-            .permitted(caller, action, bucket, key, request.version)
+            .permitted_to(caller, action, bucket, key, request.version, stat)
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
@@ -176,6 +177,19 @@ impl Inner {
         key: &ObjectKey,
         version: Option<VersionName>,
     ) -> Result<FileRecord> {
+        self.permitted_to(caller, action, bucket, key, version, false)
+            .await
+    }
+
+    async fn permitted_to(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: Option<VersionName>,
+        stat: bool,
+    ) -> Result<FileRecord> {
         let found = self.readable(bucket, key, version).await;
         let standing = match &found {
             Ok(file) => Some(Standing::of(file)?),
@@ -184,6 +198,7 @@ impl Inner {
         let named = version.map(|version| version.to_string());
         let details = Details {
             version: named.as_deref(),
+            stat,
             ..self.details()
         };
         let key = key.as_str();
@@ -226,7 +241,7 @@ impl Inner {
     }
 
     /// Whether the name still leads to the version that was found.
-    async fn is_current(
+    pub(crate) async fn is_current(
         &self,
         bucket: &Bucket,
         request: &GetRequest,
@@ -284,25 +299,6 @@ impl Inner {
             None => Ok(Vec::new()),
         }
     }
-
-    /// The bytes of a piece that lies in a slot.
-    async fn slot_bytes(&self, piece: &Extent, key: Option<&DataKey>) -> Result<Option<Bytes>> {
-        let Some(slot) = piece.slot else {
-            return Ok(None);
-        };
-        let stored = u64::from(slot.len.saturating_sub(slot.header));
-        let (opener, range) = opened(piece, key, stored)?;
-        let inside = u64::from(slot.offset) + u64::from(slot.header) + range.start;
-        let (Ok(offset), Ok(len)) = (u32::try_from(inside), u32::try_from(range.len())) else {
-            let message = format!("segment {}: a slot at {inside}", piece.blob);
-            return Err(Error::new(ErrorKind::Corrupt, message));
-        };
-        let bytes = self.segments.read(piece.blob, offset, len).await?;
-        match opener {
-            None => Ok(Some(bytes)),
-            Some(mut opener) => opener.push(&bytes).map(Some),
-        }
-    }
 }
 
 impl Download {
@@ -317,86 +313,7 @@ impl Download {
     /// [`ErrorKind::Unavailable`] while too many disks are missing, [`ErrorKind::Corrupt`] when
     /// too much does not verify. Nothing that fails its checksum is ever returned.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
-        if let Some(bytes) = self.ready.take() {
-            return Some(Ok(bytes));
-        }
-        loop {
-            if let Some(reading) = &mut self.current {
-                match reading.next().await {
-                    Some(bytes) => return Some(bytes),
-                    None => self.current = None,
-                }
-            }
-            let piece = self.pieces.pop_front()?;
-            match self.shared.slot_bytes(&piece, self.key.as_ref()).await {
-                Ok(Some(bytes)) => return Some(Ok(bytes)),
-                Ok(None) => {}
-                Err(error) => return Some(Err(error)),
-            }
-            let record = match self.shared.table.record(piece.blob).await {
-                Ok(record) => record,
-                Err(error) => return Some(Err(error)),
-            };
-            let (opener, range) = match opened(&piece, self.key.as_ref(), record.len) {
-                Ok(opened) => opened,
-                Err(error) => return Some(Err(error)),
-            };
-            match self.shared.blobs.open(record) {
-                Ok(reader) => {
-                    let stream = reader.stream(range);
-                    self.current = Some(Reading { stream, opener });
-                }
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}
-
-impl Reading {
-    async fn next(&mut self) -> Option<Result<Bytes>> {
-        loop {
-            let stored = self.stream.next().await;
-            let Some(opener) = &mut self.opener else {
-                return stored;
-            };
-            match stored {
-                Some(Ok(stored)) => match opener.push(&stored) {
-                    Ok(clear) if clear.is_empty() => {}
-                    outcome => return Some(outcome),
-                },
-                None if !opener.is_done() => {
-                    let message = "encrypted content ends early";
-                    return Some(Err(Error::new(ErrorKind::Corrupt, message)));
-                }
-                end => return end,
-            }
-        }
-    }
-}
-
-/// What of a piece's stored bytes must be read, out of `stored`, and what opens them.
-fn opened(
-    piece: &Extent,
-    key: Option<&DataKey>,
-    stored: u64,
-) -> Result<(Option<Opener>, ByteRange)> {
-    let range = ByteRange {
-        start: piece.offset,
-        end: piece.offset + piece.len,
-    };
-    let corrupt = |what| {
-        let message = format!("blob {}: {what}", piece.blob);
-        Error::new(ErrorKind::Corrupt, message)
-    };
-    match (piece.salt, key) {
-        (None, _) if range.end > stored => Err(corrupt("it is shorter than its extent")),
-        (None, _) => Ok((None, range)),
-        (Some(salt), Some(key)) => {
-            let (opener, sealed) = Opener::new(key, salt, range, stored)
-                .map_err(|error| error.context(format_args!("blob {}", piece.blob)))?;
-            Ok((Some(opener), sealed))
-        }
-        (Some(_), None) => Err(corrupt("encrypted content of a version that is not")),
+        self.pieces.next().await
     }
 }
 
@@ -406,24 +323,4 @@ impl fmt::Debug for Download {
             .field("range", &self.range)
             .finish_non_exhaustive()
     }
-}
-
-/// The parts of extents that hold `range`.
-fn cut(extents: &[Extent], range: ByteRange) -> Vec<Extent> {
-    let mut pieces = Vec::new();
-    let mut at = 0;
-    for extent in extents {
-        let end = at + extent.len;
-        let from = range.start.max(at);
-        let to = range.end.min(end);
-        if from < to {
-            pieces.push(Extent {
-                offset: extent.offset + (from - at),
-                len: to - from,
-                ..*extent
-            });
-        }
-        at = end;
-    }
-    pieces
 }

@@ -416,6 +416,14 @@ impl Identities<'_> {
         self.accounts().roles(&self.tenant, Some(&self.root)).await
     }
 
+    /// Whether the caller may ask which issuers of tokens its account has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub fn may_list_issuers(&self) -> Result<()> {
+        self.permit_own(Action::ListOpenIdConnectProviders, "oidc-provider/")
+    }
+
     /// Changes a role.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ pub(crate) fn version_info(bucket: &Bucket, owner: UserId, version: &VersionReco
         digests: version.digests,
         checksum: shown_checksum(version),
         parts: version.parts.as_ref().map(|parts| parts.count),
+        part_checksum: None,
         encrypted: version
             .encryption
             .as_ref()

@@ -29,6 +29,7 @@ mod description;
 pub mod document;
 mod encryption;
 pub mod engine;
+pub mod file;
 mod get;
 mod identity;
 mod info;
@@ -37,6 +38,7 @@ pub mod limits;
 mod list;
 pub mod marks;
 mod multipart;
+mod pieces;
 mod put;
 mod rebuilt;
 mod rename;
@@ -50,7 +52,7 @@ pub mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Credentials, MasterKeys, Ownership};
+use dewar_auth::{AccessKey, Caller, Credentials, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
 use dewar_data::segment::Segments;
@@ -60,14 +62,15 @@ use dewar_meta::ns::Tree;
 use dewar_types::{BlobId, DiskId, Layout, Result};
 
 pub use accounts::{
-    Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, PolicyVersion, Role,
-    RoleChange, UserChange,
+    Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
+    KeyInfo, KeyStanding, ManagedPolicy, NewIssuer, NewUser, PolicyVersion, Revoke, Role,
+    RoleChange, UserChange, WebIdentity, caller_identity,
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use identity::Identities;
-pub use multipart::PartUpload;
+pub use multipart::{Begun, PartUpload};
 pub use put::Upload;
 pub use rebuilt::{Rebuilt, RebuiltFrom};
 
@@ -199,6 +202,12 @@ impl Store {
         self.inner.blobs.placement().space()
     }
 
+    /// Asks the disks for their room now.
+    pub async fn refresh_space(&self) {
+        let blobs = &self.inner.blobs;
+        blobs.placement().refresh(blobs.pool()).await;
+    }
+
     /// The small objects' segments.
     #[must_use]
     pub fn segments(&self) -> &Arc<Segments> {
@@ -209,5 +218,13 @@ impl Store {
 impl Credentials for Store {
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
         self.inner.accounts.access_key(id)
+    }
+
+    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>> {
+        self.inner.accounts.session(token)
+    }
+
+    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        self.inner.accounts.bearer(token, origin)
     }
 }

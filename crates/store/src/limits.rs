@@ -43,3 +43,12 @@ pub const FREE_GRACE: Duration = Duration::from_secs(5);
 
 /// Blob records kept in memory.
 pub(crate) const BLOB_RECORDS_MAX: usize = 32 * 1024;
+
+/// Runs of a file that is written out of order, and extents of what comes of it.
+pub const REVISION_RUNS_MAX: usize = 65_536;
+
+/// How often reading and writing of a file that is being written may take turns.
+pub const REVISION_LOGS_MAX: usize = 1000;
+
+/// Extended attributes of a file or directory, names and values together, in bytes.
+pub const XATTR_BYTES_MAX: usize = 64 << 10;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use dewar_auth::{Action, Caller};
 use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
 use dewar_meta::ns::{Bucket, Circumstances, VersionAttributes};
-use dewar_types::{Error, ErrorKind, Result, VersionName};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
-use crate::admit::actor;
+use crate::admit::{actor, permit};
 use crate::api::{Marks, ObjectRef};
 use crate::info::shown_name;
 use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_PER_OBJECT_MAX};
@@ -51,8 +51,29 @@ pub fn check_tags(tags: &Tags, max: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Whether a new version of the bucket may have these marks.
-    pub(crate) fn check_marks(&self, bucket: &Bucket, marks: &Marks) -> Result<()> {
+    /// Whether the caller may give a new version of a key these marks. Who may only write could
+    /// otherwise make versions that even the bucket's owner cannot remove.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; what is wrong with the marks.
+    pub(crate) fn check_marks(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        marks: &Marks,
+    ) -> Result<()> {
+        let details = self.details();
+        for (asked, action) in [
+            (marks.retention.is_some(), Action::PutObjectRetention),
+            (marks.legal_hold.is_some(), Action::PutObjectLegalHold),
+            // Policies may look at tags, and so may rules that delete.
+            (marks.tags.is_some(), Action::PutObjectTagging),
+        ] {
+            if asked {
+                permit(caller, action, bucket, Some(key.as_str()), &details)?;
+            }
+        }
         if let Some(tags) = &marks.tags {
             check_tags(tags, TAGS_PER_OBJECT_MAX)?;
         }

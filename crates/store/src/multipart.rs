@@ -12,7 +12,7 @@ use dewar_meta::ns::{
     Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
     NewUpload, PartNames, UploadQuery,
 };
-use dewar_types::{Error, ErrorKind, ObjectKey, Result, UploadId};
+use dewar_types::{Error, ErrorKind, ObjectKey, RangeSpec, Result, UploadId};
 
 use crate::admit::actor;
 use crate::api::{
@@ -23,7 +23,7 @@ use crate::api::{
 use crate::content::Incoming;
 use crate::description::{Origin, PartOf};
 use crate::encryption::{self, DataKey, Encrypted};
-use crate::info::{headers, read_condition, version_info, write_condition};
+use crate::info::{headers, read_condition, version_info};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::put::uncut;
 use crate::{CustomerKey, Download, Shared, Store};
@@ -42,6 +42,15 @@ pub struct PartUpload {
     incoming: Incoming,
 }
 
+/// An upload that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its id.
+    pub id: UploadId,
+    /// By whose key its parts are encrypted: the bucket's default, where nothing was said.
+    pub encrypted: Option<Encrypted>,
+}
+
 impl Store {
     /// Begins an upload in parts.
     ///
@@ -51,7 +60,7 @@ impl Store {
         &self,
         caller: &Caller,
         request: CreateUploadRequest,
-    ) -> Result<UploadId> {
+    ) -> Result<Begun> {
         let key = &request.object.key;
         let bucket = self
             .inner
@@ -62,10 +71,11 @@ impl Store {
                 Some(key.as_str()),
             )
             .await?;
-        self.inner.check_marks(&bucket, &request.marks)?;
+        self.inner
+            .check_marks(caller, &bucket, key, &request.marks)?;
         let owner = self
             .inner
-            .object_owner(caller, &bucket, request.acl.as_ref())
+            .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
             .await?;
         let checksum = request.checksum.map(|algorithm| UploadChecksum {
             algorithm: algorithm.name().to_owned(),
@@ -95,7 +105,10 @@ impl Store {
             .tree
             .create_upload(&owner.actor(&principal), &bucket, key, &new)
             .await?;
-        Ok(record.id)
+        Ok(Begun {
+            id: record.id,
+            encrypted: encrypted(&record),
+        })
     }
 
     /// Begins to write a part.
@@ -213,6 +226,13 @@ impl Store {
                     }
                     _ => error,
                 })?;
+        if let Some(RangeSpec::FromTo(_, last)) = source.range
+            && last >= download.info.size
+        {
+            let size = download.info.size;
+            let message = format!("the range is not within the {size} bytes of its source");
+            return Err(Error::new(ErrorKind::InvalidRange, message));
+        }
         if open.encryption.is_some() || download.info.encrypted.is_some() {
             return self.copy_part_bytes(caller, request, download).await;
         }
@@ -305,7 +325,10 @@ impl Store {
                 etag: part.etag.clone(),
             });
         }
-        let condition = write_condition(&request.condition);
+        let condition = self
+            .inner
+            .write_condition(caller, &bucket, &key, &request.condition)
+            .await?;
         let (shared, caller) = (Shared::clone(&self.inner), caller.clone());
         uncut(async move {
             let principal = caller.to_string();
@@ -592,7 +615,7 @@ pub(crate) fn join(
     let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
     let shown = shown(open, parts, &digests)?;
     let part_digests = match (&shown, announced(open)) {
-        (Some(ShownChecksum::Composite(..)), Some((algorithm, _))) => parts
+        (Some(_), Some((algorithm, _))) => parts
             .iter()
             .filter_map(|(_, part)| part.digests.get(algorithm))
             .map(|digest| digest.as_bytes().to_vec().into())

@@ -17,7 +17,7 @@ use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
 use crate::content::Incoming;
 use crate::description::Origin;
 use crate::encryption::{self, Fresh};
-use crate::info::{full_checksum, headers, version_info, with_expiry, write_condition};
+use crate::info::{full_checksum, headers, version_info, with_expiry};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{Shared, Store};
 
@@ -61,15 +61,17 @@ impl Store {
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        shared.check_marks(&bucket, &request.marks)?;
-        let condition = write_condition(&request.condition);
+        shared.check_marks(caller, &bucket, &object_key, &request.marks)?;
+        let condition = shared
+            .write_condition(caller, &bucket, &object_key, &request.condition)
+            .await?;
         let path = bucket.path(object_key.as_str());
         if !condition.is_none() {
             let current = shared.tree.lookup(&bucket, &object_key).await?;
             condition.check_write(&path, current.as_ref().map(|found| &found.file.current))?;
         }
         let owner = shared
-            .object_owner(caller, &bucket, request.acl.as_ref())
+            .object_owner(caller, &bucket, object_key.as_str(), request.acl.as_ref())
             .await?;
         let want = match request.checksum {
             Some(algorithm) => request.want.with(algorithm),

@@ -36,6 +36,9 @@ impl Store {
         ] {
             permit(caller, action, &bucket, Some(key.as_str()), &details)?;
         }
+        let condition = inner
+            .write_condition(caller, &bucket, &request.target, &request.condition)
+            .await?;
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')
@@ -65,10 +68,7 @@ impl Store {
                 &actor,
                 (&bucket, source),
                 (&bucket, &request.target),
-                (
-                    &write_condition(&request.source_condition),
-                    &write_condition(&request.condition),
-                ),
+                (&write_condition(&request.source_condition), &condition),
             )
             .await
             .map(|_| ())

@@ -102,6 +102,7 @@ async fn seal(inner: Shared) {
 async fn seal_early(inner: Shared) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        inner.segments.release();
         if inner.table.pressed() {
             inner.segments.close_current();
         }
@@ -123,8 +124,9 @@ async fn compact(inner: Shared) {
 
 async fn free(inner: Shared) {
     let mut after = None;
+    let mut ahead = Ahead::default();
     loop {
-        match free_step(&inner, after.take()).await {
+        match free_step(&inner, after.take(), &mut ahead).await {
             Ok(Some(last)) => after = Some(last),
             Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
             Err(error) => {
@@ -135,14 +137,22 @@ async fn free(inner: Shared) {
     }
 }
 
+/// Blobs that were queued at a time which has not come yet, since the clock was set back, and when
+/// this process saw them first by a clock that is never set.
+type Ahead = BTreeMap<Unnamed, Duration>;
+
 /// Frees blobs whose names are gone since the grace time and that nobody reads. Bytes go before
 /// the record does: a crash in between only repeats the removal. Looks at so many behind `after`
 /// and gives the last one; `None` when there are no more. What is being read is passed over, so that
 /// it does not keep the rest.
-async fn free_step(inner: &Shared, after: Option<Unnamed>) -> Result<Option<Unnamed>> {
+async fn free_step(
+    inner: &Shared,
+    after: Option<Unnamed>,
+    ahead: &mut Ahead,
+) -> Result<Option<Unnamed>> {
     let grace = u64::try_from(FREE_GRACE.as_nanos()).unwrap_or(u64::MAX);
     let before = Timestamp(inner.env.clock.now().0.saturating_sub(grace));
-    let looked_at = inner
+    let mut looked_at = inner
         .tree
         .unnamed_blobs(before, after.as_ref(), STEP)
         .await?;
@@ -150,6 +160,9 @@ async fn free_step(inner: &Shared, after: Option<Unnamed>) -> Result<Option<Unna
         .last()
         .filter(|_| looked_at.len() == STEP)
         .copied();
+    if last.is_none() {
+        looked_at.extend(ripe_ahead(inner, ahead).await?);
+    }
     let mut freed = Vec::new();
     let mut marks = Vec::new();
     for unnamed in looked_at {
@@ -174,6 +187,25 @@ async fn free_step(inner: &Shared, after: Option<Unnamed>) -> Result<Option<Unna
         inner.tree.forget_blobs(&freed).await?;
     }
     Ok(last)
+}
+
+/// The first of those whose time is still to come, as far as they have been seen for the grace time.
+async fn ripe_ahead(inner: &Shared, ahead: &mut Ahead) -> Result<Vec<Unnamed>> {
+    let now = Unnamed {
+        since: inner.env.clock.now(),
+        blob: BlobId(u64::MAX),
+    };
+    let end = Timestamp(u64::MAX);
+    let to_come = inner.tree.unnamed_blobs(end, Some(&now), STEP).await?;
+    let uptime = inner.env.clock.elapsed();
+    *ahead = to_come
+        .into_iter()
+        .map(|unnamed| (unnamed, ahead.get(&unnamed).copied().unwrap_or(uptime)))
+        .collect();
+    let ripe = ahead
+        .iter()
+        .filter(|(_, seen)| uptime.saturating_sub(**seen) >= FREE_GRACE);
+    Ok(ripe.map(|(unnamed, _)| *unnamed).collect())
 }
 
 async fn reclaim_dirs(inner: Shared) {
@@ -205,6 +237,15 @@ async fn sweep(inner: Shared, first_new: BlobId) {
         }
         tokio::time::sleep(SPACE_EVERY).await;
     }
+    let lost = loop {
+        match inner.tree.ids().lost_ranges().await {
+            Ok(lost) => break lost,
+            Err(error) => {
+                tracing::warn!(%error, "leftovers are not removed yet");
+                tokio::time::sleep(SPACE_EVERY).await;
+            }
+        }
+    };
     let mut swept: BTreeMap<DiskId, (Arc<dyn Disk>, DiskState)> = BTreeMap::new();
     let mut again: BTreeMap<DiskId, Duration> = BTreeMap::new();
     loop {
@@ -219,7 +260,7 @@ async fn sweep(inner: Shared, first_new: BlobId) {
                 continue;
             }
             again.remove(&member.id);
-            let look_up = async |blob| known(&inner, blob).await;
+            let look_up = async |blob| known(&inner, &lost, blob).await;
             let claim = |blob| inner.upkeep.begin(blob);
             match inner.blobs.sweep(&member, first_new, claim, look_up).await {
                 Ok(found) => {
@@ -244,13 +285,20 @@ async fn sweep(inner: Shared, first_new: BlobId) {
 }
 
 /// What a sweep may do with a blob's files.
-async fn known(inner: &Shared, blob: BlobId) -> Result<Known> {
+async fn known(inner: &Shared, lost: &[(u64, u64)], blob: BlobId) -> Result<Known> {
     // In this order: a segment leaves the memory only once its record is visible.
     if inner.segments.is_unsealed(blob) {
         return Ok(Known::Busy);
     }
     Ok(match inner.table.named(blob).await? {
         Some(record) => Known::Named(record),
+        // A loss that was accepted took its record: it can be salvaged by what its header says.
+        None if lost
+            .iter()
+            .any(|(from, to)| (*from..*to).contains(&blob.counter())) =>
+        {
+            Known::Kept
+        }
         None => Known::Unnamed,
     })
 }

@@ -142,6 +142,9 @@ impl BlobStore {
 /// Whether a header page is that of this shard.
 fn is_header_of(bytes: &[u8], record: &BlobRecord, shard: usize, dewar: u128) -> bool {
     ShardHeader::decode(bytes).is_ok_and(|header| {
+        if (header.blob, header.generation) != (record.id, record.generation) {
+            dewar_env::reached("a shard was another's");
+        }
         header.blob == record.id
             && header.generation == record.generation
             && usize::from(header.shard) == shard

@@ -143,10 +143,17 @@ impl BlobStore {
 
     fn encode_as(&self, id: BlobId, kind: ShardKind, generation: u32) -> Result<BlobWriter> {
         let (layout, disks) = self.placement.choose(&self.pool, id)?;
-        let disks = disks
+        if layout != self.pool.layout() {
+            dewar_env::reached("a blob was laid out narrower");
+        }
+        let disks: Vec<_> = disks
             .into_iter()
             .filter_map(|disk| Some((disk, self.pool.member(disk)?.disk)))
             .collect();
+        if disks.len() < layout.shards() {
+            let message = "a disk was removed at this moment";
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         Ok(BlobWriter::new(WriterPlan {
             id,
             kind,

@@ -274,7 +274,10 @@ impl BlobReader {
                     Err(error) => failure = Some(error),
                 },
                 late = own.next() => match late {
-                    Some((which, Ok(bytes))) if which == at => return Ok(bytes),
+                    Some((which, Ok(bytes))) if which == at => {
+                        dewar_env::reached("a slow shard overtook decoding");
+                        return Ok(bytes);
+                    }
                     Some((which, Ok(bytes))) => got[which] = Some(bytes),
                     Some((_, Err(_))) | None => {}
                 },
@@ -350,7 +353,12 @@ impl BlobReader {
             }
             match tokio::time::timeout_at(slow_at, reads.next()).await {
                 Ok(Some((shard, Ok(bytes)))) => have.push((shard, bytes)),
-                Ok(Some((_, Err(error)))) => last_error = Some(error),
+                Ok(Some((_, Err(error)))) => {
+                    if let ShardError::BadPage { .. } = error {
+                        dewar_env::reached("a bad shard won the race and was refused");
+                    }
+                    last_error = Some(error);
+                }
                 Ok(None) => {
                     return Err(self.unreadable(have.len(), last_error));
                 }

@@ -168,17 +168,27 @@ impl BlobStore {
         let k = u64::from(reader.record.layout.k);
         pace.take((k + bad.len() as u64) * (rows.end - rows.start) * PAGE_BYTES as u64)
             .await;
-        let shards: Vec<usize> = bad.iter().map(|(open, _)| open.shard).collect();
-        let read = match &bad[..] {
-            // A shard that only moves is copied as long as it can be read.
-            [(open, _)] if open.moves => match reader.own_pages(open.shard, &rows).await {
-                Some(bytes) => Ok(vec![bytes]),
-                None => reader.rebuilt(&shards, &rows).await,
-            },
-            _ => reader.rebuilt(&shards, &rows).await,
+        // What only moves is copied as long as it can be read, and is there for the others: of a blob
+        // that has lost m shards no other may be left out.
+        let mut bytes = Vec::with_capacity(bad.len());
+        for (open, _) in &bad {
+            bytes.push(match open.moves {
+                true => reader.own_pages(open.shard, &rows).await,
+                false => None,
+            });
+        }
+        let lost: Vec<usize> = bad
+            .iter()
+            .zip(&bytes)
+            .filter(|(_, own)| own.is_none())
+            .map(|((open, _), _)| open.shard)
+            .collect();
+        let read = match lost.is_empty() {
+            true => Ok(Vec::new()),
+            false => reader.rebuilt(&lost, &rows).await,
         };
-        let bytes = match read {
-            Ok(bytes) => bytes,
+        let mut rebuilt = match read {
+            Ok(rebuilt) => rebuilt.into_iter(),
             // Perhaps no single page is beyond repair, only the stretch as a whole.
             Err(_) if rows.end - rows.start > 1 => {
                 let mut written = 0;
@@ -191,6 +201,9 @@ impl BlobStore {
             }
             Err(error) => return Err(error),
         };
+        let bytes = bytes
+            .into_iter()
+            .filter_map(|own| own.or_else(|| rebuilt.next()));
         let mut written = 0;
         for ((open, pages), bytes) in bad.iter().zip(bytes) {
             for stretch in pages {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_env::{Access, Disk, DiskError, DiskFile};
+use dewar_env::{Access, Disk, DiskError, DiskErrorKind, DiskFile};
 use dewar_types::{BlobId, PAGE_BYTES};
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -83,7 +83,8 @@ impl OpenShards {
         lru.clock += 1;
         let now = lru.clock;
         let (age, shard) = lru.open.get_mut(&key)?;
-        if shard.returns != returns || !Arc::ptr_eq(&shard.disk, &member.disk) {
+        let another = shard.returns != returns || !Arc::ptr_eq(&shard.disk, &member.disk);
+        if another && dewar_env::safeguard("files are opened anew after an absence") {
             return None;
         }
         let shard = Arc::clone(shard);
@@ -278,7 +279,14 @@ impl<'a> ShardReader<'a> {
             return Ok(open);
         }
         let path = self.record.shard_path(self.shard);
-        let file = member.disk.open(&path, Access::Read).await?;
+        let file = member.disk.open(&path, Access::Read).await;
+        if file
+            .as_ref()
+            .is_err_and(|error| error.kind() == DiskErrorKind::NotFound)
+        {
+            dewar_env::reached("a stale disk lacked a shard");
+        }
+        let file = file?;
         let open = Arc::new(OpenShard {
             file,
             disk: member.disk,

@@ -31,11 +31,33 @@ pub enum Known {
     Unnamed,
     /// It is being written now, as a segment that a crash left unsealed is.
     Busy,
+    /// Nothing names it, and it may be all that is left of something: it stays.
+    Kept,
     /// This encoding of it is named.
     Named(BlobRecord),
 }
 
 impl BlobStore {
+    /// The highest blob number of any shard file on the disks that can be read; 0 if there is none.
+    ///
+    /// # Errors
+    /// Those of the disks.
+    pub async fn highest_number(&self) -> Result<u64> {
+        let mut highest = 0;
+        let members = self.pool().members();
+        for member in members.filter(|member| member.disk.state().readable()) {
+            let dirs = member.disk.list("blobs").await?;
+            for dir in dirs.into_iter().filter(|entry| entry.is_dir) {
+                for file in member.disk.list(&format!("blobs/{}", dir.name)).await? {
+                    if let Some((blob, ..)) = parse_shard_name(&file.name) {
+                        highest = highest.max(blob.counter());
+                    }
+                }
+            }
+        }
+        Ok(highest)
+    }
+
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
     /// store: what is not below it is never touched. `claim` keeps a blob from being rebuilt while
     /// what it gives is held, `None` when that is under way; `look_up` asks about a blob.
@@ -84,6 +106,7 @@ impl BlobStore {
                 };
                 let named = match look_up(blob).await? {
                     Known::Unnamed => false,
+                    Known::Kept => true,
                     Known::Busy => {
                         swept.busy += 1;
                         true

@@ -217,7 +217,8 @@ impl BlobWriter {
     /// that a write during which disks went away still survives a loss; all, where there is no
     /// such number (RECORDS.md section 6).
     fn needed(&self) -> usize {
-        (usize::from(self.plan.layout.k) + 1).min(self.plan.layout.shards())
+        let spare = usize::from(dewar_env::safeguard("k+1 shards before an acknowledgement"));
+        (usize::from(self.plan.layout.k) + spare).min(self.plan.layout.shards())
     }
 
     fn enough_shards(&self) -> Result<()> {

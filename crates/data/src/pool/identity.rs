@@ -39,6 +39,8 @@ pub struct Identity {
     pub pool: u16,
     /// When it was formatted.
     pub created: Timestamp,
+    /// The disk that it was formatted to take the place of.
+    pub replaces: Option<DiskId>,
 }
 
 /// Why a file is not an identity.
@@ -59,10 +61,13 @@ impl Identity {
     /// The file's content.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let body = format!(
+        let mut body = format!(
             "{FIRST_LINE}\ndewar = {}\ndisk = {}\npool = {}\ncreated = {}\n",
             self.dewar, self.disk, self.pool, self.created.0
         );
+        if let Some(replaces) = self.replaces {
+            body.push_str(&format!("replaces = {replaces}\n"));
+        }
         let sum = crc32c(body.as_bytes());
         format!("{body}crc32c = {sum:08x}\n")
     }
@@ -101,6 +106,10 @@ impl Identity {
                 .parse()
                 .map(Timestamp)
                 .map_err(|_| IdentityError::Line("created"))?,
+            replaces: match value("replaces") {
+                Ok(_) => Some(DiskId(hex("replaces")?)),
+                Err(_) => None,
+            },
         })
     }
 }
@@ -132,6 +141,7 @@ mod tests {
             disk: DiskId(u128::MAX - 1),
             pool: 3,
             created: Timestamp(1_760_000_000_123_456_789),
+            replaces: None,
         }
     }
 
@@ -139,6 +149,12 @@ mod tests {
     fn reads_what_it_writes() {
         let text = sample().to_text();
         assert_eq!(Identity::parse(text.as_bytes()), Ok(sample()), "{text}");
+        let new = Identity {
+            replaces: Some(DiskId(77)),
+            ..sample()
+        };
+        let text = new.to_text();
+        assert_eq!(Identity::parse(text.as_bytes()), Ok(new), "{text}");
     }
 
     /// The example of docs/formats/disk.md, whose checksum another implementation computed.

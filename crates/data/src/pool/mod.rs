@@ -67,12 +67,11 @@ pub async fn inspect(disk: &dyn Disk) -> Result<Found> {
     }
 }
 
-/// Makes a blank folder a disk of a pool. The only way in which Dewar ever starts to write to a
-/// folder.
+/// Refuses a folder that holds anything; changes nothing.
 ///
 /// # Errors
 /// [`ErrorKind::AlreadyExists`] when the folder has an identity or holds anything at all.
-pub async fn format(env: &Env, disk: &dyn Disk, dewar: DewarId, pool: u16) -> Result<Identity> {
+pub async fn check_blank(disk: &dyn Disk) -> Result<()> {
     let taken = |what: String| {
         let message = format!("{} is not blank: it holds {what}", disk.label());
         Err(Error::new(ErrorKind::AlreadyExists, message))
@@ -86,14 +85,31 @@ pub async fn format(env: &Env, disk: &dyn Disk, dewar: DewarId, pool: u16) -> Re
     // an identity that a crash kept from getting its name.
     let ignored = ["lost+found".to_owned(), format!("{IDENTITY_FILE}.tmp")];
     let holds = disk.list("").await?;
-    if let Some(entry) = holds.iter().find(|entry| !ignored.contains(&entry.name)) {
-        return taken(format!("{:?}", entry.name));
+    match holds.iter().find(|entry| !ignored.contains(&entry.name)) {
+        Some(entry) => taken(format!("{:?}", entry.name)),
+        None => Ok(()),
     }
+}
+
+/// Makes a blank folder a disk of a pool, in the place of another one if `replaces` says so. The only
+/// way in which Dewar ever starts to write to a folder.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] when the folder has an identity or holds anything at all.
+pub async fn format(
+    env: &Env,
+    disk: &dyn Disk,
+    dewar: DewarId,
+    pool: u16,
+    replaces: Option<DiskId>,
+) -> Result<Identity> {
+    check_blank(disk).await?;
     let identity = Identity {
         dewar,
         disk: DiskId(env.rng.u128()),
         pool,
         created: env.clock.now(),
+        replaces,
     };
     disk.replace_file(IDENTITY_FILE, identity.to_text().into())
         .await?;
@@ -160,6 +176,11 @@ impl Pool {
         }
         members.insert(member.id, member);
         Ok(())
+    }
+
+    /// Lets a disk go that was removed: nothing finds it any more.
+    pub fn leave(&self, id: DiskId) {
+        self.members.write().remove(&id);
     }
 
     /// Clock and randomness.

@@ -117,7 +117,8 @@ impl Placement {
         }
     }
 
-    /// These disks take no new blobs from now on, and no others are avoided.
+    /// These disks take no new blobs from now on while there are m+1 others, and no others are
+    /// avoided.
     pub fn avoid(&self, disks: BTreeSet<DiskId>) {
         *self.avoided.lock() = disks;
     }
@@ -137,11 +138,12 @@ impl Placement {
     /// enough live but too few have room.
     pub fn choose(&self, pool: &Pool, blob: BlobId) -> Result<(Layout, Vec<DiskId>)> {
         let avoided = self.avoided.lock().clone();
-        let live: Vec<DiskId> = pool
-            .writable()
-            .map(|member| member.id)
-            .filter(|id| !avoided.contains(id))
-            .collect();
+        let mut live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
+        let wanted = live.iter().filter(|id| !avoided.contains(id)).count();
+        // Where too few others are left, even what is in the journal could not be put in its place.
+        if pool.layout().narrowed_to(wanted).is_some() {
+            live.retain(|id| !avoided.contains(id));
+        }
         let space = self.space.lock();
         let roomy = |id: &DiskId| {
             space

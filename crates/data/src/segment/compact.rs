@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dewar_env::Underway;
 use dewar_types::{BlobId, ByteRange, Error, ErrorKind, Result};
 
 use super::Segments;
@@ -117,12 +118,18 @@ impl Segments {
     /// finds out whether it has.
     pub async fn compact_step(self: &Arc<Self>) -> Result<u64> {
         let mut compactor = self.compactor.lock().await;
+        if compactor.unfinished.is_some() {
+            dewar_env::reached("it was found out whether a compaction had happened");
+        }
         if compactor.unfinished.is_none() {
             let units = self.choose(&mut compactor).await?;
             if units.is_empty() {
                 return Ok(0);
             }
-            match self.pack(&units).await {
+            let underway = Underway::new("a compaction was cut short");
+            let packed = self.pack(&units).await;
+            underway.done();
+            match packed {
                 Ok(change) => compactor.unfinished = Some(change),
                 Err(error) => {
                     match &units[..] {
@@ -143,7 +150,10 @@ impl Segments {
         let Some(change) = &compactor.unfinished else {
             return Ok(0);
         };
-        if let Err(error) = self.table.compacted(change.clone()).await {
+        let underway = Underway::new("a compaction was cut short");
+        let changed = self.table.compacted(change.clone()).await;
+        underway.done();
+        if let Err(error) = changed {
             if error.kind() != ErrorKind::Conflict {
                 return Err(error);
             }

@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use compact::{Compaction, DeadBytes, DeadPage};
-pub use open::Slot;
+pub use open::{SEALING_WAIT_MAX, Slot};
 pub use record::{Run, SegmentRecord, fuzz_segment_record};
 pub use slot::{DESCRIPTION_BYTES_MAX, SlotHeader, decode_slot, encode_slot, fuzz_slot};
 

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_env::Underway;
 use dewar_types::{BlobId, Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use crate::blob::BlobRecord;
 use crate::format::ShardKind;
 
 use super::{SegmentRecord, Segments};
+
+/// How long a small object waits for a segment to be sealed, when there are too many that are not.
+pub const SEALING_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A segment in memory.
 #[derive(Debug)]
@@ -42,11 +48,12 @@ pub struct Slot {
 }
 
 impl Segments {
-    /// Reserves `len` bytes. Waits while too many segments are unsealed.
+    /// Reserves `len` bytes. Waits while too many segments are unsealed, up to [`SEALING_WAIT_MAX`].
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] for more than a segment holds; [`ErrorKind::InvalidArgument`] for
-    /// nothing, which has no place; those of minting an id.
+    /// nothing, which has no place; [`ErrorKind::Busy`] when none could be sealed for so long; those
+    /// of minting an id.
     pub async fn reserve(self: &Arc<Self>, len: u32) -> Result<Slot> {
         if len == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a slot of no bytes"));
@@ -55,6 +62,7 @@ impl Segments {
             let message = format!("a slot of {len} bytes does not fit a segment");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
+        let until = Instant::now() + SEALING_WAIT_MAX;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -68,7 +76,11 @@ impl Segments {
                 state.unsealed.len() >= self.limits.unsealed_max
             };
             if full {
-                changed.await;
+                let patience = until.saturating_duration_since(Instant::now());
+                if tokio::time::timeout(patience, changed).await.is_err() {
+                    let message = "segments of small objects cannot be sealed";
+                    return Err(Error::new(ErrorKind::Busy(SEALING_WAIT_MAX), message));
+                }
                 continue;
             }
             let id = self.table.mint().await?;
@@ -267,7 +279,10 @@ impl Segments {
         let blob = match written {
             Some(blob) => blob,
             None => {
-                let blob = self.write_blob(id, slots).await?;
+                let underway = Underway::new("the sealing of a segment was cut short");
+                let blob = self.write_blob(id, slots).await;
+                underway.done();
+                let blob = blob?;
                 if let Some(segment) = self.state.lock().unsealed.get_mut(&id) {
                     segment.written = Some(blob.clone());
                 }
@@ -308,8 +323,9 @@ impl Segments {
         writer.seal(b"segment").await
     }
 
-    /// Tells the journal what it may let go.
-    fn release(&self) {
+    /// Tells the journal what it may let go. Call it now and then: while nothing is sealed nobody
+    /// else does, and what clients do that is not small would be kept for ever.
+    pub fn release(&self) {
         let floor = {
             let state = self.state.lock();
             let floors = state.unsealed.values().map(|segment| segment.floor);

@@ -8,7 +8,7 @@ use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 use minicbor::bytes::ByteVec;
 
 use super::{AclDocument, BlockDocument, OwnershipDocument, access_of};
-use crate::admit::{Standing, actor};
+use crate::admit::{Standing, actor, permit_list};
 use crate::api::{AccountName, BucketRef, GranteeName, NewAcl, ObjectRef, ShownAcl};
 use crate::document::Document;
 use crate::info::shown_name;
@@ -46,7 +46,7 @@ fn blocked() -> Error {
 }
 
 impl Inner {
-    /// Who will own what the caller writes into the bucket, and the list that it gets.
+    /// Who will own what the caller writes at `key` in the bucket, and the list that it gets.
     ///
     /// # Errors
     /// [`ErrorKind::AclsDisabled`], [`ErrorKind::Denied`] for a public one where that is blocked,
@@ -55,11 +55,16 @@ impl Inner {
         &self,
         caller: &Caller,
         bucket: &Bucket,
+        key: &str,
         wish: Option<&NewAcl>,
     ) -> Result<ObjectOwner> {
         let access = access_of(bucket)?;
         let bucket_owner = bucket.record.attributes.owner;
-        let writer = caller.account();
+        // What nobody in particular writes belongs to whoever let them.
+        let writer = match caller.account() {
+            UserId(0) => bucket_owner,
+            account => account,
+        };
         let full = Some(&NewAcl::Canned(CannedAcl::BucketOwnerFullControl));
         let owner = match access.ownership() {
             Ownership::BucketOwnerEnforced => bucket_owner,
@@ -80,6 +85,9 @@ impl Inner {
             } else {
                 Err(disabled())
             };
+        }
+        if !acl.is_private() {
+            permit_list(caller, bucket, key, &self.details())?;
         }
         if access.block().block_public_acls && acl.is_public() {
             return Err(blocked());

@@ -10,7 +10,7 @@ mod policy;
 
 use std::sync::Arc;
 
-use dewar_auth::{BucketAccess, Caller};
+use dewar_auth::{BucketAccess, Caller, Limit};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
@@ -38,7 +38,15 @@ pub(crate) fn policies_tell_keys_apart(caller: &Caller, bucket: &Bucket) -> Resu
     let policy = access_of(bucket)?.policy;
     let own = caller.user().map(|user| user.policies.iter());
     let mut own = own.into_iter().flatten();
+    // Capabilities reach whole directories, so that both ends were asked for is enough.
+    let limits = caller.bounds().map(|bounds| bounds.limits.iter());
+    let mut limits = limits.into_iter().flatten();
+    let limited = |limit: &Limit| match limit {
+        Limit::Policy { policy, .. } => policy.tells_keys_apart(),
+        Limit::Capabilities(_) | Limit::NoIam => false,
+    };
     Ok(policy.is_some_and(|policy| policy.tells_keys_apart())
+        || limits.any(limited)
         || own.any(|policy| policy.policy.tells_keys_apart()))
 }
 

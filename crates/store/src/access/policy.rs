@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Store;
 use crate::admit::{Standing, actor};
-use crate::api::BucketRef;
+use crate::api::{BucketRef, ObjectRef};
 use crate::document::Document;
 
 impl Store {
@@ -122,6 +122,20 @@ impl Store {
             object: standing.as_ref().map(Standing::access),
         };
         Ok(dewar_auth::explain(who, action, resource, &inner.details()))
+    }
+
+    /// Whether a caller may write an object, for a front that would refuse the request anyway: who may
+    /// not learns nothing else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn may_put(&self, caller: &Caller, object: &ObjectRef) -> Result<()> {
+        let key = Some(object.key.as_str());
+        let action = Action::PutObject;
+        self.inner
+            .admit(caller, action, &object.bucket, key)
+            .await?;
+        Ok(())
     }
 
     /// Who owns what others write; `None` when nobody has said.

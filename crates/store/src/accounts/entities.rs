@@ -341,9 +341,16 @@ impl Accounts {
 }
 
 fn check_trust(text: &str) -> Result<()> {
-    Policy::parse(text, PolicyKind::Trust, TRUST_BYTES_MAX)
-        .map(drop)
-        .map_err(|error| Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error))
+    let policy = Policy::parse(text, PolicyKind::Trust, TRUST_BYTES_MAX).map_err(|error| {
+        Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error)
+    })?;
+    if policy.trusts_a_realm() {
+        let message = "the policy would let in every user of the issuer: it needs a condition on a \
+                       claim that tells them apart, like groups or sub (a sub that is like \"*\" \
+                       says that all are meant)";
+        return Err(Error::new(ErrorKind::MalformedPolicy, message));
+    }
+    Ok(())
 }
 
 fn change_role(record: &mut RoleRecord, change: &RoleChange) -> Result<()> {

@@ -197,6 +197,7 @@ impl Accounts {
             secret,
             revision: record.revision,
             user: Arc::new(user),
+            bounds: None,
         };
         let mut cache = self.cache.write();
         if cache.changes == changes {

@@ -8,13 +8,18 @@
 //! names of what an account makes are told apart without regard to case, as IAM does.
 //!
 //! # What is cached
-//! Keys with their users, and users by id, with their policies compiled. Any change of any record
+//! Keys with their users, sessions and tokens with what they speak for, and users by id, with their policies compiled. Any change of any record
 //! here clears all of it: accounts change rarely.
 
+mod bearer;
 mod entities;
+mod issuer_keys;
+mod issuers;
 mod keys;
 mod policies;
 mod record;
+mod sessions;
+mod sts;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -23,19 +28,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::{AccessKey, Credentials, MasterKeys, User};
+use dewar_auth::token::Issuer;
+use dewar_auth::{AccessKey, Caller, CredentialError, Credentials, MasterKeys, Origin, User};
 use dewar_env::{BoxFuture, Env};
 use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan};
 use dewar_meta::ns::keys as catalog;
 use dewar_meta::ns::{Actor, Tenant, Tree};
-use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
 
+pub use bearer::Becoming;
 pub use entities::{Group, Role, RoleChange};
+pub use issuer_keys::{FetchKeys, KeyStanding};
+pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
+pub use sessions::Revoke;
+pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
 pub use users::{NewUser, UserChange};
+
+use bearer::Bearers;
+use issuer_keys::HeldKeys;
+use sessions::Sessions;
 
 use record::{decode, encode};
 
@@ -55,6 +70,12 @@ const GROUP: u8 = b'g';
 const ROLE: u8 = b'r';
 /// Policies that stand for themselves.
 const POLICY: u8 = b'p';
+/// Issuers of tokens, by address.
+const ISSUER: u8 = b'o';
+/// Their keys, as they were last published, by address.
+const ISSUER_KEYS: u8 = b'k';
+/// What was revoked, and when.
+const REVOKED: u8 = b'x';
 
 /// The users, groups, roles, policies and keys of a deployment.
 pub struct Accounts {
@@ -63,6 +84,8 @@ pub struct Accounts {
     env: Env,
     master: Arc<MasterKeys>,
     cache: RwLock<Cache>,
+    /// Keys of issuers; not a part of what a change clears.
+    held: HeldKeys,
 }
 
 /// What was found lately.
@@ -70,6 +93,10 @@ pub struct Accounts {
 struct Cache {
     keys: BTreeMap<String, AccessKey>,
     users: BTreeMap<UserId, Arc<User>>,
+    issuers: Option<Arc<BTreeMap<String, Arc<Issuer>>>>,
+    revoked: Option<Arc<BTreeMap<String, Timestamp>>>,
+    sessions: Sessions,
+    bearers: Bearers,
     /// Changes so far: what was read before one is not kept after it, or a key that was switched
     /// off in between would stay valid.
     changes: u64,
@@ -91,6 +118,7 @@ impl Accounts {
             env,
             master,
             cache: RwLock::default(),
+            held: HeldKeys::default(),
         }
     }
 
@@ -201,6 +229,10 @@ impl Accounts {
         let mut cache = self.cache.write();
         cache.keys.clear();
         cache.users.clear();
+        cache.issuers = None;
+        cache.revoked = None;
+        cache.sessions.clear();
+        cache.bearers.clear();
         cache.changes += 1;
     }
 
@@ -233,6 +265,29 @@ impl Credentials for Accounts {
     fn access_key<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<AccessKey>>> {
         Box::pin(self.lookup(id))
     }
+
+    fn session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<AccessKey>> {
+        Box::pin(self.open_session(token))
+    }
+
+    fn bearer<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(self.bearer_of(token, origin))
+    }
+}
+
+/// Something that is remembered under the digest of a token, so that no token is kept.
+type Digest = [u8; 32];
+
+fn digest_of(token: &str) -> Digest {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
+    let mut out = [0; 32];
+    out.copy_from_slice(digest.as_ref());
+    out
+}
+
+/// A credential that is not taken, with the words that may be told.
+fn refused(why: CredentialError, words: impl Into<String>) -> Error {
+    Error::with_source(ErrorKind::Unauthenticated, words.into(), why)
 }
 
 /// The part of a catalog key that holds a name; names of accounts do not depend on case.

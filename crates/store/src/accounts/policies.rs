@@ -432,7 +432,7 @@ impl Accounts {
 
     /// Adds what stands on a user or group. A document that cannot be read (it was when it was
     /// written) fails the lookup: leaving it out could leave out what denies.
-    async fn collect(
+    pub(super) async fn collect(
         &self,
         policies: &mut Vec<UserPolicy>,
         source: &str,

@@ -174,6 +174,65 @@ pub(crate) struct PolicyVersionRecord {
     pub(crate) created: Timestamp,
 }
 
+/// A mapping rule of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct RuleRecord {
+    #[n(0)]
+    pub(crate) claim: String,
+    #[n(1)]
+    pub(crate) value: String,
+    /// One of these two.
+    #[n(2)]
+    pub(crate) user: Option<String>,
+    #[n(3)]
+    pub(crate) group: Option<String>,
+}
+
+/// An issuer of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct IssuerRecord {
+    #[n(0)]
+    pub(crate) id: u64,
+    #[n(1)]
+    pub(crate) url: String,
+    #[n(2)]
+    pub(crate) audiences: Vec<String>,
+    #[n(3)]
+    pub(crate) keys_url: Option<String>,
+    #[n(4)]
+    pub(crate) origins: Vec<String>,
+    #[n(5)]
+    pub(crate) tenant: String,
+    #[n(6)]
+    pub(crate) base: Option<String>,
+    #[n(7)]
+    pub(crate) rules: Vec<RuleRecord>,
+    #[n(8)]
+    pub(crate) disabled: bool,
+    #[n(9)]
+    pub(crate) created: Timestamp,
+}
+
+/// The keys of an issuer as they were last published, for starts while it cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct IssuerKeysRecord {
+    #[n(0)]
+    pub(crate) fetched: Timestamp,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub(crate) set: Vec<u8>,
+}
+
+/// Until when credentials of something were given that do not count any more.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct RevokedRecord {
+    #[n(0)]
+    pub(crate) at: Timestamp,
+}
+
 pub(crate) fn encode<T: Encode<()>>(record: &T) -> Bytes {
     let mut bytes = vec![VERSION];
     minicbor::encode(record, &mut bytes).expect("encoding into memory does not fail");

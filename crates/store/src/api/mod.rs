@@ -10,10 +10,10 @@ mod object;
 pub use access::{AccountName, BucketOptions, GranteeName, NewAcl, ShownAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
 pub use condition::{ReadCondition, WriteCondition};
-pub use dewar_meta::ns::NewBucket;
 pub use dewar_meta::ns::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
 };
+pub use dewar_meta::ns::{NewBucket, Usage};
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };

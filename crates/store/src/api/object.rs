@@ -96,6 +96,8 @@ pub struct ObjectInfo {
     pub checksum: Option<ObjectChecksum>,
     /// How many parts it was made of, when by multipart.
     pub parts: Option<u32>,
+    /// The checksum of the part that was asked for, where there is one.
+    pub part_checksum: Option<Digest>,
     /// By whose key it is encrypted.
     pub encrypted: Option<Encrypted>,
     /// How many tags it has.

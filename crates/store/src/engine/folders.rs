@@ -6,6 +6,8 @@ use dewar_data::pool::{DewarId, Found, Identity, Member, inspect};
 use dewar_env::{Disk, DiskState};
 use dewar_types::{Error, ErrorKind, Result};
 
+use super::membership::Refusal;
+
 /// A folder that the configuration names.
 #[derive(Debug)]
 pub struct Folder {
@@ -13,6 +15,8 @@ pub struct Folder {
     pub label: String,
     /// What is in it.
     pub content: Content,
+    /// Why the disk in it is not used, if there is one and it is not.
+    pub refused: Option<Refusal>,
 }
 
 /// What was found in a folder.
@@ -62,13 +66,18 @@ impl Folder {
             },
             Err(error) => Content::Absent(error),
         };
-        Self { label, content }
+        Self {
+            label,
+            content,
+            refused: None,
+        }
     }
 
     /// Its label and its state, as administrators see it.
     #[must_use]
     pub fn state(&self) -> (String, &'static str) {
         let state = match &self.content {
+            _ if self.refused.is_some() => self.refused.as_ref().map_or("", Refusal::word),
             Content::Absent(_) => "missing",
             Content::Blank { .. } => "blank",
             Content::Disk { disk, .. } => match disk.state() {
@@ -84,44 +93,58 @@ impl Folder {
 }
 
 impl Folders {
-    /// The deployment that the first disk found belongs to.
-    #[must_use]
-    pub fn known(&self) -> Option<DewarId> {
-        self.all.iter().find_map(|folder| match &folder.content {
-            Content::Disk { identity, .. } => Some(identity.dewar),
-            Content::Blank { .. } | Content::Absent(_) => None,
-        })
-    }
-
-    /// The disks that are there and belong to this deployment.
+    /// The deployment that the disks found belong to.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment.
-    pub fn members(&self, dewar: DewarId) -> Result<Vec<Member>> {
-        let mut members = Vec::new();
+    /// [`ErrorKind::InvalidArgument`] when they belong to several.
+    pub fn known(&self) -> Result<Option<DewarId>> {
+        let mut known: Option<(&Folder, DewarId)> = None;
         for folder in &self.all {
-            match &folder.content {
-                Content::Disk { disk, identity } if identity.dewar == dewar => {
-                    members.push(Member {
-                        id: identity.disk,
-                        disk: Arc::clone(disk),
-                    });
-                }
-                Content::Disk { identity, .. } => {
+            let Content::Disk { identity, .. } = &folder.content else {
+                continue;
+            };
+            match known {
+                Some((first, dewar)) if dewar != identity.dewar => {
                     let message = format!(
-                        "{} is a disk of another Dewar ({}); this one is {dewar}",
-                        folder.label, identity.dewar
+                        "{} is a disk of Dewar {dewar} and {} one of {}: which is meant?",
+                        first.label, folder.label, identity.dewar
                     );
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
+                _ => known = Some((folder, identity.dewar)),
+            }
+        }
+        Ok(known.map(|(_, dewar)| dewar))
+    }
+
+    /// The disks that are there and belong to this pool; says which do not.
+    #[must_use]
+    pub fn members(&self, dewar: DewarId, pool: u16) -> Vec<(Member, Identity)> {
+        let mut members = Vec::new();
+        for folder in &self.all {
+            let label = &folder.label;
+            match &folder.content {
+                Content::Disk { disk, identity } => {
+                    let refusal = if identity.dewar != dewar {
+                        Refusal::OtherDewar(identity.dewar)
+                    } else if identity.pool != pool {
+                        Refusal::OtherPool(identity.pool)
+                    } else {
+                        let disk = Arc::clone(disk);
+                        let id = identity.disk;
+                        members.push((Member { id, disk }, identity.clone()));
+                        continue;
+                    };
+                    tracing::error!("{}; it is not used", refusal.sentence(label, dewar));
+                }
                 Content::Blank { .. } => tracing::warn!(
-                    disk = %folder.label,
+                    disk = %label,
                     "this folder is blank: an unmounted disk, or a new one; it counts as missing"
                 ),
                 Content::Absent(_) => {}
             }
         }
-        Ok(members)
+        members
     }
 
     /// The folders without a disk that can be used, and why, for the message of an opening that

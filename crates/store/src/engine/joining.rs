@@ -19,46 +19,90 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_data::pool::{DewarId, Found, Identity, Member, Pool, inspect};
+use dewar_data::pool::{Found, inspect};
 use dewar_env::{BoxFuture, Disk, DiskState};
-use dewar_journal::Journal;
-use dewar_meta::index::runs::RunIndex;
-use dewar_types::{Error, ErrorKind, Result};
+use dewar_types::Result;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Engine;
 use super::folders::{Content, Folder, Folders};
+use super::membership::Membership;
 
 /// How often a folder without its disk is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Opens configured folders anew.
 pub trait Outlook: Send + Sync + 'static {
-    /// What is in the folder with this number, counted from 0 in the order of [`Folders::all`].
-    /// Changes nothing.
+    /// What is in the folder with this number, counted from 0 in the order of [`Folders::all`] and
+    /// then of [`LiveFolders::add`]. Changes nothing.
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder>;
 }
 
-/// The configured folders while the store is open.
+/// The folders of the pool while the store is open.
 #[derive(Debug)]
 pub struct LiveFolders {
-    all: Vec<RwLock<Folder>>,
+    all: RwLock<Vec<Folder>>,
+    added: Notify,
+    membership: Arc<Membership>,
 }
 
 impl LiveFolders {
-    /// The folders as they were found for the opening.
+    /// The folders as they were found for the opening of this engine.
     #[must_use]
-    pub fn new(folders: Folders) -> Arc<Self> {
-        let all = folders.all.into_iter().map(RwLock::new).collect();
-        Arc::new(Self { all })
+    pub fn new(folders: Folders, engine: &Engine) -> Arc<Self> {
+        let folders = Self {
+            all: RwLock::new(folders.all),
+            added: Notify::new(),
+            membership: Arc::clone(&engine.membership),
+        };
+        Arc::new(folders)
+    }
+
+    /// Takes in a further folder and gives its number; one of the same label is replaced.
+    pub fn add(&self, folder: Folder) -> usize {
+        let mut all = self.all.write();
+        let number = match all.iter().position(|known| known.label == folder.label) {
+            Some(number) => {
+                all[number] = folder;
+                number
+            }
+            None => {
+                all.push(folder);
+                all.len() - 1
+            }
+        };
+        self.added.notify_one();
+        number
+    }
+
+    /// Looks at each with what is known of its disk by now.
+    pub fn each(&self, mut look: impl FnMut(&Folder)) {
+        let mut all = self.all.write();
+        for folder in &mut *all {
+            folder.refused = match &folder.content {
+                Content::Disk { disk, identity } => self.membership.refusal(disk.label(), identity),
+                _ => None,
+            };
+            look(folder);
+        }
     }
 
     /// Label and state of each, as administrators see it.
     #[must_use]
     pub fn states(&self) -> Vec<(String, &'static str)> {
-        let folders = self.all.iter();
-        folders.map(|folder| folder.read().state()).collect()
+        let mut states = Vec::new();
+        self.each(|folder| states.push(folder.state()));
+        states
+    }
+
+    fn len(&self) -> usize {
+        self.all.read().len()
+    }
+
+    fn label(&self, n: usize) -> String {
+        self.all.read()[n].label.clone()
     }
 }
 
@@ -68,34 +112,52 @@ pub(super) struct Looking {
     _tasks: JoinSet<()>,
 }
 
+/// Goes on with changes of the pool's disks that were begun, until it is dropped.
+pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
+    let membership = Arc::clone(membership);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        // What was said last, so that it is said once.
+        let mut said = String::new();
+        loop {
+            if let Err(error) = membership.settle().await {
+                let error = error.to_string();
+                if error != said {
+                    tracing::warn!(error, "a change of the disks does not go on; trying again");
+                    said = error;
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    });
+    Looking { _tasks: tasks }
+}
+
 impl Engine {
     /// Looks for the disks that were not there when it was opened, until it is closed or dropped.
     pub async fn keep_looking(&self, folders: Arc<LiveFolders>, outlook: Arc<dyn Outlook>) {
         let joiner = Arc::new(Joiner {
-            dewar: self.pool.dewar(),
-            pool: Arc::clone(&self.pool),
-            journal: self.journal.clone(),
-            index: Arc::clone(&self.index),
-            turn: tokio::sync::Mutex::default(),
+            membership: Arc::clone(&self.membership),
             folders,
             outlook,
         });
         let mut tasks = JoinSet::new();
-        // Each on its own, so that a mount that hangs keeps none of the others.
-        for n in 0..joiner.folders.all.len() {
-            tasks.spawn(Arc::clone(&joiner).watch(n));
-        }
+        tasks.spawn(async move {
+            // Each on its own, so that a mount that hangs keeps none of the others.
+            let mut watches = JoinSet::new();
+            loop {
+                for n in watches.len()..joiner.folders.len() {
+                    watches.spawn(Arc::clone(&joiner).watch(n));
+                }
+                joiner.folders.added.notified().await;
+            }
+        });
         *self.looking.lock().await = Some(Looking { _tasks: tasks });
     }
 }
 
 struct Joiner {
-    dewar: DewarId,
-    pool: Arc<Pool>,
-    journal: Journal,
-    index: Arc<RunIndex>,
-    /// One disk at a time: the index is given whole lists.
-    turn: tokio::sync::Mutex<()>,
+    membership: Arc<Membership>,
     folders: Arc<LiveFolders>,
     outlook: Arc<dyn Outlook>,
 }
@@ -109,7 +171,7 @@ impl Joiner {
             if let Err(error) = self.look(n).await {
                 let error = error.to_string();
                 if error != said {
-                    let disk = &self.folders.all[n].read().label;
+                    let disk = self.folders.label(n);
                     tracing::warn!(disk, error, "a disk cannot join");
                     said = error;
                 }
@@ -117,71 +179,47 @@ impl Joiner {
         }
     }
 
-    /// Looks at a folder that has no disk and lets the one that is found there join.
+    /// Looks at a folder that has no disk in use and lets the one that is found there join.
     async fn look(&self, n: usize) -> Result<()> {
-        let folder = match self.known(n) {
+        let content = match self.known(n) {
             Known::There => return Ok(()),
-            Known::Blank(disk) => match inspect(&*disk).await? {
+            Known::Readable(disk) => match inspect(&*disk).await? {
                 Found::Disk(identity) => Content::Disk { disk, identity },
-                Found::Blank | Found::Absent(_) => return Ok(()),
+                Found::Blank => Content::Blank { disk },
+                Found::Absent(_) => return Ok(()),
             },
             Known::Gone => self.outlook.look(n).await.content,
         };
-        let Content::Disk { disk, identity } = folder else {
-            // Absent or blank, as it was; how it is called may differ.
-            let mut known = self.folders.all[n].write();
-            if !matches!(known.content, Content::Disk { .. }) {
-                known.content = folder;
-            }
-            return Ok(());
+        let joined = match &content {
+            Content::Disk { disk, identity } => self.membership.join(disk, identity).await,
+            Content::Blank { .. } | Content::Absent(_) => Ok(()),
         };
-        self.join(&disk, &identity).await?;
-        self.folders.all[n].write().content = Content::Disk { disk, identity };
-        Ok(())
+        // By command it may have joined meanwhile, and then that is known.
+        if !matches!(self.known(n), Known::There) {
+            self.folders.all.write()[n].content = content;
+        }
+        joined
     }
 
     fn known(&self, n: usize) -> Known {
-        match &self.folders.all[n].read().content {
-            Content::Disk { disk, .. } if disk.state() != DiskState::Missing => Known::There,
-            Content::Disk { .. } | Content::Absent(_) => Known::Gone,
-            Content::Blank { disk } if disk.state().readable() => Known::Blank(Arc::clone(disk)),
-            Content::Blank { .. } => Known::Gone,
+        let all = self.folders.all.read();
+        match &all[n].content {
+            Content::Disk { disk, .. } if disk.state() == DiskState::Missing => Known::Gone,
+            Content::Disk { disk, identity } if self.membership.uses(disk.label(), identity) => {
+                Known::There
+            }
+            Content::Disk { disk, .. } | Content::Blank { disk } if disk.state().readable() => {
+                Known::Readable(Arc::clone(disk))
+            }
+            _ => Known::Gone,
         }
-    }
-
-    async fn join(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
-        if identity.dewar != self.dewar || identity.pool != self.pool.number() {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "{} is a disk of pool {} of another Dewar ({}); this one is {}",
-                    disk.label(),
-                    identity.pool,
-                    identity.dewar,
-                    self.dewar
-                ),
-            ));
-        }
-        let _turn = self.turn.lock().await;
-        // The state that the folder is known by may be older than the look.
-        self.pool.join(Member {
-            id: identity.disk,
-            disk: Arc::clone(disk),
-        })?;
-        self.journal.attach(identity.disk, Arc::clone(disk));
-        tracing::info!(disk = disk.label(), id = %identity.disk, "a disk joins");
-        let all = self.pool.members().map(|member| (member.id, member.disk));
-        if let Err(error) = self.index.set_disks(all.collect()).await {
-            tracing::warn!(%error, "the catalog index has fewer copies than it should");
-        }
-        Ok(())
     }
 }
 
 enum Known {
     There,
-    /// A folder without an identity, which may get one.
-    Blank(Arc<dyn Disk>),
+    /// A folder without an identity, which may get one, or with one that is not used, which may change.
+    Readable(Arc<dyn Disk>),
     /// What is there now has to be opened anew.
     Gone,
 }

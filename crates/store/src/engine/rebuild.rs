@@ -182,7 +182,7 @@ impl Engine {
         folders: &Folders,
         deep: bool,
     ) -> Result<Diagnosis> {
-        let disks = disks_of(folders, dewar)?;
+        let disks = disks_of(folders, dewar, config.pool);
         Ok(examine(env, config, dewar, &disks, deep).await.diagnosis)
     }
 
@@ -199,7 +199,7 @@ impl Engine {
         master: Arc<MasterKeys>,
         how: Rebuild<'_>,
     ) -> Result<RebuildReport> {
-        let disks = disks_of(folders, dewar)?;
+        let disks = disks_of(folders, dewar, config.pool);
         let examined = examine(env, config, dewar, &disks, true).await;
         let diagnosis = examined.diagnosis.clone();
         if !how.write {
@@ -266,9 +266,10 @@ impl Engine {
     }
 }
 
-pub(super) fn disks_of(folders: &Folders, dewar: DewarId) -> Result<Disks> {
-    let members = folders.members(dewar)?.into_iter();
-    Ok(members.map(|member| (member.id, member.disk)).collect())
+pub(super) fn disks_of(folders: &Folders, dewar: DewarId, pool: u16) -> Disks {
+    let members = folders.members(dewar, pool).into_iter();
+    let disks = members.map(|(member, _)| (member.id, member.disk));
+    disks.collect()
 }
 
 /// Looks at journal and index.
@@ -622,7 +623,8 @@ async fn store_on(
     master: &Arc<MasterKeys>,
     kv: Arc<dyn Kv>,
 ) -> Result<Store> {
-    let members = folders.members(dewar)?;
+    let members = folders.members(dewar, config.pool).into_iter();
+    let members = members.map(|(member, _)| member).collect();
     let pool = Pool::new(env.clone(), dewar, config.pool, config.layout, members)?;
     let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
     let tree = Arc::new(Tree::open(Arc::clone(&kv), env.clone(), config.zone).await?);

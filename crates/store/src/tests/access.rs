@@ -242,7 +242,8 @@ fn every_verb_refuses_strangers_and_nobody() {
             .store
             .create_upload(&rig.ann, create)
             .await
-            .expect("begun");
+            .expect("begun")
+            .id;
         for who in [rig.bob.clone(), Caller::anonymous(origin())] {
             for (verb, result) in every_verb(&rig, &who, upload).await {
                 let error = result.map(|()| format!("{who} may {verb}"));
@@ -258,12 +259,12 @@ fn every_verb_refuses_strangers_and_nobody() {
         assert_eq!(made.expect_err("refused").kind(), ErrorKind::Denied);
         let listed = rig.store.list_buckets(&nobody, None, 10).await;
         assert!(listed.expect("empty").buckets.is_empty());
-        // Names of buckets are no secret in S3; names of objects are.
+        // Nobody learns which buckets there are.
         let gone = rig.store.head_bucket(&nobody, &bucket("none")).await;
-        assert_eq!(
-            gone.expect_err("there is none").kind(),
-            ErrorKind::NoSuchBucket
-        );
+        assert_eq!(gone.expect_err("refused").kind(), ErrorKind::Denied);
+        let gone = rig.store.head_bucket(&rig.bob, &bucket("none")).await;
+        let error = gone.expect_err("a user of the tenant may know");
+        assert_eq!(error.kind(), ErrorKind::NoSuchBucket);
         let bobs = rig
             .store
             .list_buckets(&rig.bob, None, 10)

@@ -153,7 +153,8 @@ impl Scene {
         let upload = store
             .create_upload(&self.ann, request)
             .await
-            .expect("begun");
+            .expect("begun")
+            .id;
         let mut whole = Vec::new();
         let mut parts = Vec::new();
         for number in numbers {

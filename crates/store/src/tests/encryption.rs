@@ -171,7 +171,7 @@ async fn upload(
         encryption: how,
         acl: None,
     };
-    let upload = rig.store.create_upload(&rig.ann, request).await?;
+    let upload = rig.store.create_upload(&rig.ann, request).await?.id;
     let mut listed = Vec::new();
     for (number, bytes) in (1..).zip(parts) {
         // The second time counts.
@@ -297,7 +297,8 @@ fn a_part_with_another_key_is_refused() {
             .store
             .create_upload(&rig.ann, request)
             .await
-            .expect("begun");
+            .expect("begun")
+            .id;
         for with in [None, Some(customer(8))] {
             let request = part("m", upload, 1, with);
             let error = rig

@@ -15,9 +15,9 @@ use super::{bucket, content, get, object, run, user};
 use crate::api::{Attributes, Expect, Marks, PutRequest, WriteCondition};
 use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook, Work};
 
-const DEWAR: DewarId = DewarId(7);
+pub(super) const DEWAR: DewarId = DewarId(7);
 
-fn config() -> EngineConfig {
+pub(super) fn config() -> EngineConfig {
     let layout = Layout {
         unit: 8192,
         ..Layout::new(4, 2).expect("valid")
@@ -33,19 +33,19 @@ fn config() -> EngineConfig {
 }
 
 /// Which disk is found in which folder.
-struct Mounts {
+pub(super) struct Mounts {
     world: SimWorld,
-    disks: Vec<usize>,
+    pub(super) disks: Vec<usize>,
 }
 
 impl Mounts {
-    fn plain(world: &SimWorld) -> Arc<Self> {
-        let disks = (0..6).collect();
+    pub(super) fn plain(world: &SimWorld) -> Arc<Self> {
+        let disks = (0..world.disks().len()).collect();
         let world = world.clone();
         Arc::new(Self { world, disks })
     }
 
-    async fn all(&self) -> Folders {
+    pub(super) async fn all(&self) -> Folders {
         let mut all = Vec::new();
         for n in 0..self.disks.len() {
             all.push(self.look(n).await);
@@ -61,19 +61,28 @@ impl Outlook for Mounts {
     }
 }
 
-struct Open {
-    engine: Engine,
-    folders: Arc<LiveFolders>,
+pub(super) struct Open {
+    pub(super) engine: Engine,
+    pub(super) folders: Arc<LiveFolders>,
 }
 
 impl Open {
     /// Opens what `before` finds and goes on looking at `later`.
     async fn new(world: &SimWorld, before: Folders, later: Arc<Mounts>) -> Self {
+        Self::with(world, before, later, &config()).await
+    }
+
+    pub(super) async fn with(
+        world: &SimWorld,
+        before: Folders,
+        later: Arc<Mounts>,
+        config: &EngineConfig,
+    ) -> Self {
         let env = world.env();
         let master = Arc::new(MasterKeys::generate(&*env.rng));
-        let engine = Engine::open(&env, &config(), DEWAR, &before, master, Work::On).await;
+        let engine = Engine::open(&env, config, DEWAR, &before, master, Work::On).await;
         let engine = engine.expect("opened");
-        let folders = LiveFolders::new(before);
+        let folders = LiveFolders::new(before, &engine);
         engine.keep_looking(Arc::clone(&folders), later).await;
         Self { engine, folders }
     }
@@ -86,7 +95,7 @@ impl Open {
             .count()
     }
 
-    async fn write(&self, ann: &Caller, name: &str) {
+    pub(super) async fn write(&self, ann: &Caller, name: &str) {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
             let request = PutRequest {
                 encryption: None,
@@ -107,7 +116,7 @@ impl Open {
         }
     }
 
-    async fn check(&self, ann: &Caller, names: &[&str]) {
+    pub(super) async fn check(&self, ann: &Caller, names: &[&str]) {
         for name in names {
             for (kind, len) in [("small", 3_000), ("large", 300_000)] {
                 let key = format!("{name}/{kind}");
@@ -125,7 +134,7 @@ impl Open {
 }
 
 /// A formatted pool of six disks with a user, a bucket and `kept` in it, after a crash.
-async fn pool(seed: u64) -> (SimWorld, Caller) {
+pub(super) async fn pool(seed: u64) -> (SimWorld, Caller) {
     let world = SimWorld::with_disks(seed, 6);
     let mounts = Mounts::plain(&world);
     let blank = mounts.all().await;
@@ -140,7 +149,7 @@ async fn pool(seed: u64) -> (SimWorld, Caller) {
         .await
         .expect("made");
     open.write(&ann, "kept").await;
-    let world = world.crash(seed);
+    let world = world.crash(1000 + seed);
     drop(open);
     (world, ann)
 }
@@ -250,6 +259,7 @@ fn a_disk_that_is_mounted_later_joins_and_its_copy_does_not() {
             .await
             .expect("written");
         let mut mounts = Mounts::plain(&world);
+        Arc::get_mut(&mut mounts).expect("alone").disks.truncate(6);
         let mut before = mounts.all().await;
         before.all[3] = Folder::look_again("folder3".into(), Ok(mount_point)).await;
         // Where disk 5 was, a copy of disk 0 is found.

@@ -184,7 +184,8 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             .store
             .create_upload(&rig.ann, create)
             .await
-            .expect("begun");
+            .expect("begun")
+            .id;
         let part = |number| UploadPartRequest {
             customer_key: None,
             object: object("big"),
@@ -297,7 +298,7 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
             acl: None,
         };
         let upload = rig.store.create_upload(&rig.ann, create).await;
-        let upload = upload.expect("begun");
+        let upload = upload.expect("begun").id;
         let whole = content((5 << 20) + 3_000, 1);
         let mut parts = Vec::new();
         for (number, range) in [(1, 0..5 << 20), (2, 5 << 20..whole.len())] {

@@ -1,10 +1,14 @@
-//! What was decided about disks: to be emptied, or lost for good.
+//! What was decided about disks: to be emptied, to be replaced, or lost for good.
+//!
+//! A disk that is replaced is emptied first, while the others and it can be read, and counts as removed
+//! once nothing is on it any more: [`Store::ripe`] says which are. That a disk takes another's place is
+//! noted together with the decision about the other, so that it is acted on once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dewar_env::DiskState;
-use dewar_meta::kv::{Batch, CommitError, Scan};
+use dewar_meta::kv::{Batch, CommitError, Require, Scan};
 use dewar_meta::ns::keys;
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
 use minicbor::{Decode, Encode};
@@ -16,11 +20,17 @@ use crate::{Inner, Store};
 /// The kind of `D` record that holds a [`Decision`].
 const DECISION: u8 = b'd';
 
+/// The kind of `D` record that says whose place a disk took.
+const REPLACED: u8 = b'r';
+
 /// Disks that decisions are kept about.
 const DECISIONS_MAX: usize = 10_000;
 
-/// Encodings that a refusal names.
+/// Objects that a refusal names.
 const NAMED_MAX: usize = 100;
+
+/// Blobs whose objects are looked for, to be named.
+const LOST_MAX: usize = 100_000;
 
 /// Records looked at in one scan.
 const PAGE: usize = 512;
@@ -34,11 +44,16 @@ pub enum Decision {
     /// It is lost or taken away: what it held is rebuilt, and it is never used again.
     #[n(1)]
     Remove,
+    /// Another disk takes its place: it is drained, and removed when it is empty or away for too long.
+    #[n(2)]
+    Replace,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     pub(super) leaving: BTreeSet<DiskId>,
+    /// Of those, the ones to be removed when they are empty.
+    pub(super) replaced: BTreeSet<DiskId>,
     pub(super) gone: BTreeSet<DiskId>,
 }
 
@@ -86,10 +101,24 @@ impl Inner {
             match decision {
                 Decision::Drain => found.leaving.insert(disk),
                 Decision::Remove => found.gone.insert(disk),
+                Decision::Replace => found.leaving.insert(disk) && found.replaced.insert(disk),
             };
         }
         self.blobs.placement().avoid(found.avoided());
+        self.upkeep.emptied.lock().clear();
         *self.upkeep.decisions.lock() = found;
+        Ok(())
+    }
+
+    async fn put_decision(&self, batch: Batch) -> Result<()> {
+        let doing = "deciding about a disk";
+        match self.tree.kv().commit(batch).await {
+            Ok(_) => {}
+            Err(CommitError::Conflict(_)) => return Err(Error::new(ErrorKind::Conflict, doing)),
+            Err(CommitError::Failed(error)) => return Err(error.context(doing)),
+        }
+        self.load_decisions().await?;
+        self.upkeep.wake();
         Ok(())
     }
 
@@ -175,6 +204,17 @@ impl Inner {
 }
 
 impl Decisions {
+    /// What was decided about a disk.
+    fn about(&self, disk: DiskId) -> Option<Decision> {
+        if self.gone.contains(&disk) {
+            Some(Decision::Remove)
+        } else if self.replaced.contains(&disk) {
+            Some(Decision::Replace)
+        } else {
+            self.leaving.contains(&disk).then_some(Decision::Drain)
+        }
+    }
+
     fn avoided(&self) -> BTreeSet<DiskId> {
         self.leaving.union(&self.gone).copied().collect()
     }
@@ -188,18 +228,18 @@ impl Store {
     /// [`ErrorKind::NotFound`] for a disk that no folder and no record knows;
     /// [`ErrorKind::InvalidArgument`] for taking back a removal.
     pub async fn decide(&self, disk: DiskId, decision: Option<Decision>) -> Result<()> {
+        self.decide_about(disk, decision, false).await
+    }
+
+    /// The same; `known` says that there is or was such a disk.
+    pub(crate) async fn decide_about(
+        &self,
+        disk: DiskId,
+        decision: Option<Decision>,
+        known: bool,
+    ) -> Result<()> {
         let inner = &self.inner;
-        let before = {
-            let decisions = inner.upkeep.decisions.lock();
-            match (
-                decisions.leaving.contains(&disk),
-                decisions.gone.contains(&disk),
-            ) {
-                (_, true) => Some(Decision::Remove),
-                (true, _) => Some(Decision::Drain),
-                _ => None,
-            }
-        };
+        let before = inner.upkeep.decisions.lock().about(disk);
         if before == decision {
             return Ok(());
         }
@@ -208,10 +248,19 @@ impl Store {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if decision == Some(Decision::Remove) {
-            self.refuse_loss(disk).await?;
+            let on_it = self.refuse_loss(disk).await?;
+            let known = known || before.is_some() || inner.blobs.pool().member(disk).is_some();
+            if on_it == 0 && !known {
+                let message = format!("no folder and no record knows a disk {disk}");
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
         }
         let key = keys::disk(disk, DECISION);
-        let mut batch = Batch::default();
+        // Disks are replaced when they are full, too.
+        let mut batch = Batch {
+            frees: true,
+            ..Batch::default()
+        };
         match decision {
             Some(decision) => {
                 // Writing into a vector cannot fail.
@@ -220,23 +269,76 @@ impl Store {
             }
             None => batch.deletes.push(key),
         }
-        match inner.tree.kv().commit(batch).await {
-            Ok(_) => {}
-            Err(CommitError::Conflict(_)) => {
-                return Err(Error::new(ErrorKind::Conflict, "deciding about a disk"));
-            }
-            Err(CommitError::Failed(error)) => return Err(error.context("deciding about a disk")),
-        }
-        inner.load_decisions().await?;
-        inner.upkeep.wake();
-        Ok(())
+        inner.put_decision(batch).await
     }
 
-    /// Whether everything could still be read without a disk.
-    async fn refuse_loss(&self, disk: DiskId) -> Result<()> {
+    /// A disk takes the place of another, which is emptied and then removed; done once for each new
+    /// disk, so that it may be said again.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn replace(&self, old: DiskId, new: DiskId) -> Result<()> {
+        let inner = &self.inner;
+        let note = keys::disk(new, REPLACED);
+        if inner.tree.kv().get(&note).await?.value.is_some() {
+            return Ok(());
+        }
+        let old_id = Bytes::copy_from_slice(&old.0.to_be_bytes());
+        let mut batch = Batch {
+            require: vec![Require::absent(note.clone())],
+            puts: vec![(note, old_id)],
+            frees: true,
+            ..Batch::default()
+        };
+        if inner.upkeep.decisions.lock().about(old) != Some(Decision::Remove) {
+            // Writing into a vector cannot fail.
+            let value = minicbor::to_vec(Decision::Replace).unwrap_or_default();
+            let key = keys::disk(old, DECISION);
+            batch.puts.push((key, Bytes::from(value)));
+        }
+        inner.put_decision(batch).await
+    }
+
+    /// Disks that were removed.
+    #[must_use]
+    pub fn removed(&self) -> BTreeSet<DiskId> {
+        self.inner.upkeep.decisions.lock().gone.clone()
+    }
+
+    /// What was decided about a disk.
+    #[must_use]
+    pub fn decision(&self, disk: DiskId) -> Option<Decision> {
+        self.inner.upkeep.decisions.lock().about(disk)
+    }
+
+    /// Disks that are being replaced and can be removed now, unless that would lose something:
+    /// nothing is on them any more, or they have been away for too long.
+    #[must_use]
+    pub fn ripe(&self) -> Vec<DiskId> {
+        let inner = &self.inner;
+        let out = inner.out();
+        let emptied = inner.upkeep.emptied.lock();
+        let decisions = inner.upkeep.decisions.lock();
+        let replaced = decisions.replaced.iter().copied();
+        replaced
+            .filter(|disk| emptied.contains(disk) || out.contains(disk))
+            .collect()
+    }
+
+    /// Refuses the removal of a disk without which something could not be read any more, and names
+    /// that.
+    ///
+    /// # Errors
+    /// As [`Store::decide`].
+    pub async fn check_removal(&self, disk: DiskId) -> Result<()> {
+        self.refuse_loss(disk).await.map(|_| ())
+    }
+
+    /// Whether everything could still be read without a disk; how many encodings have a part on it.
+    async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
         let disks = inner.disks();
-        let mut lost = Vec::new();
+        let mut lost = BTreeMap::new();
         let mut count = 0_u64;
         let mut on_it = 0_u64;
         inner
@@ -250,29 +352,25 @@ impl Store {
                 let left = standing.good.without(shard).len();
                 if left < usize::from(record.layout.k) {
                     count += 1;
-                    if lost.len() < NAMED_MAX {
-                        lost.push(record.id.to_string());
+                    if lost.len() < LOST_MAX {
+                        lost.insert(record.id, -1);
                     }
                 }
             })
             .await?;
         if count > 0 {
+            let objects = inner.objects_in(&lost).await?;
+            let named = objects.len().min(NAMED_MAX);
+            let more = objects.len() > named || count > lost.len() as u64;
             let message = format!(
-                "without disk {disk} {count} blobs could not be read any more: {}{}",
-                lost.join(", "),
-                if count > NAMED_MAX as u64 {
-                    ", ..."
-                } else {
-                    ""
-                }
+                "without disk {disk} {count} blobs could not be read any more, and with them:\n  {}{}\nBring \
+                 other disks back first, or delete what may be lost",
+                objects[..named].join("\n  "),
+                if more { "\n  ... and more" } else { "" }
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        if on_it == 0 && inner.blobs.pool().member(disk).is_none() {
-            let message = format!("no folder and no record knows a disk {disk}");
-            return Err(Error::new(ErrorKind::NotFound, message));
-        }
-        Ok(())
+        Ok(on_it)
     }
 
     /// All disks that a folder or a record names, with what is on them.
@@ -285,8 +383,8 @@ impl Store {
         let decisions = {
             let decisions = inner.upkeep.decisions.lock();
             let mut all: BTreeMap<DiskId, Decision> = BTreeMap::new();
-            all.extend(decisions.leaving.iter().map(|id| (*id, Decision::Drain)));
-            all.extend(decisions.gone.iter().map(|id| (*id, Decision::Remove)));
+            let decided = decisions.leaving.iter().chain(&decisions.gone);
+            all.extend(decided.filter_map(|id| Some((*id, decisions.about(*id)?))));
             all
         };
         let mut lines: BTreeMap<DiskId, DiskLine> = BTreeMap::new();
@@ -306,6 +404,9 @@ impl Store {
         };
         for member in inner.blobs.pool().members() {
             lines.insert(member.id, line(member.id));
+        }
+        for disk in decisions.keys() {
+            lines.entry(*disk).or_insert_with(|| line(*disk));
         }
         inner
             .for_each_encoding(|encoding, findings| {
@@ -337,6 +438,7 @@ mod tests {
         for (decision, bytes) in [
             (Decision::Drain, [0x82, 0x00, 0x80]),
             (Decision::Remove, [0x82, 0x01, 0x80]),
+            (Decision::Replace, [0x82, 0x02, 0x80]),
         ] {
             assert_eq!(minicbor::to_vec(decision).expect("encodes"), bytes);
             assert_eq!(

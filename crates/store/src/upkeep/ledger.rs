@@ -262,6 +262,14 @@ impl Inner {
         Ok(())
     }
 
+    /// Paths of objects that have a part in one of these blobs, some of them if there are many.
+    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
+        let mut ledger = Ledger::default();
+        self.count_objects(&mut ledger, blobs).await?;
+        let named = ledger.at_risk.into_iter();
+        Ok(named.map(|danger| danger.path).collect())
+    }
+
     /// Segments that were packed into a blob below full redundancy.
     async fn packed_in(&self, degraded: &Degraded) -> Result<Degraded> {
         let mut packed = Degraded::new();

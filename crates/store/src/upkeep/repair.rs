@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
+use dewar_env::Underway;
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
 
@@ -30,6 +31,9 @@ const FAILED_REST: Duration = Duration::from_secs(60);
 
 /// Blobs whose failures are remembered.
 const FAILED_MAX: usize = 4096;
+
+/// How long blobs wait for the copies of journal and index.
+const CATALOG_FIRST_MAX: Duration = Duration::from_secs(20);
 
 /// Queue entries looked at together, of which the worst are repaired first.
 const QUEUE_STEP: usize = 1024;
@@ -124,6 +128,7 @@ impl Inner {
         if !self.upkeep.survey_due.swap(false, Ordering::Relaxed) {
             return Ok(0);
         }
+        self.wait_for_catalog().await;
         let survey = self.survey(failed).await;
         if survey.is_err() {
             self.upkeep.survey_due.store(true, Ordering::Relaxed);
@@ -140,6 +145,15 @@ impl Inner {
         // There may be more, less urgent, when this is done.
         self.upkeep.survey_due.store(true, Ordering::Relaxed);
         self.repair_all(worst, failed).await
+    }
+
+    /// Journal and index go first: while they are being copied to other disks, blobs wait, though
+    /// not for ever where there is no disk to copy them to.
+    async fn wait_for_catalog(&self) {
+        let began = Instant::now();
+        while self.table.catalog_moves() && began.elapsed() < CATALOG_FIRST_MAX {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// Repairs what was queued, the worst first.
@@ -179,9 +193,11 @@ impl Inner {
     async fn survey(&self, failed: &BTreeMap<BlobId, Instant>) -> Result<Survey> {
         let mut survey = Survey::default();
         let disks = self.disks();
+        let mut emptied = self.upkeep.decisions.lock().leaving.clone();
         self.for_each_encoding(|encoding, findings| {
             for disk in &encoding.record.disks {
                 self.note_unknown(*disk);
+                emptied.remove(disk);
             }
             let standing = disks.standing(&encoding.record, findings);
             if standing.is_actionable() && !failed.contains_key(&encoding.record.id) {
@@ -189,6 +205,10 @@ impl Inner {
             }
         })
         .await?;
+        // What was decided meanwhile has another look coming.
+        let leaving = self.upkeep.decisions.lock().leaving.clone();
+        emptied.retain(|disk| leaving.contains(disk));
+        *self.upkeep.emptied.lock() = emptied;
         Ok(survey)
     }
 
@@ -282,19 +302,40 @@ impl Inner {
             return Ok(struck);
         }
         let record = Arc::new(encoding.record.clone());
-        let (now, rebuilt) = self
+        let underway = Underway::new("a repair was cut short");
+        let rebuilt = self
             .blobs
             .rebuild(&record, &targets, &self.upkeep.repair_pace)
-            .await?;
-        self.table
-            .replaced(&encoding, &now, findings.as_ref())
-            .await?;
-        self.segments.moved(blob);
+            .await;
+        underway.done();
         let moved: Vec<usize> = targets
             .iter()
             .filter(|target| target.disk != record.disks[target.shard])
             .map(|target| target.shard)
             .collect();
+        let (now, rebuilt) = match rebuilt {
+            Ok(rebuilt) => rebuilt,
+            Err(error) => {
+                self.leave_behind(moved_to(&record, &targets), moved);
+                return Err(error);
+            }
+        };
+        if let Err(error) = self
+            .table
+            .replaced(&encoding, &now, findings.as_ref())
+            .await
+        {
+            // An engine's failure leaves it open which of the two is named.
+            if error.kind() == ErrorKind::Conflict {
+                self.leave_behind(now, moved);
+            }
+            return Err(error);
+        }
+        dewar_env::reached(match now.disks == record.disks {
+            true => "a shard was written again in its place",
+            false => "a shard moved to another disk",
+        });
+        self.segments.moved(blob);
         self.leave_behind(encoding.record, moved);
         let mut status = self.upkeep.repair.lock();
         status.repaired += 1;
@@ -363,6 +404,10 @@ impl Inner {
             }
             return Err(error);
         }
+        dewar_env::reached(match now.layout.k > record.layout.k {
+            true => "a narrowed blob was laid out again",
+            false => "a blob was laid out for fewer disks",
+        });
         self.segments.moved(record.id);
         self.leave_behind(record.clone(), (0..record.disks.len()).collect());
         let mut status = self.upkeep.repair.lock();
@@ -409,6 +454,9 @@ impl Inner {
         };
         let mut unnamed = left.shards.clone();
         unnamed.retain(|shard| !is_named(shard));
+        if unnamed.len() < left.shards.len() {
+            dewar_env::reached("a leftover was named again");
+        }
         self.blobs.remove_shards(record, &unnamed).await
     }
 
@@ -443,4 +491,13 @@ impl crate::Store {
     pub fn repair_status(&self) -> RepairStatus {
         *self.inner.upkeep.repair.lock()
     }
+}
+
+/// A record of the places at which a repair was to write.
+fn moved_to(record: &BlobRecord, targets: &[Target]) -> BlobRecord {
+    let mut moved = record.clone();
+    for target in targets {
+        moved.disks[target.shard] = target.disk;
+    }
+    moved
 }

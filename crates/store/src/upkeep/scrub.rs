@@ -261,6 +261,7 @@ impl Inner {
                     let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
                     let pages = pages.collect::<Vec<_>>().join(" ");
                     tracing::warn!(%blob, shard, %disk, pages, "the scrub found a bad shard");
+                    dewar_env::reached("the scrub found a bad shard");
                     let now = self.env.clock.now();
                     self.table.note(encoding, shard, now).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();

@@ -82,12 +82,14 @@ impl Disks {
     /// How an encoding stands, and what can be done for it.
     pub(crate) fn standing(&self, record: &BlobRecord, findings: &Findings) -> Standing {
         let known_bad = findings.bad();
+        let is_sound =
+            |shard: usize| !known_bad.contains(shard) && !record.missing.contains(&(shard as u8));
         let mut good = ShardSet::EMPTY;
         let mut bad = ShardSet::EMPTY;
         let mut homeless = Vec::new();
         let mut doomed = false;
         for (shard, disk) in record.disks.iter().enumerate() {
-            let sound = !known_bad.contains(shard) && !record.missing.contains(&(shard as u8));
+            let sound = is_sound(shard);
             if sound && self.readable.contains(disk) {
                 good = good.with(shard);
             }
@@ -98,6 +100,9 @@ impl Disks {
                 homeless.push(shard);
             } else if !sound && self.writable.contains(disk) {
                 bad = bad.with(shard);
+            } else if !sound && self.readable.contains(disk) {
+                // It cannot be written again where it is, and may never be.
+                homeless.push(shard);
             }
         }
         let mut spare = self
@@ -112,6 +117,12 @@ impl Disks {
             spare.rotate_left(first);
         }
         let stuck = homeless.len() > spare.len();
+        // What nobody takes stays where it is for the time being, but whole.
+        for &shard in homeless.iter().skip(spare.len()) {
+            if !is_sound(shard) && self.writable.contains(&record.disks[shard]) {
+                bad = bad.with(shard);
+            }
+        }
         let moves: Vec<(usize, DiskId)> = homeless.into_iter().zip(spare).collect();
         let could = self
             .layout
@@ -140,5 +151,66 @@ impl Standing {
     pub(crate) fn is_actionable(&self) -> bool {
         // A bad shard may have but a few bad pages, so it is worth a try with any margin.
         self.anew || !self.bad.is_empty() || (self.margin >= 0 && !self.moves.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_types::{BlobId, Timestamp};
+
+    use super::*;
+
+    const LAYOUT: Layout = Layout {
+        k: 2,
+        m: 1,
+        unit: 4096,
+    };
+
+    fn record(missing: Vec<u8>) -> BlobRecord {
+        BlobRecord {
+            id: BlobId(7),
+            pool: 0,
+            generation: 1,
+            layout: LAYOUT,
+            len: 8192,
+            disks: (1..=3).map(DiskId).collect(),
+            missing,
+            written: Some(Timestamp(1)),
+        }
+    }
+
+    fn disks(writable: &[u128], leaving: &[u128]) -> Disks {
+        let leaving: BTreeSet<DiskId> = leaving.iter().copied().map(DiskId).collect();
+        let writable: BTreeSet<DiskId> = writable.iter().copied().map(DiskId).collect();
+        Disks {
+            layout: Some(LAYOUT),
+            readable: (1..=4).map(DiskId).collect(),
+            takers: writable.difference(&leaving).copied().collect(),
+            writable,
+            leaving,
+            ..Disks::default()
+        }
+    }
+
+    #[test]
+    fn a_bad_shard_leaves_a_disk_that_cannot_be_written() {
+        let bad = record(vec![0]);
+        let standing = |disks: Disks| disks.standing(&bad, &Findings::default());
+        let in_place = standing(disks(&[1, 2, 3, 4], &[]));
+        assert_eq!((in_place.bad.len(), in_place.moves.len()), (1, 0));
+        let away = standing(disks(&[2, 3, 4], &[]));
+        assert_eq!((away.bad.len(), away.moves), (0, vec![(0, DiskId(4))]));
+        let nowhere = standing(disks(&[2, 3], &[]));
+        assert!(!nowhere.is_actionable());
+    }
+
+    #[test]
+    fn a_bad_shard_on_a_disk_to_be_emptied_is_mended_there_where_no_other_takes_it() {
+        let bad = record(vec![0]);
+        let standing = |disks: Disks| disks.standing(&bad, &Findings::default());
+        let moves = standing(disks(&[1, 2, 3, 4], &[1]));
+        assert_eq!((moves.bad.len(), moves.moves), (0, vec![(0, DiskId(4))]));
+        let stays = standing(disks(&[1, 2, 3], &[1]));
+        assert_eq!((stays.bad.len(), stays.moves.len()), (1, 0));
     }
 }

@@ -213,6 +213,38 @@ fn a_shard_moves_to_another_disk_and_the_blob_survives_as_before() {
 }
 
 #[test]
+fn shards_that_only_move_help_to_rebuild_the_lost_ones() {
+    run(async {
+        let world = SimWorld::with_disks(1, 10);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(700_001, 4);
+        let record = write(&store, 1, &bytes, 70_000).await.expect("written");
+        let spare: Vec<DiskId> = (1..=10)
+            .map(DiskId)
+            .filter(|disk| !record.disks.contains(disk))
+            .collect();
+        // As many are lost as may be, and two disks are to be emptied at the same time.
+        for shard in [0, 1] {
+            world.disk(place(&record, shard).0).vanish();
+        }
+        let targets: Vec<Target> = (0..4)
+            .map(|shard| Target {
+                shard,
+                disk: spare[shard],
+                damage: Damage::default(),
+            })
+            .collect();
+        let record = Arc::new(record);
+        let rebuilt = store.rebuild(&record, &targets, &unhurried()).await;
+        let (now, _) = rebuilt.expect("four can be read");
+        assert_eq!(now.disks[..4], spare[..4]);
+        for shard in 0..6 {
+            assert_eq!(check(&store, &now, shard).await, Checked::Good, "{shard}");
+        }
+    });
+}
+
+#[test]
 fn a_rebuild_that_a_crash_cuts_short_harms_nothing_and_can_be_repeated() {
     let bytes = content(700_001, 8);
     for ops in 1.. {

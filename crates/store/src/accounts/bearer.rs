@@ -1,0 +1,328 @@
+//! Bearer tokens: from a proven token to a caller, for every door.
+//!
+//! A token that brings capabilities acts within its issuer's base and within the capabilities; its
+//! groups do not count (WLCG profile 1.3, "Interpretation of authorization"). One without acts as
+//! what the issuer's rules make of it. Either way bucket policies have their say, and what denies
+//! denies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_auth::token::{Base, Becomes, Claims, Issuer, SKEW_SECS, Token, TokenError};
+use dewar_auth::{
+    Bounds, Caller, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Origin, Policy, PolicyKind,
+    User, UserKind, UserPolicies, UserPolicy,
+};
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
+
+use super::record::GroupRecord;
+use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused};
+
+/// What claims may take in memory or in a session token, in bytes.
+const CLAIMS_BYTES_MAX: usize = 64 * 1024;
+
+/// How deep claims may lie within objects.
+const CLAIM_DEPTH_MAX: usize = 3;
+
+/// Tokens that were proven lately.
+pub(super) type Bearers = BTreeMap<Digest, Bearer>;
+
+#[derive(Clone)]
+pub(super) struct Bearer {
+    user: Arc<User>,
+    bounds: Arc<Bounds>,
+}
+
+/// What a token becomes, and why not more.
+#[derive(Clone, Debug)]
+pub struct Becoming {
+    /// The issuer.
+    pub issuer: Arc<Issuer>,
+    /// What it says, proven.
+    pub token: Token,
+    /// Who it is here.
+    pub user: Arc<User>,
+    /// Local groups that it is in by the issuer's rules.
+    pub groups: Vec<String>,
+}
+
+/// Whether secrets may come over this wire: TLS, or this machine itself.
+pub(super) fn check_wire(origin: Origin) -> Result<()> {
+    let local = origin
+        .address
+        .is_none_or(|address| address.to_canonical().is_loopback());
+    if origin.secure || local {
+        return Ok(());
+    }
+    Err(refused(
+        CredentialError::Clear,
+        "tokens are taken over TLS only, or from this machine",
+    ))
+}
+
+/// What a front may tell of a token that is not taken. What is wrong inside it is its bearer's to
+/// know.
+pub(super) fn not_taken(error: TokenError) -> Error {
+    let why = match &error {
+        TokenError::Expired(_) => CredentialError::Expired,
+        TokenError::NoKeys(..) | TokenError::UnknownKey { .. } => CredentialError::Unreachable,
+        _ => CredentialError::Invalid,
+    };
+    refused(why, error.to_string())
+}
+
+impl Accounts {
+    pub(super) async fn bearer_of(&self, token: &str, origin: Origin) -> Result<Caller> {
+        check_wire(origin)?;
+        let digest = digest_of(token);
+        let now = self.env.clock.now();
+        let (changes, found) = {
+            let cache = self.cache.read();
+            (cache.changes, cache.bearers.get(&digest).cloned())
+        };
+        if let Some(found) = found {
+            let ends = found
+                .bounds
+                .expires
+                .secs()
+                .saturating_add(SKEW_SECS.unsigned_abs());
+            if now.secs() >= ends {
+                self.cache.write().bearers.remove(&digest);
+                return Err(refused(CredentialError::Expired, "the token has expired"));
+            }
+            return Ok(Caller::by_token(found.user, found.bounds, origin));
+        }
+        let (issuer, token) = self.prove(token).await?.map_err(not_taken)?;
+        let mut credential = String::from("token:");
+        for byte in &digest[..8] {
+            credential.push_str(&format!("{byte:02x}"));
+        }
+        let becoming = self.becoming(issuer, token).await?;
+        let bearer = Bearer {
+            bounds: Arc::new(bounds_of(&becoming, &credential)),
+            user: becoming.user,
+        };
+        let mut cache = self.cache.write();
+        if cache.changes == changes {
+            if cache.bearers.len() >= CACHED_MAX {
+                cache.bearers.clear();
+            }
+            cache.bearers.insert(digest, bearer.clone());
+        }
+        drop(cache);
+        Ok(Caller::by_token(bearer.user, bearer.bounds, origin))
+    }
+
+    /// What a token becomes here: [`Becoming`], or what is wrong with it.
+    ///
+    /// # Errors
+    /// The outer ones are those of the catalog and of rules that lead nowhere.
+    pub async fn judge(&self, token: &str) -> Result<std::result::Result<Becoming, TokenError>> {
+        match self.prove(token).await? {
+            Ok((issuer, token)) => Ok(Ok(self.becoming(issuer, token).await?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn becoming(&self, issuer: Arc<Issuer>, token: Token) -> Result<Becoming> {
+        let fitting = || issuer.rules.iter().filter(|rule| rule.fits(&token.claims));
+        let named = fitting().find_map(|rule| match &rule.becomes {
+            Becomes::User(name) => Some(name.clone()),
+            Becomes::Group(_) => None,
+        });
+        let mut groups = Vec::new();
+        if token.capabilities.is_none() {
+            for rule in fitting() {
+                if let Becomes::Group(name) = &rule.becomes
+                    && !groups.contains(name)
+                {
+                    groups.push(name.clone());
+                }
+            }
+        }
+        let local = match named {
+            Some(name) => Some(self.user(&name).await.map_err(|error| {
+                let words = format!("the token becomes user {name}, but {}", error.message());
+                refused(CredentialError::Invalid, words)
+            })?),
+            None => None,
+        };
+        let mut user = local.unwrap_or_else(|| federated(&issuer, &token));
+        if user.disabled || self.is_account_disabled(&user).await? {
+            let words = format!("the token becomes user {}, who is disabled", user.name);
+            return Err(refused(CredentialError::Invalid, words));
+        }
+        let mut policies: Vec<UserPolicy> = user.policies.iter().cloned().collect();
+        let tenant = self.tenant_id(&issuer.tenant).await?;
+        for name in &groups {
+            let key = catalog::identity(GROUP, tenant, &folded(name));
+            if let Some(group) = self.read::<GroupRecord>(&key).await? {
+                let source = format!("group {}", group.name);
+                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                    .await?;
+            }
+        }
+        if token.capabilities.is_some()
+            && let Some(base) = &issuer.base
+        {
+            policies.push(UserPolicy {
+                source: format!("issuer {}", issuer.url).into(),
+                policy: Arc::new(base_policy(base)?),
+                tenant_wide: true,
+            });
+        }
+        user.policies = UserPolicies::new(policies);
+        Ok(Becoming {
+            user: Arc::new(user),
+            issuer,
+            token,
+            groups,
+        })
+    }
+
+    /// Whether the account that a user belongs to is switched off, and all of it with it.
+    pub(super) async fn is_account_disabled(&self, user: &User) -> Result<bool> {
+        if user.account == user.id || user.kind != UserKind::Local {
+            return Ok(false);
+        }
+        let root = self.user_by_id(user.account).await?;
+        Ok(root.is_none_or(|root| root.disabled))
+    }
+}
+
+/// Somebody who is no user here. What such a one makes belongs to the issuer.
+fn federated(issuer: &Issuer, token: &Token) -> User {
+    let name = format!("{}@{}", token.subject, issuer.name());
+    let id = UserId(issuer.id);
+    User {
+        kind: UserKind::Federated {
+            provider: issuer.name().into(),
+            subject: token.subject.as_str().into(),
+        },
+        ..User::new(id, &name, issuer.tenant.clone(), Timestamp::default())
+    }
+}
+
+/// What an issuer's capabilities are cut out of: everything at and below its base.
+fn base_policy(base: &Base) -> Result<Policy> {
+    let tenant = base.tenant.as_str();
+    let resources: Vec<String> = if base.path.is_empty() {
+        vec![format!("arn:aws:s3::{tenant}:*")]
+    } else {
+        let path = base.path.join("/");
+        let bucket = &base.path[0];
+        vec![
+            format!("arn:aws:s3::{tenant}:{bucket}"),
+            format!("arn:aws:s3::{tenant}:{path}"),
+            format!("arn:aws:s3::{tenant}:{path}/*"),
+        ]
+    };
+    let text = policy_text(&resources);
+    Policy::parse(&text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX)
+        .map_err(|error| Error::with_source(ErrorKind::Corrupt, "the base of an issuer", error))
+}
+
+fn policy_text(resources: &[String]) -> String {
+    let quoted = resources.iter().map(|text| {
+        let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{escaped}\"")
+    });
+    let list = quoted.collect::<Vec<_>>().join(",");
+    format!(
+        "{{\"Version\":\"2012-10-17\",\"Statement\":[{{\"Sid\":\"Base\",\"Effect\":\"Allow\",\
+         \"Action\":\"s3:*\",\"Resource\":[{list}]}}]}}"
+    )
+}
+
+fn bounds_of(becoming: &Becoming, credential: &str) -> Bounds {
+    let (issuer, token) = (&becoming.issuer, &becoming.token);
+    let capabilities = token.capabilities.clone();
+    let limit = capabilities.map(|all| Limit::Capabilities(Arc::new(all)));
+    Bounds {
+        credential: credential.into(),
+        expires: token.expires,
+        provider: Some(issuer.name().into()),
+        claims: claims_of(issuer.name(), &token.claims, CLAIMS_BYTES_MAX),
+        limits: limit.into_iter().collect(),
+        ..Bounds::default()
+    }
+}
+
+/// Claims as policies ask for them, `PROVIDER:claim`, by name, as many as fit.
+pub(super) fn claims_of(
+    provider: &str,
+    claims: &Claims,
+    bytes_max: usize,
+) -> Vec<(String, Vec<String>)> {
+    let mut names: Vec<String> = claims.names().map(str::to_owned).collect();
+    for _ in 1..CLAIM_DEPTH_MAX {
+        let deeper: Vec<String> = names
+            .iter()
+            .filter_map(|name| Some((name, claims.get(name)?.as_object()?)))
+            .flat_map(|(name, object)| object.keys().map(move |key| format!("{name}.{key}")))
+            .collect();
+        names.extend(deeper);
+    }
+    names.sort();
+    names.dedup();
+    let mut room = bytes_max;
+    let mut found = Vec::new();
+    for name in names {
+        let values: Vec<String> = claims.values(&name).into_iter().map(Into::into).collect();
+        let size = name.len() + values.iter().map(|value| value.len() + 3).sum::<usize>();
+        if values.is_empty() || size > room {
+            continue;
+        }
+        room -= size;
+        found.push((format!("{provider}:{name}"), values));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn secrets_come_over_tls_or_from_this_machine() {
+        let from = |address: &str, secure| {
+            let address: Option<IpAddr> = address.parse().ok();
+            check_wire(Origin { address, secure }).is_ok()
+        };
+        assert!(from("192.0.2.1", true));
+        assert!(from("127.0.0.1", false));
+        assert!(from("::1", false));
+        assert!(from("::ffff:127.0.0.1", false));
+        assert!(from("a unix socket", false));
+        assert!(!from("192.0.2.1", false));
+        assert!(!from("::ffff:192.0.2.1", false));
+    }
+
+    #[test]
+    fn the_base_of_an_issuer_ends_where_it_says() {
+        let base = Base::parse("/atlas/data").expect("a base");
+        let policy = base_policy(&base).expect("a policy");
+        assert_eq!(policy.statements(), 1);
+        let odd = Base::parse("/atlas/with \"quotes\" and \\").expect("a base");
+        base_policy(&odd).expect("a policy");
+        assert!(Base::parse("/atlas/*").is_none());
+    }
+
+    #[test]
+    fn claims_are_kept_as_far_as_they_fit() {
+        let text = r#"{"sub":"ann","groups":["/a","/b"],"long":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+            "realm_access":{"roles":["r"]}}"#;
+        let claims = Claims::parse(text.as_bytes()).expect("claims");
+        let all = claims_of("p", &claims, usize::MAX);
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["p:groups", "p:long", "p:realm_access.roles", "p:sub"]
+        );
+        let few = claims_of("p", &claims, 30);
+        assert!(few.iter().all(|(name, _)| name != "p:long") && !few.is_empty());
+    }
+}

@@ -1,0 +1,350 @@
+//! The keys of issuers: held in memory, refreshed beside the requests, kept through outages.
+//!
+//! # How they are kept
+//! [`Accounts::keep_keys`] runs for as long as the server does and fetches each issuer's keys every
+//! hour; a fetch that fails is tried again after a minute, then after two, up to a quarter of an
+//! hour. What was fetched last serves for two days, over restarts too, since it stands in the
+//! catalog. No request fetches anything: one with a key that is not known asks for a fetch, at most
+//! every ten seconds for an issuer, and waits for that one a few seconds, as one of a bounded
+//! number of such requests.
+//!
+//! # Cancellation
+//! Dropping the future of a request only stops its waiting; dropping that of `keep_keys` stops
+//! fetching, and what is held serves on until it is too old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use dewar_auth::token::{Issuer, Jws, KeySet, Token, TokenError, check, claimed_issuer};
+use dewar_env::BoxFuture;
+use dewar_meta::kv::{Batch, CommitError};
+use dewar_types::{Error, ErrorKind, Result, Timestamp};
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+
+use super::Accounts;
+use super::issuers::keys_key_of;
+use super::record::{IssuerKeysRecord, encode};
+
+/// How often keys are fetched (WLCG profile: 1 to 6 hours).
+const EVERY: Duration = Duration::from_secs(3600);
+/// How long they serve while no newer ones can be had (WLCG profile: 1 to 4 days).
+const SERVE: Duration = Duration::from_secs(2 * 24 * 3600);
+/// The first pause after a failure; it doubles.
+const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN_MAX: Duration = Duration::from_secs(900);
+/// Between two fetches that unknown keys have asked for.
+const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
+/// How long a request waits for such a fetch.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
+/// How many requests wait so at once; more are refused without waiting.
+const WAITING_MAX: usize = 64;
+/// Longest sleep of the keeper, so that a change of the clock is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Fetches an issuer's keys from where its metadata says. The server's part: this crate opens no
+/// connection.
+pub trait FetchKeys: Send + Sync {
+    /// The published set, as it came.
+    ///
+    /// # Errors
+    /// Words that say which address failed and how.
+    fn fetch<'a>(&'a self, issuer: &'a Issuer) -> BoxFuture<'a, Result<Vec<u8>>>;
+}
+
+/// How it stands with an issuer's keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyStanding {
+    /// How many keys there are.
+    pub keys: usize,
+    /// When they were fetched.
+    pub fetched: Option<Timestamp>,
+    /// Why the last fetch failed, if it did.
+    pub failed: Option<String>,
+}
+
+#[derive(Clone, Default)]
+struct Held {
+    keys: Arc<KeySet>,
+    fetched: Option<Timestamp>,
+    failed: Option<String>,
+    failures: u32,
+    /// When a fetch began last.
+    tried: Option<Timestamp>,
+    /// Fetches that ended.
+    tries: u64,
+    /// Whether a request has asked for one.
+    wanted: bool,
+}
+
+/// Keys by issuer.
+#[derive(Default)]
+pub(super) struct HeldKeys {
+    all: RwLock<BTreeMap<String, Held>>,
+    /// Somebody wants a fetch.
+    wants: Notify,
+    /// One has ended.
+    ended: Notify,
+    kept: AtomicBool,
+    waiting: AtomicUsize,
+}
+
+impl HeldKeys {
+    pub(super) fn drop_keys(&self, url: &str) {
+        self.all.write().remove(url);
+    }
+}
+
+fn after(time: Timestamp, span: Duration) -> Timestamp {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    Timestamp(time.0.saturating_add(nanos))
+}
+
+impl Held {
+    fn due(&self) -> Timestamp {
+        let Some(tried) = self.tried else {
+            return Timestamp(0);
+        };
+        if self.wanted {
+            return after(tried, UNKNOWN_EVERY);
+        }
+        let pause = match self.failures {
+            0 => EVERY,
+            failures => AGAIN_MAX.min(AGAIN * 2u32.saturating_pow(failures.min(8) - 1)),
+        };
+        after(tried, pause)
+    }
+
+    fn serves(&self, now: Timestamp) -> bool {
+        self.fetched
+            .is_some_and(|fetched| now < after(fetched, SERVE))
+    }
+}
+
+impl Accounts {
+    /// Keeps the keys of all issuers fresh, until it is dropped.
+    pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>) {
+        self.held.kept.store(true, Relaxed);
+        loop {
+            let wait = match self.fetch_due(&*fetcher).await {
+                Ok(wait) => wait,
+                Err(error) => {
+                    tracing::warn!(%error, "issuers of tokens cannot be looked up");
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.held.wants.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Fetches what is due, side by side, and says how long nothing else will be.
+    async fn fetch_due(&self, fetcher: &dyn FetchKeys) -> Result<Duration> {
+        let issuers = self.issuers().await?;
+        let now = self.env.clock.now();
+        let mut due = Vec::new();
+        for issuer in issuers.values().filter(|issuer| !issuer.disabled) {
+            if self.held(&issuer.url).await?.due() <= now {
+                due.push(self.fetch_one(fetcher, issuer));
+            }
+        }
+        futures_util::future::join_all(due).await;
+        let now = self.env.clock.now();
+        let all = self.held.all.read();
+        let next = issuers
+            .keys()
+            .filter_map(|url| all.get(url))
+            .map(Held::due)
+            .min();
+        let wait = next.map_or(SLEEP_MAX, |next| {
+            Duration::from_nanos(next.0.saturating_sub(now.0))
+        });
+        Ok(wait.clamp(Duration::from_millis(100), SLEEP_MAX))
+    }
+
+    async fn fetch_one(&self, fetcher: &dyn FetchKeys, issuer: &Issuer) {
+        let began = self.env.clock.now();
+        if let Some(held) = self.held.all.write().get_mut(&issuer.url) {
+            held.tried = Some(began);
+            held.wanted = false;
+        }
+        let outcome = match fetcher.fetch(issuer).await {
+            Ok(set) => self.learn_keys(&issuer.url, &set).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(issuer = issuer.url, %error, "the keys of an issuer cannot be fetched");
+            if let Some(held) = self.held.all.write().get_mut(&issuer.url) {
+                held.failed = Some(error.to_string());
+                held.failures = held.failures.saturating_add(1);
+                held.tries += 1;
+            }
+        }
+        self.held.ended.notify_waiters();
+    }
+
+    /// Takes a published set up and keeps it in the catalog.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for one that is none, which changes nothing; those of the
+    /// catalog.
+    pub async fn learn_keys(&self, url: &str, set: &[u8]) -> Result<()> {
+        let keys = KeySet::parse(set).map_err(|error| {
+            Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error)
+        })?;
+        let now = self.env.clock.now();
+        let changed = {
+            let mut all = self.held.all.write();
+            let held = all.entry(url.to_owned()).or_default();
+            let changed = *held.keys != keys;
+            *held = Held {
+                keys: Arc::new(keys),
+                fetched: Some(now),
+                failed: None,
+                failures: 0,
+                tried: Some(now),
+                tries: held.tries + 1,
+                wanted: false,
+            };
+            changed
+        };
+        if changed {
+            // Tokens that were proven with a key that is gone are to be looked at again.
+            self.forget();
+        }
+        let record = IssuerKeysRecord {
+            fetched: now,
+            set: set.to_vec(),
+        };
+        let batch = Batch {
+            puts: vec![(keys_key_of(url), encode(&record))],
+            ..Batch::default()
+        };
+        match self.kv.commit(batch).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(CommitError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// What is held of an issuer; read from the catalog the first time.
+    async fn held(&self, url: &str) -> Result<Held> {
+        if let Some(held) = self.held.all.read().get(url) {
+            return Ok(held.clone());
+        }
+        let mut held = Held::default();
+        if let Some(record) = self.read::<IssuerKeysRecord>(&keys_key_of(url)).await?
+            && let Ok(keys) = KeySet::parse(&record.set)
+        {
+            held.keys = Arc::new(keys);
+            held.fetched = Some(record.fetched);
+        }
+        let mut all = self.held.all.write();
+        Ok(all.entry(url.to_owned()).or_insert(held).clone())
+    }
+
+    /// How it stands with an issuer's keys.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn key_standing(&self, url: &str) -> Result<KeyStanding> {
+        let held = self.held(url).await?;
+        Ok(KeyStanding {
+            keys: held.keys.len(),
+            fetched: held.fetched,
+            failed: held.failed,
+        })
+    }
+
+    /// Proves a token: whose it is and what it says.
+    ///
+    /// # Errors
+    /// The outer ones are those of the catalog, the inner what is wrong with the token.
+    pub async fn prove(
+        &self,
+        token: &str,
+    ) -> Result<std::result::Result<(Arc<Issuer>, Token), TokenError>> {
+        let jws = match Jws::parse(token) {
+            Ok(jws) => jws,
+            Err(error) => return Ok(Err(error)),
+        };
+        let url = match claimed_issuer(&jws) {
+            Ok(url) => url,
+            Err(error) => return Ok(Err(error)),
+        };
+        let issuers = self.issuers().await?;
+        let Some(issuer) = issuers.get(&url).filter(|issuer| !issuer.disabled) else {
+            return Ok(Err(TokenError::UnknownIssuer(url)));
+        };
+        let mut held = self.held(&url).await?;
+        let known = held.keys.has(jws.key_id.as_deref());
+        if !(known && held.serves(self.env.clock.now())) && self.ask_for_keys(&url, &held).await {
+            held = self.held(&url).await?;
+        }
+        let now = self.env.clock.now();
+        if !held.serves(now) {
+            let why = match (held.fetched, held.failed) {
+                (_, Some(why)) => why,
+                (Some(_), None) => "they are older than two days".to_owned(),
+                (None, None) => "they were never fetched".to_owned(),
+            };
+            return Ok(Err(TokenError::NoKeys(url, why)));
+        }
+        let token = check(&jws, issuer, &held.keys, now);
+        Ok(token.map(|token| (Arc::clone(issuer), token)))
+    }
+
+    /// Asks the keeper for a fetch and waits for it; false where none will come.
+    async fn ask_for_keys(&self, url: &str, before: &Held) -> bool {
+        /// Counts a waiting request for as long as it waits.
+        struct Place<'a>(&'a AtomicUsize);
+        impl Drop for Place<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Relaxed);
+            }
+        }
+        if !self.held.kept.load(Relaxed) {
+            return false;
+        }
+        let now = self.env.clock.now();
+        {
+            let mut all = self.held.all.write();
+            let Some(held) = all.get_mut(url) else {
+                return false;
+            };
+            if held.tries != before.tries {
+                return true;
+            }
+            if held
+                .tried
+                .is_some_and(|tried| now < after(tried, UNKNOWN_EVERY))
+            {
+                return false;
+            }
+            held.wanted = true;
+        }
+        let place = Place(&self.held.waiting);
+        if self.held.waiting.fetch_add(1, Relaxed) >= WAITING_MAX {
+            return false;
+        }
+        let waited = tokio::time::timeout(UNKNOWN_PATIENCE, async {
+            loop {
+                let mut ended = std::pin::pin!(self.held.ended.notified());
+                ended.as_mut().enable();
+                let tries = self.held.all.read().get(url).map(|held| held.tries);
+                if tries != Some(before.tries) {
+                    return;
+                }
+                self.held.wants.notify_one();
+                ended.await;
+            }
+        })
+        .await;
+        drop(place);
+        waited.is_ok()
+    }
+}

@@ -1,0 +1,326 @@
+//! Sessions: from a token to a key, and revoking them.
+//!
+//! A session that was revoked, or whose role, user, parent or issuer was, does not come back:
+//! revoking writes down the moment, and whatever was given up to then does not count. Records of
+//! that are dropped once no session can be that old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_auth::token::{Base, Capabilities};
+use dewar_auth::{
+    AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy, PolicyKind,
+    SESSION_KEY_PREFIX, Session, User, UserKind, UserPolicies,
+};
+use dewar_meta::kv::{Batch, CommitError};
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
+
+use super::record::{RevokedRecord, RoleRecord, decode, encode};
+use super::{Accounts, CACHED_MAX, Digest, REVOKED, ROLE, digest_of, folded, refused};
+
+/// Sessions that were opened lately.
+pub(super) type Sessions = BTreeMap<Digest, (AccessKey, Timestamp)>;
+
+/// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
+const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
+
+/// What is revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revoke {
+    /// One session, by its access key.
+    Session(String),
+    /// All sessions of a user, `[TENANT:]NAME`, and all that came from them.
+    User(String),
+    /// All sessions of a role, `[TENANT:]NAME`, and all that came from them.
+    Role(String),
+    /// All sessions that came from an issuer's tokens.
+    Issuer(String),
+}
+
+fn over(words: &str) -> Error {
+    refused(CredentialError::Invalid, words)
+}
+
+impl Accounts {
+    pub(super) async fn open_session(&self, token: &str) -> Result<AccessKey> {
+        let digest = digest_of(token);
+        let now = self.env.clock.now();
+        let (changes, found) = {
+            let cache = self.cache.read();
+            (cache.changes, cache.sessions.get(&digest).cloned())
+        };
+        if let Some((key, expires)) = found {
+            if now >= expires {
+                self.cache.write().sessions.remove(&digest);
+                return Err(expired());
+            }
+            return Ok(key);
+        }
+        let session = Session::open(&self.master, token)
+            .map_err(|error| refused(CredentialError::Invalid, error.to_string()))?;
+        if now >= session.expires {
+            return Err(expired());
+        }
+        self.check_revoked(&session).await?;
+        let user = self.speaks_for(&session).await?;
+        let bounds = self.session_bounds(&session).await?;
+        let expires = session.expires;
+        let revision = u64::from_be_bytes(digest[..8].try_into().unwrap_or_default());
+        let key = AccessKey {
+            id: session.access_key.as_str().into(),
+            secret: session.secret(),
+            revision,
+            user: Arc::new(user),
+            bounds: Some(Arc::new(Bounds {
+                session: Some(Arc::new(session)),
+                ..bounds
+            })),
+        };
+        let mut cache = self.cache.write();
+        if cache.changes == changes {
+            if cache.sessions.len() >= CACHED_MAX {
+                cache.sessions.clear();
+            }
+            cache.sessions.insert(digest, (key.clone(), expires));
+        }
+        Ok(key)
+    }
+
+    /// The user or role that a session speaks for, with its policies as they are now.
+    async fn speaks_for(&self, session: &Session) -> Result<User> {
+        let became = &session.became;
+        let gone = || over("what the session speaks for is not there any more");
+        let Some(name) = &became.session else {
+            let user = self.user_by_id(UserId(became.id)).await?.ok_or_else(gone)?;
+            if user.disabled || self.is_account_disabled(&user).await? {
+                return Err(gone());
+            }
+            return Ok((*user).clone());
+        };
+        let tenant = TenantName::new(&became.tenant)?;
+        let user = self.as_role(&tenant, &became.name, name).await?;
+        let same = user.filter(|user| user.id.0 == became.id);
+        same.ok_or_else(gone)
+    }
+
+    /// Somebody who has become a role; `None` where there is no such role, or its account is
+    /// switched off.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn as_role(
+        &self,
+        tenant_name: &TenantName,
+        name: &str,
+        session: &str,
+    ) -> Result<Option<User>> {
+        let tenant = match self.tenant_id(tenant_name).await {
+            Ok(tenant) => tenant,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let key = catalog::identity(ROLE, tenant, &folded(name));
+        let Some(role) = self.read::<RoleRecord>(&key).await? else {
+            return Ok(None);
+        };
+        let id = UserId(role.id);
+        let account = match role.name.split_once('/') {
+            None => id,
+            Some((root, _)) => match self.user_in(tenant, root).await {
+                Ok(root) if !root.disabled => root.id,
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
+        let mut policies = Vec::new();
+        let source = format!("role {}", role.name);
+        self.collect(&mut policies, &source, tenant, &role.name, &role.held)
+            .await?;
+        Ok(Some(User {
+            account,
+            path: role.path,
+            policies: UserPolicies::new(policies),
+            kind: UserKind::Role {
+                session: session.into(),
+            },
+            ..User::new(id, &role.name, tenant_name.clone(), role.created)
+        }))
+    }
+
+    async fn session_bounds(&self, session: &Session) -> Result<Bounds> {
+        let mut limits = Vec::new();
+        for text in &session.policies {
+            let policy = Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX);
+            let policy = policy.map_err(|_| over("a policy of the session cannot be read"))?;
+            limits.push(Limit::Policy {
+                source: "the session's policy".into(),
+                policy: Arc::new(policy),
+            });
+        }
+        if session.became.session.is_none() {
+            limits.push(Limit::NoIam);
+        }
+        let mut provider = None;
+        let mut claims = Vec::new();
+        if let Some(facts) = &session.token {
+            let issuers = self.issuers().await?;
+            let issuer = issuers
+                .get(&facts.url)
+                .filter(|issuer| issuer.id == facts.issuer);
+            let Some(issuer) = issuer.filter(|issuer| !issuer.disabled) else {
+                return Err(over(
+                    "the issuer that the session came from is not let in any more",
+                ));
+            };
+            provider = Some(issuer.name().into());
+            claims.clone_from(&facts.claims);
+            if let Some((scope, base)) = &facts.scope {
+                let base = Base::parse(base);
+                let parsed = base.and_then(|base| {
+                    Capabilities::parse(scope, &base, facts.scitoken)
+                        .ok()
+                        .flatten()
+                });
+                let parsed =
+                    parsed.ok_or_else(|| over("the scopes of the session cannot be read"))?;
+                limits.push(Limit::Capabilities(Arc::new(parsed)));
+            }
+        }
+        Ok(Bounds {
+            credential: session.access_key.as_str().into(),
+            expires: session.expires,
+            provider,
+            claims,
+            tags: session.tags.clone(),
+            limits,
+            ..Bounds::default()
+        })
+    }
+
+    /// Refuses a session that was revoked, itself or by what it comes from.
+    async fn check_revoked(&self, session: &Session) -> Result<()> {
+        let revoked = self.revoked().await?;
+        let hit = |key: String, issued: Timestamp| {
+            revoked.get(&key).is_some_and(|until| issued <= *until)
+        };
+        let mut found = hit(session_key(&session.access_key), session.issued)
+            || hit(id_key(session.became.id), session.issued);
+        if let Some(facts) = &session.token {
+            found |= hit(issuer_key(facts.issuer), session.issued);
+        }
+        for parent in &session.parents {
+            // A key does not end, but revoking its user's sessions means those made with it, too.
+            let issued = parent.issued.unwrap_or(session.issued);
+            found |= hit(id_key(parent.id.0), issued);
+            if let Some(issuer) = parent.issuer {
+                let issuers = self.issuers().await?;
+                let one = issuers.values().find(|known| known.id == issuer);
+                found |= hit(issuer_key(issuer), issued) || one.is_none_or(|one| one.disabled);
+            }
+            match &parent.session {
+                Some(key) => found |= hit(session_key(key), issued),
+                None => {
+                    let user = self.user_by_id(parent.id).await?;
+                    found |= user.is_none_or(|user| user.disabled);
+                }
+            }
+        }
+        match found {
+            true => Err(over("the session was revoked")),
+            false => Ok(()),
+        }
+    }
+
+    async fn revoked(&self) -> Result<Arc<BTreeMap<String, Timestamp>>> {
+        let changes = {
+            let cache = self.cache.read();
+            if let Some(revoked) = &cache.revoked {
+                return Ok(Arc::clone(revoked));
+            }
+            cache.changes
+        };
+        let mut found = BTreeMap::new();
+        for (key, value) in self.all(&revoked_range()).await? {
+            let record: RevokedRecord = decode(&value)?;
+            found.insert(String::from_utf8_lossy(&key[2..]).into_owned(), record.at);
+        }
+        let found = Arc::new(found);
+        let mut cache = self.cache.write();
+        if cache.changes == changes {
+            cache.revoked = Some(Arc::clone(&found));
+        }
+        Ok(found)
+    }
+
+    /// Ends sessions: those that were given up to now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a user, role or issuer that there is not;
+    /// [`ErrorKind::InvalidArgument`] for what is no session's access key.
+    pub async fn revoke(&self, what: &Revoke) -> Result<()> {
+        let key = match what {
+            Revoke::Session(key) if key.starts_with(SESSION_KEY_PREFIX) && key.len() == 20 => {
+                session_key(key)
+            }
+            Revoke::Session(key) => {
+                let message = format!("{key:?} is no access key of a session");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            Revoke::User(name) => id_key(self.user(name).await?.id.0),
+            Revoke::Role(name) => {
+                let (tenant, name) = super::designation(name)?;
+                id_key(self.role(&tenant, name).await?.id)
+            }
+            Revoke::Issuer(url) => issuer_key(self.issuer_named(url).await?.id),
+        };
+        let now = self.env.clock.now();
+        let mut batch = Batch {
+            puts: vec![(
+                catalog::user_by(REVOKED, key.as_bytes()),
+                encode(&RevokedRecord { at: now }),
+            )],
+            ..Batch::default()
+        };
+        for (old, value) in self.all(&revoked_range()).await? {
+            let record: RevokedRecord = decode(&value)?;
+            if record.at.secs().saturating_add(REMEMBERED_SECS) < now.secs()
+                && old[2..] != *key.as_bytes()
+            {
+                batch.deletes.push(old);
+            }
+        }
+        match self.kv.commit(batch).await {
+            Ok(_) => {
+                self.forget();
+                Ok(())
+            }
+            Err(CommitError::Conflict(_)) => Err(Error::new(
+                ErrorKind::Conflict,
+                "revoking collided with another change: say it again",
+            )),
+            Err(CommitError::Failed(error)) => Err(error.context("revoking sessions")),
+        }
+    }
+}
+
+fn expired() -> Error {
+    refused(CredentialError::Expired, "the session has expired")
+}
+
+fn revoked_range() -> catalog::KeyRange {
+    catalog::KeyRange::prefix(catalog::user_by(REVOKED, b""))
+}
+
+fn session_key(access_key: &str) -> String {
+    format!("session:{access_key}")
+}
+
+fn id_key(id: u64) -> String {
+    format!("id:{id:016x}")
+}
+
+fn issuer_key(id: u64) -> String {
+    format!("issuer:{id:016x}")
+}

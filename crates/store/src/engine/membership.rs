@@ -1,0 +1,570 @@
+//! Which disks belong to the pool: they are added, replaced and removed while it is open.
+//!
+//! # Adding
+//! A blank folder gets an identity, which is one durable step, and joins: the pool, so that blobs are
+//! written to it, the journal as a member by a new epoch, the index. A crash before the identity is
+//! there leaves nothing, one after it a disk of this pool that joins when it is found.
+//!
+//! # Replacing
+//! The new disk's identity names the one whose place it takes, so that the same durable step is the
+//! whole intention. Whoever finds such a disk, a running store or the next opening, goes on: one batch
+//! of the catalog notes that it was acted on and decides that the old disk is to be emptied
+//! ([`Decision::Replace`]); repair moves its shards, and when nothing is on it any more, or it has been
+//! away for too long, it is removed.
+//!
+//! # Removing
+//! The decision in the catalog comes first. Then the disk leaves the journal by an epoch that names it
+//! as removed, and the index and the pool; a crash in between is made up for by [`Membership::settle`].
+//! Journal and index are copied elsewhere before blobs are: repair waits for that. A removed disk that
+//! appears again is known by the epoch, and is left alone.
+//!
+//! # Cancellation
+//! Dropping a future leaves a state that a crash could have left; [`Membership::settle`] goes on from
+//! there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dewar_data::pool::{
+    DewarId, Found, IDENTITY_FILE, Identity, Member, Pool, check_blank, format, inspect,
+    reserve_bytes,
+};
+use dewar_env::{Disk, DiskErrorKind, DiskState, Env};
+use dewar_journal::{Journal, JournalState};
+use dewar_meta::index::runs::RunIndex;
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::Store;
+use crate::upkeep::Decision;
+
+/// How long a change of the journal's members is waited for.
+const EPOCH_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the copies of the journal on other disks are waited for.
+const COPY_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How often what is being waited for is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A removal that would lose something is tried again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// A disk of the index may be away for so long before its copies are made elsewhere.
+const INDEX_AWAY_MAX: Duration = Duration::from_secs(10);
+
+/// What a member of the journal has (docs/formats/journal.md).
+const EPOCH_FILE: &str = "journal/epoch";
+
+/// Journal files that a new disk must have room for.
+const FIRST_FILES: u64 = 2;
+
+/// Whether journal or index are being moved, which goes before repairs.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    /// Removals under way.
+    leaving: AtomicUsize,
+    /// The index has fewer copies than it should and could.
+    index_behind: AtomicBool,
+}
+
+impl Moves {
+    pub(super) fn any(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) > 0 || self.index_behind.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts a removal as long as it is under way.
+struct Leaving<'a>(&'a Moves);
+
+impl<'a> Leaving<'a> {
+    fn begin(moves: &'a Moves) -> Self {
+        moves.leaving.fetch_add(1, Ordering::Relaxed);
+        Self(moves)
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leaving.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why a folder with a disk in it is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It was removed from this pool, or was away when a loss was accepted.
+    Removed,
+    /// It belongs to another deployment.
+    OtherDewar(DewarId),
+    /// It belongs to another pool of this deployment.
+    OtherPool(u16),
+    /// Another folder, which is in use, says that it is the same disk.
+    Copy(String),
+}
+
+/// The disks of an open pool; see the module.
+pub struct Membership {
+    env: Env,
+    dewar: DewarId,
+    pool: Arc<Pool>,
+    journal: Journal,
+    index: Arc<RunIndex>,
+    store: Store,
+    /// Bytes of one journal file.
+    file_bytes: u64,
+    /// One change at a time: the index is given whole lists.
+    turn: tokio::sync::Mutex<()>,
+    /// New disks and whose places they take, as their identities say.
+    replacing: Mutex<BTreeMap<DiskId, DiskId>>,
+    moves: Arc<Moves>,
+    /// Removals that would have lost something, and when they were tried.
+    refused: Mutex<BTreeMap<DiskId, Instant>>,
+    index_away: Mutex<Option<Instant>>,
+}
+
+/// What a membership is made of.
+pub(super) struct Parts {
+    pub(super) env: Env,
+    pub(super) pool: Arc<Pool>,
+    pub(super) journal: Journal,
+    pub(super) index: Arc<RunIndex>,
+    pub(super) store: Store,
+    pub(super) file_bytes: u64,
+    pub(super) moves: Arc<Moves>,
+    pub(super) replacing: BTreeMap<DiskId, DiskId>,
+}
+
+/// What a folder is that is to become a disk.
+enum Newcomer {
+    /// It is blank.
+    Blank,
+    /// It was formatted for this pool and is no member yet.
+    Formatted(Identity),
+    /// It is a disk of this pool and in use.
+    Member(DiskId),
+}
+
+impl Membership {
+    pub(super) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            dewar: parts.pool.dewar(),
+            env: parts.env,
+            pool: parts.pool,
+            journal: parts.journal,
+            index: parts.index,
+            store: parts.store,
+            file_bytes: parts.file_bytes,
+            turn: tokio::sync::Mutex::default(),
+            replacing: Mutex::new(parts.replacing),
+            moves: parts.moves,
+            refused: Mutex::default(),
+            index_away: Mutex::default(),
+        })
+    }
+
+    /// Disks that were removed and are not used again.
+    #[must_use]
+    pub fn removed(&self) -> BTreeSet<DiskId> {
+        let mut removed = self.store.removed();
+        removed.extend(self.journal.status().removed);
+        removed
+    }
+
+    /// Why a disk with this identity, found in the folder `label`, is not used; `None` if it can be.
+    #[must_use]
+    pub fn refusal(&self, label: &str, identity: &Identity) -> Option<Refusal> {
+        if identity.dewar != self.dewar {
+            return Some(Refusal::OtherDewar(identity.dewar));
+        }
+        if identity.pool != self.pool.number() {
+            return Some(Refusal::OtherPool(identity.pool));
+        }
+        if self.removed().contains(&identity.disk) {
+            return Some(Refusal::Removed);
+        }
+        let known = self.pool.member(identity.disk)?.disk;
+        let elsewhere = known.label() != label && known.state() != DiskState::Missing;
+        elsewhere.then(|| Refusal::Copy(known.label().to_owned()))
+    }
+
+    /// Whether a folder could become a disk of this pool, in the place of `replaces` if that is named;
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// As [`Membership::add`].
+    pub async fn examine(&self, disk: &dyn Disk, replaces: Option<DiskId>) -> Result<()> {
+        self.newcomer(disk, replaces).await.map(|_| ())
+    }
+
+    /// Makes a blank folder a disk of this pool, which takes new data at once. With `replaces` it
+    /// takes that disk's place: what is on it is moved or rebuilt, and then it is removed. Said
+    /// again, that goes on where it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] for a folder that is not blank or in use,
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment or one that was removed,
+    /// [`ErrorKind::NoSpace`] for a folder that is too small, [`ErrorKind::NotFound`] when nothing
+    /// knows the disk to be replaced, [`ErrorKind::Unavailable`] when the folder cannot be written or
+    /// too few disks answer.
+    pub async fn add(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
+        let id = self.bring_in(disk, replaces).await?;
+        // A dead one need not be waited for: it leaves the journal now, so that losses count afresh.
+        let dead = |old: &DiskId| {
+            let member = self.pool.member(*old);
+            member.is_none_or(|member| !member.disk.state().readable())
+        };
+        if let Some(old) = replaces.filter(dead)
+            && self.store.decision(old) == Some(Decision::Replace)
+            && let Err(error) = self.remove(old).await
+        {
+            tracing::info!(disk = %old, %error, "a dead disk that is replaced is not removed yet");
+        }
+        Ok(id)
+    }
+
+    async fn bring_in(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
+        let _turn = self.turn.lock().await;
+        let id = match self.newcomer(&**disk, replaces).await? {
+            Newcomer::Blank => {
+                let (dewar, pool) = (self.dewar, self.pool.number());
+                let identity = format(&self.env, &**disk, dewar, pool, replaces).await?;
+                self.take_in(disk, &identity).await?;
+                identity.disk
+            }
+            Newcomer::Formatted(identity) => {
+                self.take_in(disk, &identity).await?;
+                identity.disk
+            }
+            Newcomer::Member(id) => id,
+        };
+        if let Some(old) = replaces {
+            self.store.replace(old, id).await?;
+            self.replacing.lock().remove(&id);
+            // It was taken back, and is wanted again.
+            if matches!(self.store.decision(old), None | Some(Decision::Drain)) {
+                let again = Some(Decision::Replace);
+                self.store.decide_about(old, again, true).await?;
+            }
+        }
+        self.journal.joined(id, EPOCH_PATIENCE).await?;
+        self.store.refresh_space().await;
+        Ok(id)
+    }
+
+    async fn newcomer(&self, disk: &dyn Disk, replaces: Option<DiskId>) -> Result<Newcomer> {
+        let label = disk.label();
+        if let Some(old) = replaces {
+            self.check_replaced(old).await?;
+        }
+        match inspect(disk).await? {
+            Found::Absent(error) => Err(error),
+            Found::Blank => {
+                self.check_room(disk).await?;
+                // Formatting asks again.
+                check_blank(disk).await?;
+                Ok(Newcomer::Blank)
+            }
+            Found::Disk(identity) => {
+                if let Some(refusal) = self.refusal(label, &identity) {
+                    return Err(refusal.error(label, self.dewar));
+                }
+                let id = identity.disk;
+                let member = self.pool.member(id).is_some();
+                let wanted = replaces.is_some_and(|old| identity.replaces == Some(old) || member);
+                if replaces == Some(id) {
+                    let message = format!("{label} is the disk that is to be replaced itself");
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
+                match (member, wanted) {
+                    (true, true) => Ok(Newcomer::Member(id)),
+                    (true, false) => Err(Error::new(
+                        ErrorKind::AlreadyExists,
+                        format!("{label} is a disk of this pool already ({id})"),
+                    )),
+                    (false, _) => Ok(Newcomer::Formatted(identity)),
+                }
+            }
+        }
+    }
+
+    async fn check_replaced(&self, old: DiskId) -> Result<()> {
+        if self.pool.member(old).is_some()
+            || self.journal.status().members.contains(&old)
+            || self.removed().contains(&old)
+        {
+            return Ok(());
+        }
+        let lines = self.store.disk_lines().await?;
+        if lines.iter().any(|line| line.disk == old) {
+            return Ok(());
+        }
+        let message = format!("no folder and no record knows a disk {old}");
+        Err(Error::new(ErrorKind::NotFound, message))
+    }
+
+    async fn check_room(&self, disk: &dyn Disk) -> Result<()> {
+        let label = disk.label();
+        if !disk.state().writable() {
+            let message = format!(
+                "{label} cannot be written: its file system is read-only, or it belongs to another user"
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        let space = disk.space().await?;
+        let needed = FIRST_FILES * self.file_bytes + reserve_bytes(space.total);
+        if space.available < needed {
+            let message = format!(
+                "{label} has no room: {} MiB are free, and a disk needs {} MiB to begin with",
+                space.available >> 20,
+                needed.div_ceil(1 << 20)
+            );
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        Ok(())
+    }
+
+    /// Lets a disk join that was found in a folder.
+    pub(super) async fn join(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
+        if let Some(refusal) = self.refusal(disk.label(), identity) {
+            return Err(refusal.error(disk.label(), self.dewar));
+        }
+        let _turn = self.turn.lock().await;
+        // By command it may have joined meanwhile.
+        if self.uses(disk.label(), identity) {
+            return Ok(());
+        }
+        self.take_in(disk, identity).await
+    }
+
+    /// Whether the disk in the folder `label` is in use.
+    pub(super) fn uses(&self, label: &str, identity: &Identity) -> bool {
+        let member = self.pool.member(identity.disk);
+        member.is_some_and(|member| {
+            member.disk.label() == label && member.disk.state() != DiskState::Missing
+        })
+    }
+
+    async fn take_in(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
+        settle_identity(&**disk, identity).await?;
+        // The state that the folder is known by may be older than the look.
+        self.journal.check(identity.disk, &**disk).await?;
+        self.pool.join(Member {
+            id: identity.disk,
+            disk: Arc::clone(disk),
+        })?;
+        if let Some(old) = identity.replaces {
+            self.replacing.lock().insert(identity.disk, old);
+        }
+        self.journal.attach(identity.disk, Arc::clone(disk)).await?;
+        tracing::info!(disk = disk.label(), id = %identity.disk, "a disk joins");
+        dewar_env::reached("a disk joined while running");
+        self.tell_index().await;
+        Ok(())
+    }
+
+    /// Removes a disk for good: what it held is rebuilt, and it is never used again. Said again, that
+    /// goes on where it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when something would be lost, which is named, or too few disks would
+    /// remain; [`ErrorKind::NotFound`] for a disk that nothing knows; [`ErrorKind::Unavailable`] when
+    /// too few disks answer now: it is decided then and goes on by itself.
+    pub async fn remove(&self, id: DiskId) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let members = self.journal.status().members;
+        let stays = |other: &&DiskId| {
+            **other != id && self.store.decision(**other) != Some(Decision::Remove)
+        };
+        let remain = members.iter().filter(stays).count();
+        let writable = self.pool.writable().filter(|member| stays(&&member.id));
+        let (writable, needed) = (writable.count(), usize::from(self.pool.layout().m) + 1);
+        let known = members.contains(&id) && self.store.decision(id) != Some(Decision::Remove);
+        if known && (remain < needed || writable < needed) {
+            let message = format!(
+                "without disk {id} {remain} disks would remain, of which {writable} can be written; a \
+                 pool of {} needs {needed}: add a disk first",
+                self.pool.layout()
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let _leaving = Leaving::begin(&self.moves);
+        let was = members.contains(&id) || self.removed().contains(&id);
+        let decision = Some(Decision::Remove);
+        self.store.decide_about(id, decision, was).await?;
+        self.leave(id).await
+    }
+
+    /// Lets a disk go that is decided to be removed.
+    async fn leave(&self, id: DiskId) -> Result<()> {
+        let _leaving = Leaving::begin(&self.moves);
+        self.journal.remove(id, EPOCH_PATIENCE).await?;
+        let was_there = self.pool.member(id);
+        self.pool.leave(id);
+        self.tell_index().await;
+        let began = Instant::now();
+        while self.journal_moves() && began.elapsed() < COPY_PATIENCE {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        if let Some(member) = was_there {
+            tracing::info!(disk = member.disk.label(), %id, "a disk was removed");
+        }
+        Ok(())
+    }
+
+    /// Whether the journal is on its way to all the disks that should hold it.
+    fn journal_moves(&self) -> bool {
+        let status = self.journal.status();
+        let wanted = usize::from(self.pool.layout().m) + 2;
+        let could = self.pool.writable().count().min(wanted);
+        status.state == JournalState::Changing
+            || status.files_to_copy > 0
+            || (status.state == JournalState::Running && status.holders.len() < could)
+    }
+
+    /// Goes on with what a crash cut short, and removes disks that were replaced and are empty. Called
+    /// every few seconds while the store is open.
+    ///
+    /// # Errors
+    /// The first of what could not be done; it is tried again.
+    pub async fn settle(&self) -> Result<()> {
+        let replacing: Vec<_> = self.replacing.lock().clone().into_iter().collect();
+        for (new, old) in replacing {
+            self.store.replace(old, new).await?;
+            self.replacing.lock().remove(&new);
+        }
+        let removed = self.journal.status().removed;
+        for id in self.store.removed() {
+            if !removed.contains(&id) || self.pool.member(id).is_some() {
+                let _turn = self.turn.lock().await;
+                self.leave(id).await?;
+            }
+        }
+        self.refused
+            .lock()
+            .retain(|_, since| since.elapsed() < RETRY_AFTER);
+        for id in self.store.ripe() {
+            if self.refused.lock().contains_key(&id) {
+                continue;
+            }
+            match self.remove(id).await {
+                Ok(()) => {
+                    tracing::info!(disk = %id, "a disk has been replaced and can be taken away")
+                }
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    tracing::info!(disk = %id, %error, "a disk that is replaced cannot be removed yet");
+                    self.refused.lock().insert(id, Instant::now());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.settle_index().await;
+        Ok(())
+    }
+
+    /// A holder of the index that stays away is replaced, as one of the journal is, though not at once:
+    /// it may be copied for nothing.
+    async fn settle_index(&self) {
+        let status = self.index.status().await;
+        let writable: BTreeSet<DiskId> = self.pool.writable().map(|member| member.id).collect();
+        let sound = status.holders.iter().filter(|id| writable.contains(id));
+        let sound = sound.count().min(status.copies);
+        let behind = sound < status.copies_wanted.min(writable.len());
+        let since = {
+            let mut away = self.index_away.lock();
+            match behind {
+                true => Some(*away.get_or_insert_with(Instant::now)),
+                false => {
+                    *away = None;
+                    None
+                }
+            }
+        };
+        self.moves.index_behind.store(behind, Ordering::Relaxed);
+        if since.is_some_and(|since| since.elapsed() >= INDEX_AWAY_MAX) {
+            let _turn = self.turn.lock().await;
+            self.tell_index().await;
+            // Once in a while is enough where it cannot be done.
+            *self.index_away.lock() = Some(Instant::now());
+        }
+    }
+
+    /// Gives the index the disks that there are, those that stay first.
+    async fn tell_index(&self) {
+        let leaves = |member: &Member| self.store.decision(member.id).is_some();
+        let (leave, mut all): (Vec<Member>, Vec<Member>) = self.pool.members().partition(leaves);
+        all.extend(leave);
+        let removed = self.removed();
+        all.retain(|member| !removed.contains(&member.id));
+        let all = all.into_iter().map(|member| (member.id, member.disk));
+        if let Err(error) = self.index.set_disks(all.collect()).await {
+            tracing::warn!(%error, "the catalog index has fewer copies than it should");
+        }
+    }
+}
+
+/// That the identity of a disk can be read does not make it durable: the process that wrote it may
+/// have been killed before it synced the folder. So it is written again before anything builds on it,
+/// which is as long as the disk has no epoch of the journal.
+pub(super) async fn settle_identity(disk: &dyn Disk, identity: &Identity) -> Result<()> {
+    match disk.read_file(EPOCH_FILE).await {
+        Err(error) if error.kind() == DiskErrorKind::NotFound => {
+            if dewar_env::safeguard("identities are made durable again") {
+                let text = identity.to_text();
+                disk.replace_file(IDENTITY_FILE, text.into()).await?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Refusal {
+    /// One word for it, as lists of disks have it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::OtherDewar(_) | Self::OtherPool(_) => "foreign",
+            Self::Copy(_) => "copy",
+        }
+    }
+
+    /// A sentence about the folder `label` of the deployment `dewar`.
+    #[must_use]
+    pub fn sentence(&self, label: &str, dewar: DewarId) -> String {
+        match self {
+            Self::Removed => format!(
+                "{label} is a disk that was removed from this pool: what is on it is not used any more. \
+                 To use it as a new disk, empty the folder and add it"
+            ),
+            Self::OtherDewar(other) => {
+                format!("{label} is a disk of another Dewar ({other}); this one is {dewar}")
+            }
+            Self::OtherPool(number) => {
+                format!("{label} is a disk of pool {number} of this Dewar")
+            }
+            Self::Copy(other) => format!(
+                "{label} says it is the same disk as {other}, which is in use: is one a copy of the \
+                 other, or the same folder under another name?"
+            ),
+        }
+    }
+
+    fn error(&self, label: &str, dewar: DewarId) -> Error {
+        let kind = match self {
+            Self::Copy(_) => ErrorKind::AlreadyExists,
+            _ => ErrorKind::InvalidArgument,
+        };
+        Error::new(kind, self.sentence(label, dewar))
+    }
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").finish_non_exhaustive()
+    }
+}

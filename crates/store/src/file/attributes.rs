@@ -1,0 +1,124 @@
+//! Permission bits and extended attributes of files and directories.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dewar_auth::{Action, Caller, makes_only_new};
+use dewar_meta::ns::Bucket;
+use dewar_meta::ns::record::Attributes;
+use dewar_types::{Error, ErrorKind, Result};
+use minicbor::bytes::ByteVec;
+
+use crate::Store;
+use crate::admit::{actor, permit};
+use crate::api::ObjectRef;
+use crate::limits::XATTR_BYTES_MAX;
+
+/// What shall become of attributes.
+#[derive(Clone, Debug, Default)]
+pub struct AttributeChange {
+    /// New permission bits. They are kept and shown; who may is decided by policies.
+    pub mode: Option<u32>,
+    /// Extended attributes to set.
+    pub set: Vec<(String, Bytes)>,
+    /// Extended attributes to remove; that there is none is no error.
+    pub remove: Vec<String>,
+    /// Only when none of those to set is there.
+    pub only_new: bool,
+}
+
+impl Store {
+    /// The extended attributes of a file or directory. They are not S3's metadata, which belongs to
+    /// a version; these stay when a file is changed in place and go when it is replaced.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub async fn extended_attributes(
+        &self,
+        caller: &Caller,
+        name: &ObjectRef,
+    ) -> Result<BTreeMap<String, Bytes>> {
+        // Who may look at it may look at these.
+        self.stat(caller, name).await?;
+        let bucket = self.inner.bucket_of(caller, &name.bucket).await?;
+        let attributes = match self.inner.either(&bucket, &name.key).await? {
+            (_, Some(directory)) => directory.attributes,
+            (Some(file), None) => file.attributes,
+            (None, None) => return Err(nothing(&bucket, name)),
+        };
+        let xattrs = attributes.xattrs.into_iter();
+        Ok(xattrs
+            .map(|(name, value)| (name, Vec::from(value).into()))
+            .collect())
+    }
+
+    /// Changes attributes of a file or directory, all of them or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many
+    /// bytes of them; [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`],
+    /// [`ErrorKind::Conflict`].
+    pub async fn change_attributes(
+        &self,
+        caller: &Caller,
+        name: &ObjectRef,
+        change: AttributeChange,
+    ) -> Result<()> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &name.bucket).await?;
+        let found = inner.either(&bucket, &name.key).await?;
+        let details = inner.details();
+        let key = match &found {
+            (_, Some(_)) => format!("{}/", name.key),
+            _ => name.key.as_str().to_owned(),
+        };
+        permit(caller, Action::PutObject, &bucket, Some(&key), &details)?;
+        let (tenant, name_of) = (&bucket.tenant.name, bucket.name.as_str());
+        if makes_only_new(caller, tenant, name_of, &key) {
+            let message = format!(
+                "{}: the token lets create but not change",
+                bucket.path(&key)
+            );
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        let alter = |attributes: &mut Attributes| apply(&change, attributes);
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        let tree = &inner.tree;
+        match found {
+            (_, Some(_)) => tree.alter_dir(&actor, &bucket, &name.key, alter).await?,
+            (Some(_), None) => tree.alter_file(&actor, &bucket, &name.key, alter).await?,
+            (None, None) => return Err(nothing(&bucket, name)),
+        };
+        Ok(())
+    }
+}
+
+fn nothing(bucket: &Bucket, name: &ObjectRef) -> Error {
+    let message = format!("{} does not exist", bucket.path(name.key.as_str()));
+    Error::new(ErrorKind::NotFound, message)
+}
+
+fn apply(change: &AttributeChange, attributes: &mut Attributes) -> Result<()> {
+    if let Some(mode) = change.mode {
+        attributes.mode = mode & 0o7777;
+    }
+    for name in &change.remove {
+        attributes.xattrs.remove(name);
+    }
+    for (name, value) in &change.set {
+        if change.only_new && attributes.xattrs.contains_key(name) {
+            let message = format!("there is an attribute {name}");
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        let value = ByteVec::from(value.to_vec());
+        attributes.xattrs.insert(name.clone(), value);
+    }
+    let bytes = |(name, value): (&String, &ByteVec)| name.len() + value.len();
+    let total: usize = attributes.xattrs.iter().map(bytes).sum();
+    if total > XATTR_BYTES_MAX && !change.set.is_empty() {
+        let message = format!("{total} bytes of attributes, {XATTR_BYTES_MAX} are allowed");
+        return Err(Error::new(ErrorKind::TooLarge, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Looking at names, and directories: what is there, what is in them, making and removing them.
+
+use dewar_auth::{Action, Caller, Details};
+use dewar_meta::ns::record::{DirRecord, FileRecord};
+use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
+use dewar_types::{Error, ErrorKind, ObjectKey, Result};
+
+use crate::admit::{Standing, actor, permit, permit_found};
+use crate::api::{BucketRef, ObjectRef};
+use crate::info::object_info;
+use crate::limits::PAGE_ITEMS_MAX;
+use crate::{Inner, Store};
+
+use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
+
+/// What a directory has that was only made by the names below it.
+const DIRECTORY_MODE: u32 = 0o755;
+
+impl Store {
+    /// What a name leads to. A key without a slash at its end means either, a directory first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn stat(&self, caller: &Caller, name: &ObjectRef) -> Result<Node> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &name.bucket).await?;
+        let details = Details {
+            stat: true,
+            ..inner.details()
+        };
+        let (file, directory) = inner.either(&bucket, &name.key).await?;
+        let key = name.key.as_str();
+        if let Some(directory) = directory {
+            permit_directory(caller, &bucket, key, &details)?;
+            return Ok(directory_node(&directory));
+        }
+        let standing = file.as_ref().map(Standing::of).transpose()?;
+        permit_found(
+            caller,
+            Action::GetObject,
+            &bucket,
+            key,
+            standing.as_ref(),
+            &details,
+        )?;
+        match file {
+            Some(file) => Ok(file_node(&bucket, &file)),
+            None => Err(nothing(&bucket, key)),
+        }
+    }
+
+    /// What a bucket is, seen as a directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn stat_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<Node> {
+        let inner = &self.inner;
+        let details = Details {
+            stat: true,
+            ..inner.details()
+        };
+        let found = inner
+            .admit_with(caller, Action::ListBucket, bucket, None, &details)
+            .await?;
+        Ok(directory_node(&found.record))
+    }
+
+    /// A page of what is in a directory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
+    /// [`ErrorKind::NoSuchBucket`].
+    pub async fn read_dir(&self, caller: &Caller, request: ReadDirRequest) -> Result<DirPage> {
+        let inner = &self.inner;
+        let prefix = match request.directory.as_str() {
+            "" => String::new(),
+            directory => format!("{directory}/"),
+        };
+        let details = Details {
+            prefix: Some(&prefix),
+            delimiter: Some("/"),
+            ..inner.details()
+        };
+        let bucket = inner
+            .admit_with(caller, Action::ListBucket, &request.bucket, None, &details)
+            .await?;
+        if !prefix.is_empty() && request.after.is_none() {
+            let key = ObjectKey::new(&request.directory)?;
+            match inner.either(&bucket, &key).await? {
+                (_, Some(_)) => {}
+                (Some(_), None) => {
+                    let message = format!("{} is no directory", bucket.path(key.as_str()));
+                    return Err(Error::new(ErrorKind::NotADirectory, message));
+                }
+                (None, None) => return Err(nothing(&bucket, key.as_str())),
+            }
+        }
+        let query = ListQuery {
+            prefix: &prefix,
+            delimiter: Some("/"),
+            after: request.after.as_deref(),
+            max: request.max.clamp(1, PAGE_ITEMS_MAX),
+            explicit_dirs: true,
+        };
+        let listing = inner.tree.list(&bucket, query).await?;
+        let mut page = DirPage {
+            next: listing.next,
+            ..DirPage::default()
+        };
+        for item in listing.items {
+            let name = item.name()[prefix.len()..].trim_end_matches('/').to_owned();
+            // Keys that end in a slash or have two in a row: there is no name for them here.
+            if name.is_empty() {
+                continue;
+            }
+            let node = match item {
+                Listed::File { file, .. } => file_node(&bucket, &file),
+                Listed::Prefix { dir: Some(dir), .. } => directory_node(&dir),
+                Listed::Prefix { dir: None, .. } => continue,
+            };
+            // A file with a directory's name comes right before it, unless other names lie between.
+            if let Some(DirEntry { name: before, .. }) = page.entries.last()
+                && *before == name
+            {
+                page.entries.pop();
+            }
+            page.entries.push(DirEntry { name, node });
+        }
+        Ok(page)
+    }
+
+    /// Makes a directory that stays when nothing is in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] where a file or directory has the name,
+    /// [`ErrorKind::NotFound`] where a directory above is missing and is not to be made,
+    /// [`ErrorKind::NotADirectory`] where one above is a file; [`ErrorKind::Denied`],
+    /// [`ErrorKind::NoSuchBucket`].
+    pub async fn make_dir(&self, caller: &Caller, request: MakeDirRequest) -> Result<()> {
+        let inner = &self.inner;
+        let key = &request.directory.key;
+        let named = format!("{key}/");
+        let bucket = inner
+            .admit(
+                caller,
+                Action::PutObject,
+                &request.directory.bucket,
+                Some(&named),
+            )
+            .await?;
+        if inner.tree.lookup(&bucket, key).await?.is_some() {
+            let message = format!("{} exists and is a file", bucket.path(key.as_str()));
+            return Err(Error::new(ErrorKind::AlreadyExists, message));
+        }
+        inner.check_above(&bucket, key).await?;
+        let options = DirOptions {
+            group: None,
+            mode: request.mode & 0o7777,
+            make_parents: request.parents,
+        };
+        let principal = caller.to_string();
+        let actor = actor(caller, &principal);
+        if request.parents {
+            // Each as if it had been asked for, so that it stays when nothing is in it.
+            for (at, _) in key.as_str().match_indices('/') {
+                let above = ObjectKey::new(&key.as_str()[..at])?;
+                match inner.tree.make_dir(&actor, &bucket, &above, options).await {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        let made = inner.tree.make_dir(&actor, &bucket, key, options).await;
+        made.map(|_| ())
+    }
+
+    /// Removes a directory in which nothing is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::NotEmpty`],
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    pub async fn remove_dir(&self, caller: &Caller, directory: &ObjectRef) -> Result<()> {
+        let inner = &self.inner;
+        let key = &directory.key;
+        let named = format!("{key}/");
+        let bucket = inner
+            .admit(
+                caller,
+                Action::DeleteObject,
+                &directory.bucket,
+                Some(&named),
+            )
+            .await?;
+        match inner.either(&bucket, key).await? {
+            (_, Some(_)) => {}
+            (Some(_), None) => {
+                let message = format!("{} is no directory", bucket.path(key.as_str()));
+                return Err(Error::new(ErrorKind::NotADirectory, message));
+            }
+            (None, None) => return Err(nothing(&bucket, key.as_str())),
+        }
+        let principal = caller.to_string();
+        inner
+            .tree
+            .remove_dir(&actor(caller, &principal), &bucket, key)
+            .await
+    }
+}
+
+impl Inner {
+    /// The file and the directory of a name.
+    pub(super) async fn either(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<(Option<FileRecord>, Option<DirRecord>)> {
+        let file = self.tree.lookup(bucket, key).await?;
+        let file = file.map(|found| found.file).filter(FileRecord::is_live);
+        Ok((file, self.tree.find_dir(bucket, key).await?))
+    }
+
+    /// Fails where something above the name is a file and no directory.
+    pub(super) async fn check_above(&self, bucket: &Bucket, key: &ObjectKey) -> Result<()> {
+        let mut rest = key.as_str();
+        while let Some((above, _)) = rest.rsplit_once('/') {
+            if above.is_empty() {
+                return Ok(());
+            }
+            match self.either(bucket, &ObjectKey::new(above)?).await? {
+                // What is above a directory that is there are directories.
+                (_, Some(_)) => return Ok(()),
+                (Some(_), None) => {
+                    let message = format!("{} is no directory", bucket.path(above));
+                    return Err(Error::new(ErrorKind::NotADirectory, message));
+                }
+                (None, None) => rest = above,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets a caller look at a directory who may list what is in it.
+fn permit_directory(
+    caller: &Caller,
+    bucket: &Bucket,
+    key: &str,
+    details: &Details<'_>,
+) -> Result<()> {
+    let prefix = format!("{key}/");
+    let details = Details {
+        prefix: Some(&prefix),
+        delimiter: Some("/"),
+        ..*details
+    };
+    permit(caller, Action::ListBucket, bucket, None, &details)
+}
+
+fn nothing(bucket: &Bucket, key: &str) -> Error {
+    let message = format!("{} does not exist", bucket.path(key));
+    Error::new(ErrorKind::NotFound, message)
+}
+
+pub(super) fn file_node(bucket: &Bucket, file: &FileRecord) -> Node {
+    Node::File(
+        NodeAttributes::from(&file.attributes),
+        Box::new(object_info(bucket, file)),
+    )
+}
+
+fn directory_node(directory: &DirRecord) -> Node {
+    let mut attributes = NodeAttributes::from(&directory.attributes);
+    if attributes.mode == 0 {
+        attributes.mode = DIRECTORY_MODE;
+    }
+    Node::Directory(attributes)
+}

@@ -1,0 +1,115 @@
+//! Files and directories, for fronts that speak of a hierarchy: XRootD, WebDAV, a mount.
+//!
+//! They see the same names as S3 does. Where a key and a directory share a name, they see the
+//! directory. Directories come by themselves with the first name below them and go with the last, as a key's slashes make them; those
+//! that were made on request stay.
+//!
+//! - [`crate::Store::stat`], [`crate::Store::read_dir`], [`crate::Store::make_dir`],
+//!   [`crate::Store::remove_dir`] ([`directory`]);
+//! - [`crate::Store::extended_attributes`], [`crate::Store::change_attributes`] ([`attributes`]);
+//! - [`OpenFile`]: one version, opened once and read at any places, side by side;
+//! - [`Revision`]: a new version written at any places, which appears when it is committed.
+
+mod assemble;
+mod attributes;
+mod directory;
+mod open;
+mod revision;
+mod run_map;
+
+use dewar_meta::ns::record::Attributes;
+use dewar_types::{EntryId, Timestamp, UserId};
+
+use crate::api::{BucketRef, ObjectInfo, ObjectRef};
+
+pub use attributes::AttributeChange;
+pub use open::{FileBytes, OpenFile};
+pub use revision::{FileWrite, Revision, WriteMode};
+
+/// What every name has, be it a file's or a directory's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAttributes {
+    /// Stays through renames.
+    pub id: EntryId,
+    /// Whose it is.
+    pub owner: UserId,
+    /// Permission bits. They are kept and shown; who may is decided by policies.
+    pub mode: u32,
+    /// When its content changed.
+    pub modified: Timestamp,
+    /// When anything about it changed.
+    pub changed: Timestamp,
+}
+
+impl From<&Attributes> for NodeAttributes {
+    fn from(attributes: &Attributes) -> Self {
+        Self {
+            id: attributes.id,
+            owner: attributes.owner,
+            mode: attributes.mode,
+            modified: attributes.mtime,
+            changed: attributes.ctime,
+        }
+    }
+}
+
+/// What a name leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A file, with its current version.
+    File(NodeAttributes, Box<ObjectInfo>),
+    /// A directory.
+    Directory(NodeAttributes),
+}
+
+impl Node {
+    /// What both have.
+    #[must_use]
+    pub fn attributes(&self) -> &NodeAttributes {
+        match self {
+            Self::File(attributes, _) | Self::Directory(attributes) => attributes,
+        }
+    }
+}
+
+/// What is in a directory is wanted.
+#[derive(Clone, Debug)]
+pub struct ReadDirRequest {
+    /// Of which bucket.
+    pub bucket: BucketRef,
+    /// The directory's key without a slash at its end; empty for the bucket's own.
+    pub directory: String,
+    /// Only names after this one: the [`DirPage::next`] of the page before.
+    pub after: Option<String>,
+    /// At most so many, 1 to 1,000.
+    pub max: usize,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without slashes.
+    pub name: String,
+    /// What it leads to.
+    pub node: Node,
+}
+
+/// A part of what is in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirPage {
+    /// In the order in which S3 lists: a directory's name counts with a slash at its end.
+    pub entries: Vec<DirEntry>,
+    /// Where to continue, when there are more.
+    pub next: Option<String>,
+}
+
+/// A directory is to be made.
+#[derive(Clone, Debug)]
+pub struct MakeDirRequest {
+    /// Where; the key without a slash at its end.
+    pub directory: ObjectRef,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whether directories that are missing above it are made too.
+    pub parents: bool,
+}

@@ -1,0 +1,142 @@
+//! A version of a file, opened once and read at any places.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+use dewar_auth::Caller;
+use dewar_meta::ns::Bucket;
+use dewar_meta::ns::record::Extent;
+use dewar_types::{ByteRange, Result};
+
+use crate::api::{GetRequest, ObjectInfo};
+use crate::blobs::Pinned;
+use crate::encryption::DataKey;
+use crate::info::object_info;
+use crate::pieces::Pieces;
+use crate::{Shared, Store};
+
+use super::NodeAttributes;
+
+/// One version of a file, open for reading. It stays readable until this is dropped, whatever
+/// becomes of the name. Reads do not disturb each other.
+pub struct OpenFile {
+    /// The version.
+    pub info: ObjectInfo,
+    /// What the name had when it was opened.
+    pub attributes: NodeAttributes,
+    shared: Shared,
+    /// Where each piece begins in the file, and where it lies.
+    extents: Vec<(u64, Extent)>,
+    key: Option<DataKey>,
+    _pinned: Pinned,
+}
+
+/// Bytes of a range of an [`OpenFile`], which must be kept while they are read.
+pub struct FileBytes<'f> {
+    pieces: Pieces,
+    _file: &'f OpenFile,
+}
+
+impl Store {
+    /// Opens a file for reading at any places. [`GetRequest::range`] and [`GetRequest::part`] are
+    /// not looked at.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub async fn open_file(&self, caller: &Caller, request: GetRequest) -> Result<OpenFile> {
+        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
+        let request = GetRequest {
+            range: None,
+            part: None,
+            ..request
+        };
+        self.open_version(caller, &bucket, &request).await
+    }
+
+    pub(super) async fn open_version(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<OpenFile> {
+        let inner = &self.inner;
+        loop {
+            let (file, _, key) = inner.find(caller, bucket, request, false).await?;
+            let extents = inner.extents(&file).await?;
+            let blobs = extents.iter().map(|extent| extent.blob);
+            let pinned = inner.table.readers().pin(blobs);
+            // The hold works from here on; what went before it shows as another version.
+            if !inner.is_current(bucket, request, &file).await? {
+                continue;
+            }
+            let mut at = 0;
+            let begun = |extent: Extent| {
+                let begin = at;
+                at += extent.len;
+                (begin, extent)
+            };
+            return Ok(OpenFile {
+                info: object_info(bucket, &file),
+                attributes: NodeAttributes::from(&file.attributes),
+                shared: Shared::clone(inner),
+                extents: extents.into_iter().map(begun).collect(),
+                key,
+                _pinned: pinned,
+            });
+        }
+    }
+}
+
+impl OpenFile {
+    /// The bytes of a range; what lies behind the end of the file is left out.
+    #[must_use]
+    pub fn read(&self, range: ByteRange) -> FileBytes<'_> {
+        let pieces = self.pieces(range);
+        FileBytes {
+            pieces: Pieces::new(&self.shared, None, pieces, self.key.clone()),
+            _file: self,
+        }
+    }
+
+    /// The extents that hold a range, cut to it.
+    pub(super) fn pieces(&self, range: ByteRange) -> VecDeque<Extent> {
+        let first = self
+            .extents
+            .partition_point(|(begin, extent)| begin + extent.len <= range.start);
+        let mut pieces = VecDeque::new();
+        for (begin, extent) in &self.extents[first..] {
+            if *begin >= range.end {
+                break;
+            }
+            let from = range.start.max(*begin);
+            let to = range.end.min(begin + extent.len);
+            if from < to {
+                pieces.push_back(Extent {
+                    offset: extent.offset + (from - begin),
+                    len: to - from,
+                    ..*extent
+                });
+            }
+        }
+        pieces
+    }
+}
+
+impl FileBytes<'_> {
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`crate::Download::next`].
+    pub async fn next(&mut self) -> Option<Result<Bytes>> {
+        self.pieces.next().await
+    }
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("version", &self.info.version)
+            .finish_non_exhaustive()
+    }
+}

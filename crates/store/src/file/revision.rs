@@ -1,0 +1,706 @@
+//! A new version of a file, written at any places and seen when it is committed.
+//!
+//! What is written goes to the end of a log, which is a blob like any other; a map says which bytes
+//! of the file stand where. Bytes that come in order are one run of one blob, and the version is
+//! what [`crate::Upload`] would have made of them. Else the version is made of extents of the log
+//! and of the version that it revises, whose blobs it shares.
+//!
+//! - **Reading what was written.** A log that is on the disks is sealed first and another one begun.
+//! - **Holes** read as zeros; a stretch of zeros in the log stands for all of them.
+//! - **Digests** are those of the stream, where the bytes came in order. Else they are computed by a
+//!   pass over the new version before its commit, if at least a part of it as large as
+//!   [`DIGEST_SHARE`] says was written now; a small change of a large file leaves it without.
+//! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
+//!   next start; dropping a revision removes them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use dewar_auth::{Action, Caller};
+use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
+use dewar_data::blob::BlobRecord;
+use dewar_meta::ns::record::{ContentCopy, ETag, Extent, SystemHeaders};
+use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion};
+use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result};
+use minicbor::bytes::ByteVec;
+
+use crate::access::ObjectOwner;
+use crate::api::{Expect, GetRequest, ObjectInfo, ObjectRef, ReadCondition, WriteCondition};
+use crate::content::{Held, Incoming, blob_extra};
+use crate::description::{Origin as Written, PartOf};
+use crate::encryption::{self, Fresh};
+use crate::info::{version_info, with_expiry};
+use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
+use crate::put::uncut;
+use crate::{Shared, Store};
+
+use super::OpenFile;
+use super::assemble::{Assembled, Pass};
+use super::run_map::{Origin, Run, RunMap};
+
+/// Digests are computed anew for a file of at most so many times the bytes that were written.
+const DIGEST_SHARE: u64 = 4;
+
+/// Longest stretch of zeros that is stored to stand for holes.
+const ZEROS_MAX: u64 = 16 << 20;
+
+/// Zeros written at once.
+const ZEROS_AT_ONCE: u64 = 1 << 20;
+
+/// What must be there before, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// There must be nothing.
+    New,
+    /// What is there is replaced.
+    Replace,
+    /// What is there is changed; it must be there.
+    Update,
+}
+
+/// A file is to be written.
+#[derive(Clone, Debug)]
+pub struct FileWrite {
+    /// Which.
+    pub object: ObjectRef,
+    /// What must be there.
+    pub mode: WriteMode,
+    /// How many bytes will come, when known.
+    pub size: Option<u64>,
+    /// Digests to compute beside those that always are.
+    pub want: AlgorithmSet,
+    /// Permission bits of the file.
+    pub permissions: u32,
+}
+
+/// A new version on its way in. Nothing of it can be seen before [`Revision::commit`]; dropped, it
+/// was never there.
+pub struct Revision {
+    shared: Shared,
+    caller: Caller,
+    bucket: Bucket,
+    key: ObjectKey,
+    owner: ObjectOwner,
+    permissions: u32,
+    xattrs: BTreeMap<String, ByteVec>,
+    headers: SystemHeaders,
+    metadata: BTreeMap<String, String>,
+    tags: BTreeMap<String, String>,
+    condition: Condition,
+    fresh: Option<Fresh>,
+    base: Option<OpenFile>,
+    want: AlgorithmSet,
+    log: Incoming,
+    /// Bytes in that log.
+    logged: u64,
+    /// Bytes in all logs.
+    written: u64,
+    sealed: SealedLogs,
+    map: RunMap,
+    size: u64,
+}
+
+/// A log that is complete and durable, and that nothing names yet.
+pub(super) struct SealedLog {
+    pub(super) record: BlobRecord,
+    extent: Extent,
+    digests: DigestSet,
+}
+
+/// Those of one revision; dropped, they are removed.
+struct SealedLogs {
+    shared: Shared,
+    logs: Vec<SealedLog>,
+}
+
+impl SealedLogs {
+    /// Gives up the logs of which nothing is left in the version: all that was in them was written
+    /// over, or cut off.
+    fn drop_unused(&mut self, extents: &[Extent]) {
+        let logs = std::mem::take(&mut self.logs);
+        let named = |log: &SealedLog| extents.iter().any(|extent| extent.blob == log.record.id);
+        let (used, unused) = logs.into_iter().partition(named);
+        self.logs = used;
+        drop(Self {
+            shared: Shared::clone(&self.shared),
+            logs: unused,
+        });
+    }
+}
+
+impl Drop for SealedLogs {
+    fn drop(&mut self) {
+        if self.logs.is_empty() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // The process ends: the sweep of the next one collects them.
+            return;
+        };
+        let (shared, logs) = (Shared::clone(&self.shared), std::mem::take(&mut self.logs));
+        runtime.spawn(async move {
+            for log in logs {
+                shared.blobs.remove(&log.record).await;
+            }
+        });
+    }
+}
+
+impl Store {
+    /// Begins to write a file. Directories that are missing above it are made when it is committed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] as [`WriteMode`] says,
+    /// [`ErrorKind::IsADirectory`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
+    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSpace`],
+    /// [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
+    pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
+        let shared = &self.inner;
+        let key = write.object.key;
+        let bucket = shared
+            .admit(
+                caller,
+                Action::PutObject,
+                &write.object.bucket,
+                Some(key.as_str()),
+            )
+            .await?;
+        let path = bucket.path(key.as_str());
+        if let Some(size) = write.size.filter(|size| *size > OBJECT_BYTES_MAX) {
+            return Err(too_large(&path, size));
+        }
+        let (there, directory) = shared.either(&bucket, &key).await?;
+        let refused = |kind, what: &str| Err(Error::new(kind, format!("{path} {what}")));
+        match (write.mode, &there) {
+            _ if directory.is_some() => return refused(ErrorKind::IsADirectory, "is a directory"),
+            (WriteMode::New, Some(_)) => return refused(ErrorKind::AlreadyExists, "exists"),
+            (WriteMode::Update, None) => return refused(ErrorKind::NotFound, "does not exist"),
+            (_, None) => shared.check_above(&bucket, &key).await?,
+            (_, Some(_)) => {}
+        }
+        let condition = match write.mode {
+            WriteMode::New => Condition::absent(),
+            // A token may let its bearer create, and not overwrite.
+            WriteMode::Replace | WriteMode::Update => {
+                let asked = WriteCondition::default();
+                shared
+                    .write_condition(caller, &bucket, &key, &asked)
+                    .await?
+            }
+        };
+        let base = match write.mode {
+            WriteMode::Update => Some(self.revised(caller, &bucket, &key).await?),
+            WriteMode::New | WriteMode::Replace => None,
+        };
+        let owner = shared
+            .object_owner(caller, &bucket, key.as_str(), None)
+            .await?;
+        let fresh = match (&encryption::chosen(None, &bucket)?, &base) {
+            (None, _) => None,
+            (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),
+            (Some(how), None) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
+        };
+        let md5 = bucket.settings().is_some_and(|settings| settings.md5);
+        let want = match md5 {
+            true => write.want.with(Algorithm::Md5),
+            false => write.want,
+        };
+        let origin = Written {
+            owner: owner.owner.0,
+            path,
+            ..Written::default()
+        };
+        let data_key = fresh.as_ref().map(|fresh| &fresh.key);
+        let log = Incoming::new(shared, want, write.size, origin, data_key).await?;
+        let mut map = RunMap::default();
+        let mut size = 0;
+        let (mut headers, mut metadata) = (SystemHeaders::default(), BTreeMap::new());
+        let (mut tags, mut xattrs) = (BTreeMap::new(), BTreeMap::new());
+        let mut permissions = write.permissions & 0o7777;
+        if let (Some(base), Some(file)) = (&base, there) {
+            size = base.info.size;
+            map.put(0, of_base(size));
+            (headers, metadata, tags) = (
+                file.current.headers,
+                file.current.metadata,
+                file.current.tags,
+            );
+            (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs);
+        }
+        Ok(Revision {
+            caller: caller.clone(),
+            bucket,
+            key,
+            owner,
+            permissions,
+            xattrs,
+            headers,
+            metadata,
+            tags,
+            condition,
+            fresh,
+            base,
+            want,
+            log,
+            logged: 0,
+            written: 0,
+            sealed: SealedLogs {
+                shared: Shared::clone(shared),
+                logs: Vec::new(),
+            },
+            shared: Shared::clone(shared),
+            map,
+            size,
+        })
+    }
+
+    /// The version that is to be changed, for a caller who may read it too.
+    async fn revised(&self, caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> Result<OpenFile> {
+        let request = GetRequest {
+            object: ObjectRef {
+                bucket: crate::api::BucketRef {
+                    tenant: Some(bucket.tenant.name.clone()),
+                    name: bucket.name.clone(),
+                },
+                key: key.clone(),
+            },
+            version: None,
+            range: None,
+            part: None,
+            condition: ReadCondition::default(),
+            customer_key: None,
+        };
+        let base = self.open_version(caller, bucket, &request).await?;
+        match base.info.encrypted {
+            None => Ok(base),
+            Some(_) => Err(no_change_of_encrypted(&bucket.path(key.as_str()))),
+        }
+    }
+}
+
+impl Revision {
+    /// Bytes of the file as it is now.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Writes bytes, at most about 1 MiB at once; waits while the disks are behind.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`], also for a file in too many pieces; [`ErrorKind::NoSpace`],
+    /// [`ErrorKind::Unavailable`].
+    pub async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<()> {
+        let len = bytes.len() as u64;
+        if len == 0 {
+            // As on a POSIX file: the size stays too.
+            return Ok(());
+        }
+        let end = offset.saturating_add(len);
+        if end > OBJECT_BYTES_MAX {
+            return Err(too_large(&self.path(), end));
+        }
+        if self.map.len() >= REVISION_RUNS_MAX {
+            let message = format!(
+                "{}: more than {REVISION_RUNS_MAX} pieces out of order",
+                self.path()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        self.log.write(bytes).await?;
+        let run = Run {
+            len,
+            origin: Origin::Log(self.sealed.logs.len()),
+            offset: self.logged,
+        };
+        self.map.put(offset, run);
+        self.logged += len;
+        self.written += len;
+        self.size = self.size.max(end);
+        Ok(())
+    }
+
+    /// Makes the file longer, by zeros, or shorter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`].
+    pub fn truncate(&mut self, size: u64) -> Result<()> {
+        if size > OBJECT_BYTES_MAX {
+            return Err(too_large(&self.path(), size));
+        }
+        if size < self.size {
+            self.map.clear(ByteRange {
+                start: size,
+                end: self.size,
+            });
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    /// Reads a range as it is now; what lies behind the end is left out. All of it is held in
+    /// memory, so ask for little at once.
+    ///
+    /// # Errors
+    /// As [`crate::Download::next`]; [`ErrorKind::Unsupported`] for what was written to encrypted
+    /// content, and when reading and writing took turns too often.
+    pub async fn read(&mut self, range: ByteRange) -> Result<Bytes> {
+        let range = ByteRange {
+            start: range.start.min(self.size),
+            end: range.end.min(self.size),
+        };
+        let current = Origin::Log(self.sealed.logs.len());
+        let in_log = |(_, run): &(u64, Option<Run>)| run.is_some_and(|run| run.origin == current);
+        if self.map.pieces(range).iter().any(in_log) && self.log.in_memory().is_none() {
+            self.seal_log().await?;
+        }
+        let mut out = BytesMut::with_capacity(range.len() as usize);
+        for (len, run) in self.map.pieces(range) {
+            self.read_piece(len, run, &mut out).await?;
+        }
+        Ok(out.freeze())
+    }
+
+    async fn read_piece(&self, len: u64, run: Option<Run>, out: &mut BytesMut) -> Result<()> {
+        let Some(run) = run else {
+            out.resize(out.len() + len as usize, 0);
+            return Ok(());
+        };
+        let range = ByteRange {
+            start: run.offset,
+            end: run.offset + run.len,
+        };
+        match (run.origin, &self.base) {
+            (Origin::Base, Some(base)) => {
+                let mut bytes = base.read(range);
+                while let Some(bytes) = bytes.next().await {
+                    out.extend_from_slice(&bytes?);
+                }
+            }
+            (Origin::Log(number), _) => match self.sealed.logs.get(number) {
+                Some(log) => {
+                    let reader = self.shared.blobs.open(Arc::new(log.record.clone()))?;
+                    out.extend_from_slice(&reader.read(range).await?);
+                }
+                None => copy_range(self.log.in_memory().unwrap_or_default(), range, out),
+            },
+            (Origin::Base, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the log and begins another, so that what is in it can be read.
+    async fn seal_log(&mut self) -> Result<()> {
+        let path = self.path();
+        if self.fresh.is_some() {
+            let message = format!("{path}: what is being encrypted cannot be read yet");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if self.sealed.logs.len() >= REVISION_LOGS_MAX {
+            let message = format!("{path}: reading and writing took turns too often");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let origin = Written {
+            owner: self.owner.owner.0,
+            path,
+            part: Some(self.fragment().await?),
+            ..Written::default()
+        };
+        let next = Incoming::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
+        let mut log = std::mem::replace(&mut self.log, next);
+        log.is_part(self.fragment().await?);
+        self.logged = 0;
+        let received = log.finish(&Expect::default(), |_| Ok((None, None))).await?;
+        let extent = received
+            .copies
+            .into_iter()
+            .flat_map(|copy| copy.extents)
+            .next();
+        match (received.held, extent) {
+            (Held::Large { record }, Some(extent)) => {
+                self.sealed.logs.push(SealedLog {
+                    record,
+                    extent,
+                    digests: received.digests,
+                });
+                Ok(())
+            }
+            _ => Err(Error::new(
+                ErrorKind::Internal,
+                "a log in memory was sealed",
+            )),
+        }
+    }
+
+    /// What tells salvage that a log is no file of its own.
+    async fn fragment(&self) -> Result<PartOf> {
+        Ok(PartOf {
+            upload: self.shared.tree.ids().upload().await?,
+            number: 1,
+        })
+    }
+
+    fn path(&self) -> String {
+        self.bucket.path(self.key.as_str())
+    }
+
+    /// The whole file, when it is one log from its first byte to its last.
+    fn whole_log(&self) -> Option<usize> {
+        if self.size == 0 {
+            return (self.sealed.logs.is_empty() && self.logged == 0).then_some(0);
+        }
+        match self.map.pieces(ByteRange::whole(self.size))[..] {
+            [
+                (
+                    _,
+                    Some(Run {
+                        len,
+                        origin: Origin::Log(number),
+                        offset: 0,
+                    }),
+                ),
+            ] => {
+                let log = self.sealed.logs.get(number);
+                let its = log.map_or(self.logged, |log| log.record.len);
+                (its == len).then_some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// The file is complete: makes it durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IncompleteBody`] when its size is another than `size`,
+    /// [`ErrorKind::AlreadyExists`] for a new file whose name was taken meanwhile,
+    /// [`ErrorKind::Conflict`] where what was changed was replaced meanwhile; those of
+    /// [`crate::Upload::commit`]. The name is as it was.
+    pub async fn commit(mut self, size: Option<u64>) -> Result<ObjectInfo> {
+        let path = self.path();
+        if let Some(size) = size.filter(|size| *size != self.size) {
+            let message = format!("{path}: {} of {size} bytes came", self.size);
+            return Err(Error::new(ErrorKind::IncompleteBody, message));
+        }
+        let whole = self.whole_log();
+        if whole.is_none() && self.fresh.is_some() {
+            let what = "encrypted content must be written in order";
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{path}: {what}"),
+            ));
+        }
+        let zeros = match whole {
+            Some(_) => None,
+            None => self.put_zeros().await?,
+        };
+        if whole.is_none() {
+            let fragment = self.fragment().await?;
+            self.log.is_part(fragment);
+        }
+        self.finish(whole, zeros).await
+    }
+
+    /// Puts a stretch of zeros in the log that stands for all holes; where it is and how long.
+    async fn put_zeros(&mut self) -> Result<Option<(u64, u64)>> {
+        let pieces = self.map.pieces(ByteRange::whole(self.size));
+        let holes = pieces.iter().filter(|(_, run)| run.is_none());
+        let Some(longest) = holes.map(|(len, _)| *len).max() else {
+            return Ok(None);
+        };
+        let len = longest.min(ZEROS_MAX);
+        let at = self.logged;
+        let chunk = Bytes::from(vec![0; len.min(ZEROS_AT_ONCE) as usize]);
+        let mut left = len;
+        while left > 0 {
+            let take = left.min(chunk.len() as u64);
+            self.log.write(chunk.slice(..take as usize)).await?;
+            left -= take;
+        }
+        self.logged += len;
+        Ok(Some((at, len)))
+    }
+
+    async fn finish(self, whole: Option<usize>, zeros: Option<(u64, u64)>) -> Result<ObjectInfo> {
+        let current = self.sealed.logs.len();
+        let (fresh, rng) = (self.fresh, Arc::clone(&self.shared.env.rng));
+        let mut encrypted = None;
+        let version = self.log.version();
+        let received = self
+            .log
+            .finish(&Expect::default(), |clear| {
+                if let Some(fresh) = fresh {
+                    encrypted = Some(fresh.finish(&*rng, *clear, None)?);
+                }
+                Ok(encrypted.clone().unzip())
+            })
+            .await?;
+        let new_extent = received
+            .copies
+            .into_iter()
+            .flat_map(|copy| copy.extents)
+            .next();
+        let assembled = Assembled {
+            logs: self
+                .sealed
+                .logs
+                .iter()
+                .map(|log| Some(log.extent))
+                .chain([new_extent])
+                .collect(),
+            base: self.base.as_ref(),
+            zeros: zeros.map(|(at, len)| (current, at, len)),
+        };
+        let extents = assembled.extents(&self.map, self.size)?;
+        let digests = match whole {
+            Some(number) if number < current => self.sealed.logs[number].digests,
+            Some(_) => received.digests,
+            None if self.size <= self.written.saturating_mul(DIGEST_SHARE) => {
+                let pass = Pass {
+                    shared: &self.shared,
+                    sealed: &self.sealed.logs,
+                    held: &received.held,
+                };
+                pass.digests(self.want, &extents).await?
+            }
+            None => DigestSet::ABSENT,
+        };
+        let mut held = received.held;
+        let mut sealed = self.sealed;
+        sealed.drop_unused(&extents);
+        if !held.is_in(&extents) {
+            held.give_up(&self.shared).await;
+            held = Held::Nothing;
+        }
+        let copies = vec![ContentCopy {
+            extents,
+            ..ContentCopy::default()
+        }];
+        let mut new = NewVersion {
+            id: Some(version),
+            headers: self.headers,
+            metadata: self.metadata,
+            tags: self.tags,
+            copies,
+            mode: self.permissions,
+            xattrs: self.xattrs,
+            acl: self.owner.acl_bytes(),
+            revises: self.base.as_ref().map(|base| base.info.version),
+            ..NewVersion::new(self.size, ETag::Version, DigestSet::ABSENT, Vec::new())
+        };
+        match encrypted {
+            None => {
+                new.etag = digests.md5().map_or(ETag::Version, ETag::Md5);
+                new.digests = digests;
+            }
+            Some((record, etag)) => {
+                new.etag = etag;
+                new.encryption = Some(record);
+            }
+        }
+        let naming = Naming {
+            shared: self.shared,
+            caller: self.caller,
+            bucket: self.bucket,
+            key: self.key,
+            owner: self.owner,
+            condition: self.condition,
+            held,
+            sealed,
+            _base: self.base,
+        };
+        uncut(naming.publish(new, digests)).await
+    }
+}
+
+/// What is needed to give a version its name.
+struct Naming {
+    shared: Shared,
+    caller: Caller,
+    bucket: Bucket,
+    key: ObjectKey,
+    owner: ObjectOwner,
+    condition: Condition,
+    held: Held,
+    sealed: SealedLogs,
+    /// Keeps the revised content until it is shared.
+    _base: Option<OpenFile>,
+}
+
+impl Naming {
+    async fn publish(mut self, new: NewVersion, clear: DigestSet) -> Result<ObjectInfo> {
+        let principal = self.caller.to_string();
+        let mut extra: Extra = self.held.extra();
+        for log in &self.sealed.logs {
+            extra.puts.extend(blob_extra(&log.record).puts);
+        }
+        let outcome = self
+            .shared
+            .tree
+            .publish(
+                &self.owner.actor(&principal),
+                &self.bucket,
+                &self.key,
+                new,
+                &self.condition,
+                &extra,
+            )
+            .await;
+        for log in std::mem::take(&mut self.sealed.logs) {
+            let held = Held::Large { record: log.record };
+            held.settle(&self.shared, &outcome).await;
+        }
+        self.held.settle(&self.shared, &outcome).await;
+        let published = outcome.map_err(|error| match error.kind() {
+            // The only condition there is: that there was nothing.
+            ErrorKind::Precondition => {
+                let message = format!("{} exists", self.bucket.path(self.key.as_str()));
+                Error::with_source(ErrorKind::AlreadyExists, message, error)
+            }
+            _ => error,
+        })?;
+        let mut version = published.version;
+        version.digests = clear;
+        let info = version_info(&self.bucket, self.owner.owner, &version);
+        with_expiry(info, &self.bucket, self.key.as_str(), &version)
+    }
+}
+
+fn of_base(len: u64) -> Run {
+    Run {
+        len,
+        origin: Origin::Base,
+        offset: 0,
+    }
+}
+
+/// Copies a range of what lies in several buffers.
+fn copy_range(parts: &[Bytes], range: ByteRange, out: &mut BytesMut) {
+    let mut at = 0;
+    for part in parts {
+        let end = at + part.len() as u64;
+        let from = range.start.max(at);
+        let to = range.end.min(end);
+        if from < to {
+            out.extend_from_slice(&part[(from - at) as usize..(to - at) as usize]);
+        }
+        at = end;
+    }
+}
+
+fn too_large(path: &str, size: u64) -> Error {
+    let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
+    Error::new(ErrorKind::TooLarge, message)
+}
+
+fn no_change_of_encrypted(path: &str) -> Error {
+    let message = format!("{path}: encrypted content cannot be changed in place");
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+impl fmt::Debug for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Revision({})", self.path())
+    }
+}
