@@ -13,10 +13,17 @@ use dewar_env::sim::SimRng;
 use dewar_env::{Disk as _, DiskErrorKind, DiskState};
 
 use crate::bench::{Bench, Process};
-use crate::plan::{Weather, pick};
+use crate::plan::{Weather, pick, shuffle};
 
 /// What is done to a disk before it is left alone again.
-const FOLDERS: [&str; 5] = ["blobs/", "journal/", "index/", "dewar-disk", ""];
+const FOLDERS: [&str; 6] = [
+    "blobs/",
+    "journal/",
+    "journal/epoch",
+    "index/",
+    "dewar-disk",
+    "",
+];
 
 /// Strikes until the process ends.
 pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
@@ -52,7 +59,7 @@ async fn disturb(bench: &Bench, disk: &SimDisk, rng: &SimRng, lasts: Duration) -
         write_error: write,
         ..SimFaults::default()
     };
-    let what = match rng.below(8) {
+    let what = match rng.below(9) {
         0 | 1 => {
             disk.hang();
             "it hung"
@@ -72,6 +79,10 @@ async fn disturb(bench: &Bench, disk: &SimDisk, rng: &SimRng, lasts: Duration) -
         6 => {
             disk.set_faults(errors(0, 200_000));
             "writes failed"
+        }
+        7 => {
+            disk.fail_always(SimOp::Rename, DiskErrorKind::Io);
+            "names could not be changed"
         }
         _ => {
             let slow = Duration::from_millis(300);
@@ -101,10 +112,14 @@ pub(crate) fn calm(bench: &Bench, disk: &SimDisk) {
 /// Damage that stays.
 fn ruin(disk: &SimDisk, rng: &SimRng) -> &'static str {
     let folder = FOLDERS[pick(rng, FOLDERS.len())];
-    match rng.below(10) {
+    match rng.below(12) {
         0 | 1 => {
             disk.rot(folder, 1 + pick(rng, 20));
             "bits flipped"
+        }
+        9 | 10 => {
+            exchange(disk, folder, rng);
+            "files changed places"
         }
         2 => {
             disk.lose_next_write();
@@ -154,6 +169,102 @@ fn ruin(disk: &SimDisk, rng: &SimRng) -> &'static str {
     }
 }
 
+/// Some files of a folder get each other's content.
+fn exchange(disk: &SimDisk, folder: &str, rng: &SimRng) {
+    let mut paths = disk.paths();
+    paths.retain(|path| path.starts_with(folder));
+    shuffle(rng, &mut paths);
+    paths.truncate(2 * (1 + pick(rng, 8)));
+    for pair in paths.chunks_exact(2) {
+        disk.exchange(&pair[0], &pair[1]);
+    }
+}
+
+/// Sets the clock now and then, by up to days in both directions.
+pub(crate) async fn turn_clocks(process: Arc<Process>, rng: SimRng) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.below(20_000))).await;
+        turn_clock(&process.bench, &process.world, &rng);
+    }
+}
+
+fn turn_clock(bench: &Bench, world: &SimWorld, rng: &SimRng) {
+    const HOUR: u64 = 3_600_000_000_000;
+    let far = [HOUR / 60, 28 * HOUR, 24 * 20 * HOUR][pick(rng, 3)];
+    let by = i64::try_from(rng.below(2 * far)).unwrap_or(0);
+    let by = by - i64::try_from(far).unwrap_or(0);
+    world.clock().jump(by);
+    bench.saw("the clock jumped");
+    bench
+        .trace
+        .note(format_args!("the clock jumped by {} s", by / 1_000_000_000));
+}
+
+/// Fog at an opening: how many disks are away, others perhaps slow or not to be written. `well` are
+/// those that were not in trouble when it was so last, and become those that are not now.
+pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng, well: &mut Vec<usize>) -> usize {
+    let plan = &bench.plan;
+    let m = usize::from(plan.engine.layout.m);
+    let mut order: Vec<usize> = (0..plan.disks).collect();
+    shuffle(rng, &mut order);
+    let away = match rng.below(5) {
+        // Who alone knows what happened last is away now.
+        0 if !well.is_empty() && well.len() <= m => {
+            order.sort_by_key(|number| !well.contains(number));
+            well.len()
+        }
+        // Enough are there to go on with, but not enough to know how.
+        1 if plan.disks > 2 * m + 1 => plan.disks - m - 1,
+        2 => pick(rng, plan.disks + 1),
+        3 => pick(rng, m + 1),
+        _ => 0,
+    };
+    for number in order.drain(..away) {
+        world.disk(number).vanish();
+        bench.trace.note(format_args!("disk {number} is away"));
+    }
+    well.clear();
+    let spared = match rng.below(3) {
+        0 => order.len(),
+        1 => pick(rng, order.len() + 1),
+        _ => 1 + pick(rng, m),
+    };
+    well.extend(order.drain(..spared.min(order.len())));
+    let names_only = rng.coin();
+    for number in order {
+        let disk = world.disk(number);
+        let what = match rng.below(4) {
+            0 | 1 if names_only => {
+                disk.fail_always(SimOp::Rename, DiskErrorKind::Io);
+                "names cannot be changed"
+            }
+            0 => {
+                disk.set_faults(SimFaults {
+                    write_error: 200_000,
+                    ..SimFaults::default()
+                });
+                "writes fail"
+            }
+            1 => {
+                let slow = Duration::from_millis(300);
+                disk.set_latency(SimLatency {
+                    read: (slow, slow * 2),
+                    write: (slow, slow * 2),
+                    sync: (slow, slow * 2),
+                });
+                "it is slow"
+            }
+            _ => {
+                disk.fail_always(SimOp::Rename, DiskErrorKind::Io);
+                "names cannot be changed"
+            }
+        };
+        bench.trace.note(format_args!("disk {number}: {what}"));
+    }
+    bench.saw("an opening in fog");
+    away
+}
+
 /// What happens to disks while no process runs.
 #[derive(Default)]
 pub(crate) struct Shelf {
@@ -198,7 +309,7 @@ impl Shelf {
                     disk.restore(&SimWorld::with_disks(0, 1).disk(0).image());
                     "it is blank"
                 }
-                3 => ruin(&disk, rng),
+                3 | 4 => ruin(&disk, rng),
                 _ => "nothing",
             };
             self.images.push((number, image));
@@ -212,6 +323,14 @@ impl Shelf {
             // Budgets go by number: victims may change places only among themselves.
             if plan.victims.contains(&a) == plan.victims.contains(&b) {
                 world.swap(a, b);
+                // Old content goes with its disk, or two would say that they are the same.
+                for (number, _) in &mut self.images {
+                    *number = match *number {
+                        number if number == a => b,
+                        number if number == b => a,
+                        number => number,
+                    };
+                }
                 bench.saw("two disks changed places");
                 bench
                     .trace
@@ -219,9 +338,7 @@ impl Shelf {
             }
         }
         if rng.below(4) == 0 {
-            let by = i64::try_from(rng.below(200_000_000_000_000)).unwrap_or(0);
-            world.clock().jump(by - 100_000_000_000_000);
-            bench.saw("the clock jumped");
+            turn_clock(bench, world, rng);
         }
     }
 }

@@ -47,6 +47,9 @@ struct Cli {
     /// Switch every safeguard off in turn, and find out whether that is noticed
     #[arg(long, conflicts_with_all = ["seed", "off"])]
     sabotage: bool,
+    /// Look for the first seed that notices instead of beginning with one that is known to
+    #[arg(long, requires = "sabotage")]
+    retake: bool,
     /// Print how often each rare branch was taken
     #[arg(long)]
     reached: bool,
@@ -97,7 +100,23 @@ fn sabotage(cli: &Cli) -> Result<()> {
     println!("| without | noticed by seed |");
     println!("|---|---:|");
     for safeguard in SAFEGUARDS {
-        let sum = run(cli, Some(safeguard.name), cli.from, safeguard.seeds_max, 1)?;
+        let search = Batch {
+            off: Some(safeguard.name),
+            from: cli.from,
+            seeds: safeguard.seeds_max,
+            failures_max: 1,
+            quiet: true,
+        };
+        let known = Batch {
+            from: safeguard.known,
+            seeds: 1,
+            ..search
+        };
+        if !cli.retake && !run(cli, &known)?.failed.is_empty() {
+            println!("| {} | {}, as known |", safeguard.name, known.from + 1);
+            continue;
+        }
+        let sum = run(cli, &search)?;
         match sum.failed.keys().next() {
             Some(seed) => println!("| {} | {} |", safeguard.name, seed - cli.from + 1),
             None => {
@@ -132,11 +151,14 @@ struct Sum {
 )]
 fn many(cli: &Cli) -> Result<()> {
     let start = Instant::now();
-    let sum = run(cli, cli.off.as_deref(), cli.from, cli.seeds, FAILURES_MAX)?;
-    for (seed, failure) in &sum.failed {
-        println!("seed {seed} FAILED: {failure}");
-        println!("    cargo xtask sim --seed {seed}");
-    }
+    let plan = Batch {
+        off: cli.off.as_deref(),
+        from: cli.from,
+        seeds: cli.seeds,
+        failures_max: FAILURES_MAX,
+        quiet: false,
+    };
+    let sum = run(cli, &plan)?;
     println!(
         "{} seeds in {:.1} s: {} operations of clients, {} changes of disks, {} events",
         cli.seeds,
@@ -160,25 +182,54 @@ fn many(cli: &Cli) -> Result<()> {
     if cli.seeds >= RARE_SEEDS && !missed.is_empty() {
         bail!("no seed came to where {missed:?}");
     }
+    let unasked = SAFEGUARDS.iter().map(|safeguard| safeguard.name);
+    let unasked: Vec<_> = unasked
+        .filter(|name| !sum.safeguards.contains_key(name))
+        .collect();
+    if cli.seeds >= RARE_SEEDS && !unasked.is_empty() {
+        bail!("no seed came to these safeguards: {unasked:?}");
+    }
     Ok(())
 }
 
-/// Runs seeds side by side until `failures_max` have failed.
+/// Seeds to run.
+#[derive(Clone, Copy)]
+struct Batch<'a> {
+    /// The safeguard that is off.
+    off: Option<&'a str>,
+    from: u64,
+    seeds: u64,
+    /// So many failures end it.
+    failures_max: usize,
+    /// Failures are what is looked for, and not told.
+    quiet: bool,
+}
+
+/// Tells a failure at once, with the command that brings it about again.
+fn tell(seed: u64, off: Option<&str>, failure: &str) {
+    println!("seed {seed} FAILED: {failure}");
+    match off {
+        Some(off) => println!("    cargo xtask sim --seed {seed} --off {off:?}"),
+        None => println!("    cargo xtask sim --seed {seed}"),
+    }
+}
+
+/// Runs seeds side by side.
 #[allow(
     clippy::disallowed_methods,
     reason = "threads and real time are outside of what is simulated"
 )]
-fn run(cli: &Cli, off: Option<&str>, from: u64, seeds: u64, failures_max: usize) -> Result<Sum> {
+fn run(cli: &Cli, batch: &Batch<'_>) -> Result<Sum> {
     let options = Options {
         shown: false,
-        sabotage: off.map(str::to_owned),
+        sabotage: batch.off.map(str::to_owned),
     };
     let jobs = match cli.jobs {
         Some(jobs) => jobs,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let next = AtomicU64::new(from);
-    let end = from.saturating_add(seeds);
+    let next = AtomicU64::new(batch.from);
+    let end = batch.from.saturating_add(batch.seeds);
     let sum = Mutex::new(Sum::default());
     let running: Mutex<BTreeMap<u64, Instant>> = Mutex::default();
     let busy = AtomicUsize::new(jobs);
@@ -187,14 +238,18 @@ fn run(cli: &Cli, off: Option<&str>, from: u64, seeds: u64, failures_max: usize)
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || sum.lock().failed.len() >= failures_max {
+                    if seed >= end || sum.lock().failed.len() >= batch.failures_max {
                         busy.fetch_sub(1, Ordering::Relaxed);
                         return;
                     }
                     running.lock().insert(seed, Instant::now());
                     let report = simulate(seed, &options);
                     running.lock().remove(&seed);
-                    sum.lock().add(seed, report);
+                    let mut sum = sum.lock();
+                    sum.add(seed, report);
+                    if let Some(failure) = sum.failed.get(&seed).filter(|_| !batch.quiet) {
+                        tell(seed, batch.off, failure);
+                    }
                 }
             });
         }
@@ -202,8 +257,7 @@ fn run(cli: &Cli, off: Option<&str>, from: u64, seeds: u64, failures_max: usize)
             std::thread::sleep(Duration::from_millis(2));
             for (seed, since) in running.lock().iter() {
                 if since.elapsed() > SEED_TIME_MAX {
-                    println!("seed {seed} FAILED: it does not come to an end");
-                    println!("    cargo xtask sim --seed {seed}");
+                    tell(*seed, batch.off, "it does not come to an end");
                     std::process::exit(1);
                 }
             }

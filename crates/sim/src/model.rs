@@ -31,6 +31,8 @@ struct Write {
     begin: Moment,
     end: Option<Moment>,
     effect: Effect,
+    /// It was read before it was answered.
+    seen: bool,
 }
 
 /// A write under way.
@@ -88,6 +90,7 @@ impl Model {
                 begin: 0,
                 end: Some(0),
                 effect: Effect::Any(vec![None]),
+                seen: false,
             }]
         });
         writes.push(Write {
@@ -95,6 +98,7 @@ impl Model {
             begin: id,
             end: None,
             effect,
+            seen: false,
         });
         Pending {
             key: key.to_owned(),
@@ -124,9 +128,49 @@ impl Model {
         };
         values.retain(is);
         if let Some(write) = self.write(pending) {
-            write.end = Some(now);
+            // What was seen had happened by then.
+            write.end.get_or_insert(now);
             write.effect = Effect::Any(values);
         }
+    }
+
+    /// A read showed this: if only one open write can have led to it, that has happened.
+    pub fn seen(&mut self, key: &str, value: &Value) {
+        let now = self.tick();
+        if self.past.is_some() || value.is_none() {
+            return;
+        }
+        let Some(writes) = self.keys.get_mut(key) else {
+            return;
+        };
+        let can = |write: &&mut Write| match &write.effect {
+            Effect::Any(values) => values.contains(value),
+            Effect::Of(..) => true,
+        };
+        let mut able: Vec<&mut Write> = writes.iter_mut().filter(can).collect();
+        if let [only] = &mut able[..]
+            && only.end.is_none()
+            && matches!(&only.effect, Effect::Any(values) if values.len() == 1)
+        {
+            only.end = Some(now);
+            only.seen = true;
+        }
+    }
+
+    /// Whether a write was read before it was answered.
+    #[must_use]
+    pub fn was_seen(&self, pending: &Pending) -> bool {
+        let writes = self.keys.get(&pending.key);
+        let write = writes.and_then(|writes| writes.iter().find(|write| write.id == pending.id));
+        write.is_some_and(|write| write.seen)
+    }
+
+    /// Keys with a write under way.
+    #[must_use]
+    pub fn open(&self) -> Vec<String> {
+        let open = |writes: &Vec<Write>| writes.iter().any(|write| write.end.is_none());
+        let keys = self.keys.iter().filter(|(_, writes)| open(writes));
+        keys.map(|(key, _)| key.clone()).collect()
     }
 
     /// The write was answered, but it may have found nothing to do: a directory was renamed, and a
@@ -223,6 +267,7 @@ impl Model {
             begin: now,
             end: Some(now),
             effect: Effect::Any(vec![value]),
+            seen: false,
         };
         self.keys.insert(key.to_owned(), vec![settled]);
     }
@@ -286,6 +331,19 @@ mod tests {
         let since = model.tick();
         assert_eq!(model.values("a", since), [content(1)]);
         assert_eq!(model.settled(), [("a".to_owned(), 10)]);
+    }
+
+    #[test]
+    fn what_was_read_stays() {
+        let mut model = Model::default();
+        let one = model.begin("a", content(1));
+        model.done(&one);
+        let two = model.begin("a", content(2));
+        assert_eq!(model.open(), ["a"]);
+        model.seen("a", &content(2));
+        assert!(model.was_seen(&two) && !model.was_seen(&one));
+        let since = model.tick();
+        assert_eq!(model.values("a", since), [content(2)]);
     }
 
     #[test]

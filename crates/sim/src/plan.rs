@@ -26,6 +26,18 @@ pub enum Weather {
     Doom,
 }
 
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// All verbs, with pauses.
+    All,
+    /// Small objects written one after the other without a pause, so that journals and segments
+    /// fill faster than they are emptied.
+    Small,
+    /// Few keys, written and deleted over and over while others read them.
+    Few,
+}
+
 /// Everything that is drawn before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -35,6 +47,10 @@ pub struct Plan {
     pub disks: usize,
     /// Disks that may do anything, by number.
     pub victims: Vec<usize>,
+    /// What clients do.
+    pub mix: Mix,
+    /// Whether somebody decides about disks.
+    pub admin: bool,
     /// What the engine is told.
     pub engine: EngineConfig,
     /// How long disk operations take.
@@ -88,17 +104,38 @@ impl Plan {
         shuffle(rng, &mut order);
         order.truncate(victims);
         let (latency, deadline) = speed(rng);
+        let mix = match rng.below(10) {
+            0 => Mix::Small,
+            1..4 => Mix::Few,
+            _ => Mix::All,
+        };
+        let mut engine = engine(rng, layout);
+        if mix == Mix::Small {
+            engine.small_bytes_max = [600, 1000][pick(rng, 2)];
+            engine.segments.unsealed_max = 2 + pick(rng, 4);
+            engine.journal.file_bytes = 64 << 10;
+            engine.journal.files_max = 6;
+        }
+        bound_segments(&mut engine);
         Self {
             weather,
             disks,
             victims: order,
-            engine: engine(rng, layout),
+            mix,
+            admin: rng.below(3) == 0,
+            engine,
             latency,
             deadline,
             processes: 2 + pick(rng, 3),
             clients: 1 + pick(rng, 4),
-            steps: 8 + rng.below(24),
-            names: 2 + rng.below(6),
+            steps: match mix {
+                Mix::Small => 40 + rng.below(60),
+                Mix::All | Mix::Few => 8 + rng.below(24),
+            },
+            names: match mix {
+                Mix::Few => 1,
+                Mix::All | Mix::Small => 2 + rng.below(6),
+            },
             pauses: [0, 100_000, 500_000][pick(rng, 3)],
         }
     }
@@ -123,7 +160,24 @@ fn engine(rng: &SimRng, layout: Layout) -> EngineConfig {
     engine.catalog.layer_keys = [20, 100, 1000][pick(rng, 3)];
     engine.catalog.layer_log_bytes = [50_000, 200_000][pick(rng, 2)];
     engine.catalog.overlay_bytes_max = 1 << 20;
+    let seconds = Duration::from_secs;
+    engine.upkeep.scrub_every = seconds([30, 300, 14 * 24 * 3600][pick(rng, 3)]);
+    engine.upkeep.out_after = seconds([5, 40, 600][pick(rng, 3)]);
     engine
+}
+
+/// Writers that wait for room in the journal keep their segment from being sealed, so what one
+/// segment takes must not fill the journal: as in production, where it takes a fraction.
+fn bound_segments(engine: &mut EngineConfig) {
+    let files = engine.journal.files_max.saturating_sub(2) as u64;
+    // Each slot may take a block of its own.
+    let slots = files * engine.journal.file_bytes / 2 / 4096;
+    let slot = engine.small_bytes_max / 2 + 100;
+    let bytes = u32::try_from(slots)
+        .unwrap_or(u32::MAX)
+        .saturating_mul(slot);
+    let least = engine.small_bytes_max + 1000;
+    engine.segments.bytes = engine.segments.bytes.min(bytes).max(least);
 }
 
 fn speed(rng: &SimRng) -> (SimLatency, Duration) {

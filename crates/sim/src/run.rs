@@ -6,25 +6,29 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
 use dewar_data::pool::DewarId;
-use dewar_env::disk::sim::SimWorld;
+use dewar_env::disk::sim::{SimDisk, SimOp, SimWorld};
 use dewar_env::sim::SimRng;
 use dewar_env::sim::points::{self, Points};
-use dewar_env::{Disk, DiskState};
-use dewar_store::engine::{Content, Engine, Folder, Folders, Work};
+use dewar_env::{BoxFuture, Disk, DiskState};
+use dewar_store::engine::{Content, Engine, Folder, Folders, LiveFolders, Outlook, Work};
+use dewar_store::upkeep::LedgerDepth;
 use dewar_types::{DiskId, Error, ErrorKind, UserId};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Process};
-use crate::plan::{Plan, Weather};
+use crate::plan::{Mix, Plan, Weather, pick, shuffle};
 use crate::{actor, check, disaster};
 
 /// How long everything may take to come to rest.
 const REST: Duration = Duration::from_secs(90);
+
+/// How often repair may find something more to do when nothing fails any more.
+const REPAIRS_MAX: u32 = 6;
 
 /// How long a process may live: clients, rest and checks together take minutes.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -65,6 +69,10 @@ struct Run {
     dewar: DewarId,
     master: Arc<MasterKeys>,
     formatted: bool,
+    /// Disks were in trouble at the opening of this process.
+    fog: bool,
+    /// Disks that were not in trouble at the last opening in fog.
+    well: Vec<usize>,
     disk_ops: u64,
 }
 
@@ -75,6 +83,43 @@ enum End {
     Kill,
     /// Closed in order.
     Closed,
+}
+
+/// Ends the process between any two steps of its tasks.
+async fn kill(world: SimWorld, rng: SimRng) {
+    let wait = match rng.below(3) {
+        0 => 0,
+        1 => rng.below(2_000_000_000),
+        _ => rng.below(20_000_000_000),
+    };
+    if wait > 0 {
+        tokio::time::sleep(Duration::from_nanos(wait)).await;
+    }
+    // Where disks take no time, an opening is hundreds of turns within one moment.
+    let turns = if wait > 0 { 40 } else { 3000 };
+    for _ in 0..rng.below(turns) {
+        tokio::task::yield_now().await;
+    }
+    world.cut_power();
+}
+
+/// Opens disks of the machine anew.
+struct SimOutlook(SimWorld);
+
+impl Outlook for SimOutlook {
+    fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
+        let (label, opened) = reopened(self.0.disk(folder));
+        Box::pin(Folder::look_again(label, opened))
+    }
+}
+
+fn reopened(disk: SimDisk) -> (String, Result<Arc<dyn Disk>, Error>) {
+    let label = disk.label().to_owned();
+    let opened: Result<Arc<dyn Disk>, Error> = match disk.state() {
+        DiskState::Online { .. } => Ok(Arc::new(disk)),
+        state => Err(Error::new(ErrorKind::Unavailable, format!("{state:?}"))),
+    };
+    (label, opened)
 }
 
 /// Runs a seed from begin to end on this thread.
@@ -93,6 +138,8 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         master: Arc::new(MasterKeys::generate(&rng.fork())),
         bench: Arc::new(bench),
         formatted: false,
+        fog: false,
+        well: Vec::new(),
         disk_ops: 0,
         rng,
         world,
@@ -172,9 +219,23 @@ impl Run {
         };
         if !last {
             // The power may fail while the store is still being opened.
-            match self.rng.below(4) {
-                0 => self.world.crash_after(1 + self.rng.below(150)),
+            let (early, draw) = match self.formatted {
+                true => (150, self.rng.below(8)),
+                // More often than not before the pool is made.
+                false => (60, self.rng.below(4)),
+            };
+            match draw {
+                0 => self.world.crash_after(1 + self.rng.below(early)),
+                1 if !self.formatted => self.world.crash_after(1 + self.rng.below(early)),
                 1 | 2 => self.world.crash_after(1 + self.rng.below(1500)),
+                // What several disks are writing at once is the log.
+                4 | 5 => {
+                    let nth = 1 + self.rng.below(300);
+                    self.world.crash_after_some(SimOp::WriteDurable, nth);
+                }
+                3 => {
+                    tokio::spawn(kill(self.world.clone(), self.rng.fork()));
+                }
                 _ => {}
             }
         }
@@ -204,15 +265,15 @@ impl Run {
             return false;
         };
         *self.bench.journal.lock() = Some(engine.journal().clone());
-        let Some(process) = self.enter(&engine).await else {
+        let ids = self.ids().await;
+        let Some(process) = self.enter(&engine, &ids).await else {
             return false;
         };
         let rng = self.rng.fork();
         *self.bench.doing.lock() = "the first look";
-        if self.rng.coin() && !check::everything(&process, &rng).await {
+        if !self.fog && self.rng.coin() && !check::everything(&process, &rng).await {
             return false;
         }
-        let ids = self.ids().await;
         if last {
             *self.bench.doing.lock() = "the last look";
             self.finish(&process, &engine, &ids).await;
@@ -223,7 +284,10 @@ impl Run {
             return false;
         }
         *self.bench.doing.lock() = "the look after work";
-        self.rest(&process).await;
+        if !self.lack_one(&process).await {
+            return false;
+        }
+        self.rest().await;
         if !check::everything(&process, &rng).await {
             return false;
         }
@@ -246,11 +310,6 @@ impl Run {
     async fn open(&mut self, last: bool) -> Option<Engine> {
         let env = self.world.env();
         let config = self.bench.plan.engine.clone();
-        let tries = if self.bench.plan.weather == Weather::Fog {
-            3
-        } else {
-            1
-        };
         if !self.formatted {
             let folders = self.folders().await;
             if let Err(error) = Engine::format(&env, &config, self.dewar, &folders).await {
@@ -262,39 +321,67 @@ impl Run {
             }
             self.formatted = true;
         }
-        for _ in 0..tries {
-            let folders = self.folders().await;
-            let master = Arc::clone(&self.master);
-            let opened = Engine::open(&env, &config, self.dewar, &folders, master, Work::On).await;
-            let error = match opened {
-                Ok(engine) => {
-                    self.bench.trace.note(format_args!("opened"));
-                    return Some(engine);
+        let m = usize::from(config.layout.m);
+        let foggy = self.bench.plan.weather == Weather::Fog && !last;
+        self.fog = foggy && self.rng.below(4) > 0;
+        let away = match self.fog {
+            true => disaster::befog(&self.bench, &self.world, &self.rng, &mut self.well),
+            false => 0,
+        };
+        let folders = self.folders().await;
+        if !self.all_known(&folders) {
+            return None;
+        }
+        let master = Arc::clone(&self.master);
+        let opened = Engine::open(&env, &config, self.dewar, &folders, master, Work::On).await;
+        let error = match opened {
+            Ok(engine) => {
+                self.bench.trace.note(format_args!("opened"));
+                // Who was removed is no member any more.
+                let removed = self.bench.seen.lock().contains_key(actor::REMOVED);
+                if away > m && !removed {
+                    self.bench.fail(format!(
+                        "it opened although {away} disks were away, of which {m} may be"
+                    ));
                 }
-                Err(error) => error,
-            };
-            self.bench.trace.note(format_args!("opening: {error}"));
-            if self.world.power_failed() {
-                return None;
+                let outlook = Arc::new(SimOutlook(self.world.clone()));
+                let folders = LiveFolders::new(folders, &engine);
+                engine.keep_looking(folders, outlook).await;
+                return Some(engine);
             }
-            if self.bench.plan.weather != Weather::Doom {
-                let when = if last { "at the end" } else { "" };
+            Err(error) => error,
+        };
+        self.bench.trace.note(format_args!("opening: {error}"));
+        if self.world.power_failed() || self.bench.plan.weather == Weather::Doom {
+            return None;
+        }
+        if self.fog {
+            self.bench.saw("an opening in fog was refused");
+            return None;
+        }
+        let when = if last { "at the end" } else { "" };
+        self.bench
+            .fail(format!("it could not be opened {when}: {error:?}"));
+        None
+    }
+
+    /// Whether disks that never forgot anything have their identities.
+    fn all_known(&self, folders: &Folders) -> bool {
+        for (number, folder) in folders.all.iter().enumerate() {
+            let blank = matches!(folder.content, Content::Blank { .. });
+            if blank && !self.bench.plan.victims.contains(&number) && !self.world.power_failed() {
                 self.bench
-                    .fail(format!("it could not be opened {when}: {error:?}"));
-                return None;
+                    .fail(format!("disk {number} has lost its identity"));
+                return false;
             }
         }
-        None
+        true
     }
 
     async fn folders(&self) -> Folders {
         let mut all = Vec::new();
         for disk in self.world.disks() {
-            let label = disk.label().to_owned();
-            let opened: Result<Arc<dyn Disk>, Error> = match disk.state() {
-                DiskState::Online { .. } => Ok(Arc::new(disk)),
-                state => Err(Error::new(ErrorKind::Unavailable, format!("{state:?}"))),
-            };
+            let (label, opened) = reopened(disk);
             all.push(Folder::look(label, opened).await);
         }
         Folders { all }
@@ -310,7 +397,7 @@ impl Run {
     }
 
     /// The one user and bucket, made where they are not there yet.
-    async fn enter(&self, engine: &Engine) -> Option<Arc<Process>> {
+    async fn enter(&self, engine: &Engine, ids: &BTreeMap<usize, DiskId>) -> Option<Arc<Process>> {
         let store = engine.store().clone();
         let entered = async {
             let accounts = store.accounts();
@@ -326,6 +413,7 @@ impl Run {
                 world: self.world.clone(),
                 store: store.clone(),
                 caller,
+                ids: ids.clone(),
                 troubled: AtomicBool::new(self.bench.plan.weather != Weather::Calm),
             };
             let made = store
@@ -340,7 +428,7 @@ impl Run {
             Ok(process) => Some(Arc::new(process)),
             Err(error) => {
                 self.bench.trace.note(format_args!("entering: {error}"));
-                let doomed = self.bench.plan.weather == Weather::Doom;
+                let doomed = self.bench.plan.weather == Weather::Doom || self.fog;
                 if !self.world.power_failed() && !doomed {
                     self.bench.fail(format!("entering failed: {error:?}"));
                 }
@@ -357,7 +445,18 @@ impl Run {
             let client = actor::client(Arc::clone(process), self.rng.fork(), plan.steps);
             clients.spawn(client);
         }
-        let storm = tokio::spawn(disaster::strike(Arc::clone(process), self.rng.fork()));
+        let mut others = JoinSet::new();
+        others.spawn(disaster::strike(Arc::clone(process), self.rng.fork()));
+        if self.rng.coin() {
+            others.spawn(disaster::turn_clocks(Arc::clone(process), self.rng.fork()));
+        }
+        if plan.mix == Mix::Few {
+            others.spawn(actor::watch(Arc::clone(process), self.rng.fork()));
+        }
+        let admin = actor::administrate(Arc::clone(process), self.rng.fork());
+        if plan.admin {
+            others.spawn(admin);
+        }
         // Some processes die by the clock, at no particular operation.
         let until = match self.rng.below(4) {
             0 => Duration::from_nanos(self.rng.below(20_000_000_000)),
@@ -367,23 +466,114 @@ impl Run {
             while clients.join_next().await.is_some() {}
         })
         .await;
-        storm.abort();
+        others.shutdown().await;
         worked.is_ok() && self.bench.failure().is_none()
     }
 
     /// Ends all trouble and waits until nothing is under way.
-    async fn rest(&self, process: &Process) {
+    async fn rest(&self) {
         for disk in self.world.disks() {
             disaster::calm(&self.bench, &disk);
         }
-        tokio::time::sleep(REST).await;
         // A disk whose sync failed stays as it is until the restart.
-        let _ = process;
+        tokio::time::sleep(REST).await;
+    }
+
+    /// Right after work in fog, before anything was repaired: what was acknowledged while disks
+    /// failed survives the loss of one.
+    async fn lack_one(&self, process: &Process) -> bool {
+        // What was away at the opening joins only after a while.
+        if self.bench.plan.weather != Weather::Fog || self.fog {
+            return true;
+        }
+        let lacking = self.world.disk(pick(&self.rng, self.bench.plan.disks));
+        for disk in self.world.disks() {
+            disaster::calm(&self.bench, &disk);
+        }
+        lacking.vanish();
+        if let Err(error) = actor::readable(process).await
+            && !process.world.power_failed()
+        {
+            let disk = lacking.label();
+            self.bench
+                .fail(format!("it cannot be read without {disk} alone: {error:?}"));
+            return false;
+        }
+        !process.world.power_failed()
+    }
+
+    /// Whether there are too few disks that can be written for all shards of a blob.
+    fn cannot_be_whole(&self, process: &Process) -> bool {
+        let disks = process.ids.keys().map(|number| self.world.disk(*number));
+        let online = disks.filter(|disk| matches!(disk.state(), DiskState::Online { .. }));
+        online.count() < self.bench.plan.engine.layout.shards()
+    }
+
+    /// What repair and the ledger say holds: as many disks as they say can be lost are lost, for a
+    /// while. Gives those.
+    async fn lose_some(&self, process: &Process) -> Option<Vec<usize>> {
+        let plan = &self.bench.plan;
+        let progress = AtomicU64::new(0);
+        let deep = LedgerDepth {
+            objects: true,
+            read: true,
+        };
+        let mut rounds = 0;
+        let ledger = loop {
+            let ledger = match process.store.ledger(deep, &progress).await {
+                Ok(ledger) => ledger,
+                Err(error) => {
+                    self.bench
+                        .fail(format!("the ledger cannot be counted: {error:?}"));
+                    return None;
+                }
+            };
+            rounds += 1;
+            if ledger.found_bad == 0 {
+                break ledger;
+            }
+            if rounds == REPAIRS_MAX {
+                if self.cannot_be_whole(process) {
+                    return Some(Vec::new());
+                }
+                self.bench.fail(format!("it is not repaired: {ledger:?}"));
+                return None;
+            }
+            tokio::time::sleep(REST).await;
+        };
+        self.bench
+            .trace
+            .note(format_args!("the ledger: {:?}", ledger.lines));
+        let worst = ledger.lines.keys().copied().min().unwrap_or(ledger.full);
+        if worst < ledger.full && plan.victims.is_empty() {
+            self.bench
+                .fail(format!("nothing is wrong, and yet {:?}", ledger.lines));
+            return None;
+        }
+        let mut order: Vec<usize> = (0..plan.disks).collect();
+        shuffle(&self.rng, &mut order);
+        order.truncate(usize::try_from(worst).unwrap_or(0));
+        for &number in &order {
+            self.world.disk(number).vanish();
+        }
+        let read = actor::readable(process).await;
+        for &number in &order {
+            self.world.disk(number).come_back();
+        }
+        if let Err(error) = read {
+            self.bench.fail(format!(
+                "it cannot be read without disks {order:?}; the ledger says {:?}: {error:?}",
+                ledger.lines
+            ));
+            return None;
+        }
+        tokio::time::sleep(REST).await;
+        Some(order)
     }
 
     /// The last process: no trouble, everything is looked at, and nothing may be left over.
     async fn finish(&self, process: &Process, engine: &Engine, ids: &BTreeMap<usize, DiskId>) {
-        self.rest(process).await;
+        self.rest().await;
         // Upkeep begins where a look by the clock finds something, and sweeps twice.
         tokio::time::sleep(REST).await;
         if !check::everything(process, &self.rng).await || self.bench.failure().is_some() {
@@ -392,13 +582,16 @@ impl Run {
         if self.bench.plan.weather == Weather::Doom {
             return;
         }
+        let Some(flapped) = self.lose_some(process).await else {
+            return;
+        };
         let looked = async {
-            check::files(process, engine, ids, false).await?;
+            check::files(process, engine, ids, &flapped, false).await?;
             check::empty(process).await?;
             // The clock may have been set back since something was queued to be freed.
-            process.world.clock().jump(3 * 86_400_000_000_000);
+            process.world.clock().jump(3000 * 86_400_000_000_000);
             tokio::time::sleep(REST * 2).await;
-            check::files(process, engine, ids, true).await
+            check::files(process, engine, ids, &flapped, true).await
         };
         if let Err(error) = looked.await {
             self.bench.fail(format!("the last look failed: {error:?}"));

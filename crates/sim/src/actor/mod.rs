@@ -1,6 +1,7 @@
 //! Clients: each draws one operation after the other, and says to the model what it asked for and
 //! what it was told.
 
+mod admin;
 mod listing;
 mod multipart;
 mod objects;
@@ -12,8 +13,10 @@ use std::time::Duration;
 use dewar_env::sim::SimRng;
 
 use crate::bench::Process;
+use crate::plan::Mix;
 
-pub(crate) use objects::observe;
+pub(crate) use admin::{REMOVED, administrate};
+pub(crate) use objects::{observe, readable};
 
 /// Works through `steps` operations, until something is wrong.
 pub(crate) async fn client(process: Arc<Process>, rng: SimRng, steps: u64) {
@@ -22,7 +25,7 @@ pub(crate) async fn client(process: Arc<Process>, rng: SimRng, steps: u64) {
             return;
         }
         step(&process, &rng).await;
-        if rng.below(6) == 0 {
+        if process.bench.plan.mix != Mix::Small && rng.below(6) == 0 {
             // Long enough for the workers' turns now and then.
             let pause = Duration::from_millis(rng.below(if rng.below(4) == 0 { 8000 } else { 50 }));
             tokio::time::sleep(pause).await;
@@ -30,8 +33,36 @@ pub(crate) async fn client(process: Arc<Process>, rng: SimRng, steps: u64) {
     }
 }
 
+/// Reads again and again what is being written: as soon as it is shown it must stay.
+pub(crate) async fn watch(process: Arc<Process>, rng: SimRng) {
+    /// Reads in one process.
+    const READS_MAX: usize = 300;
+    let mut reads = 0;
+    while reads < READS_MAX && !process.world.power_failed() {
+        let open = process.bench.model.lock().open();
+        match open.get(crate::plan::pick(&rng, open.len())) {
+            Some(key) => {
+                reads += 1;
+                let _shared = process.bench.tree.read().await;
+                observe(&process, key, None, || Duration::ZERO).await;
+            }
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+        let (least, _) = process.bench.plan.latency.sync;
+        match least.is_zero() {
+            true => tokio::task::yield_now().await,
+            false => tokio::time::sleep(least).await,
+        }
+    }
+}
+
 async fn step(process: &Process, rng: &SimRng) {
-    let draw = rng.below(100);
+    let draw = match process.bench.plan.mix {
+        Mix::All => rng.below(100),
+        // Nearly all of them puts, and no directory is renamed meanwhile.
+        Mix::Small => 5 + rng.below(38),
+        Mix::Few => 20 + rng.below(75),
+    };
     if draw < 3 {
         let _alone = process.bench.tree.write().await;
         return rename::directory(process, rng).await;

@@ -23,9 +23,10 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
         acl: None,
     };
     let work = process.store.create_upload(&process.caller, request);
-    let Outcome::Done(id) = process.ask(rng, work).await else {
+    let Outcome::Done(begun) = process.ask(rng, work).await else {
         return;
     };
+    let id = begun.id;
     let count = 1 + rng.below(3);
     let mut contents = Vec::new();
     let mut parts = Vec::new();
@@ -42,6 +43,8 @@ pub(super) async fn upload(process: &Process, rng: &SimRng) {
                         .bench
                         .fail(format!("part {number} of {key} was refused: {error:?}"));
                 }
+                // The number holds what it held.
+                Outcome::Undone(_) => {}
                 // Whether the number holds what it held or what was sent is open.
                 Outcome::Open(_) => last = None,
             }

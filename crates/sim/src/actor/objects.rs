@@ -15,6 +15,7 @@ use dewar_types::{Error, ErrorKind, RangeSpec};
 use crate::bench::{Outcome, Process, object_key};
 use crate::content::Content;
 use crate::model::{Moment, Value};
+use crate::plan::Mix;
 
 pub(super) async fn put(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
@@ -80,14 +81,26 @@ async fn feed(upload: &mut Upload, content: &Content, chunk: u64) -> Result<(), 
 }
 
 pub(super) async fn get(process: &Process, rng: &SimRng) {
-    let key = process.bench.key(rng);
+    let mut key = process.bench.key(rng);
+    // What is being written now is what may be shown too early.
+    if rng.coin() {
+        let open = process.bench.model.lock().open();
+        if let Some(other) = open.get(crate::plan::pick(rng, open.len())) {
+            key.clone_from(other);
+        }
+    }
     let range = match rng.below(4) {
         0 => Some(RangeSpec::FromTo(rng.below(5000), 5000 + rng.below(40_000))),
         1 => Some(RangeSpec::Last(1 + rng.below(9000))),
         _ => None,
     };
     // A reader that takes its time holds its object over overwrites, deletes and compaction.
-    let patience = if rng.below(4) == 0 { 12_000 } else { 0 };
+    let few = process.bench.plan.mix == Mix::Few;
+    let patience = if rng.below(if few { 2 } else { 4 }) == 0 {
+        12_000
+    } else {
+        0
+    };
     let rng = rng.fork();
     observe(process, &key, range, || {
         Duration::from_millis(rng.below(patience + 1))
@@ -161,7 +174,33 @@ pub(crate) async fn observe(
         return None;
     }
     bench.trace.note(format_args!("get {key}: {:?}", values[0]));
+    if let [value] = &values[..] {
+        // What was shown once stays, whether or not its writer was answered.
+        bench.model.lock().seen(key, value);
+    }
     values.pop()
+}
+
+/// Whether everything that can be found can be read to its end; what it is does not matter.
+pub(crate) async fn readable(process: &Process) -> Result<(), Error> {
+    let keys = process.bench.model.lock().keys();
+    for key in keys {
+        let read = async {
+            let request = get_request(process, &key, None);
+            let mut download = process.store.get(&process.caller, request).await?;
+            while let Some(bytes) = download.next().await {
+                bytes?;
+            }
+            Ok::<(), Error>(())
+        };
+        match read.await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error.context(&key));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The answer was an error: that there is nothing, or another one.
