@@ -22,4 +22,7 @@ class Outcomes:
 
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        # What runs tests side by side hears of all of them in the process that started the others.
+        return
     config.pluginmanager.register(Outcomes(os.environ["OUTCOMES"]))

@@ -24,21 +24,31 @@ const FOLDER: &str = "tests/s3-suite";
 /// from them.
 const SELECTION: &str = "not kms and not bucket_logging and not cloud_ and not restore_object and \
                          not restore_noncur and not read_through";
+/// Tests that count the buckets of a user, and so must not run beside others.
+const ALONE: &str = "list_buckets or buckets_list";
 const FILES: [&str; 2] = ["test_s3.py", "test_headers.py"];
 
-/// The users that the suite's configuration asks for: section, name, tenant.
+/// The users that the suite's configuration asks for: section, name, tenant. A root of an account
+/// has a tenant of its own.
 const USERS: [(&str, &str, &str); 6] = [
     ("s3 main", "main", ""),
     ("s3 alt", "alt", ""),
     ("s3 tenant", "tenanted", "suite"),
     ("iam", "iam", ""),
-    ("iam root", "iamroot", ""),
-    ("iam alt root", "iamaltroot", ""),
+    ("iam root", "iamroot", "rooted"),
+    ("iam alt root", "iamaltroot", "altrooted"),
 ];
+/// Sections whose users administer their tenant.
+const ADMINS: [&str; 3] = ["iam", "iam root", "iam alt root"];
+
+/// Where the buckets are: the one region where making a bucket again is no error, as the suite
+/// expects.
+const REGION: &str = "us-east-1";
 
 /// Settings of the server that the suite counts on.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("DEWAR_LOG_LEVEL", "warn"),
+    ("DEWAR_S3_REGION", REGION),
     ("DEWAR_LIFECYCLE_DAY", "10s"),
     ("DEWAR_LIFECYCLE_STORAGE_CLASSES", "LUKEWARM,FROZEN"),
     // Its tests of access control lists want them to count.
@@ -60,6 +70,13 @@ pub(crate) struct S3Tests {
     /// Only tests that match; then nothing is recorded, and only what ran is compared
     #[arg(long, value_name = "EXPRESSION")]
     only: Option<String>,
+    /// Name storage classes in the suite's configuration too, which multiplies its tests of copies
+    /// and runs those of transitions; compared with a list of its own
+    #[arg(long)]
+    storage_classes: bool,
+    /// Tests that run side by side; those of lifecycle mostly wait
+    #[arg(long, value_name = "COUNT", default_value_t = 6)]
+    jobs: u32,
     /// Arguments for pytest
     #[arg(last = true)]
     pytest: Vec<String>,
@@ -82,33 +99,72 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     let port_base = PORT_BASE + u16::try_from(std::process::id() % 1000).unwrap_or_default() * 8;
     let demo = Demo::start(&binary, &scratch, port_base, &SETTINGS)?;
     let configuration = scratch.join("suite.conf");
-    std::fs::write(&configuration, configure(&demo, port_base)?)
+    std::fs::write(&configuration, configure(&demo, port_base, asked)?)
         .with_context(|| format!("write {}", configuration.display()))?;
 
-    let outcomes = scratch.join("outcomes");
+    let mut ran = BTreeMap::new();
     let selection = match &asked.only {
         Some(only) => format!("({SELECTION}) and ({only})"),
         None => SELECTION.to_owned(),
     };
-    let mut pytest = Command::new(python);
-    pytest
-        .args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"])
-        .args(["-p", "outcomes", "-k", &selection])
-        .args(&asked.pytest)
-        .args(FILES.map(|file| format!("s3tests/functional/{file}")))
-        .current_dir(&suite)
-        .env("S3TEST_CONF", &configuration)
-        .env("PYTHONPATH", &folder)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("OUTCOMES", &outcomes);
-    for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL"] {
-        pytest.env_remove(name);
+    for (jobs, selection) in [
+        (asked.jobs, format!("({selection}) and not ({ALONE})")),
+        (0, format!("({selection}) and ({ALONE})")),
+    ] {
+        let suite = Suite {
+            python: &python,
+            checkout: &suite,
+            folder: &folder,
+            configuration: &configuration,
+            outcomes: &scratch.join("outcomes"),
+        };
+        ran.extend(suite.run(&selection, jobs, &asked.pytest)?);
     }
-    eprintln!("+ {}", told(&pytest));
-    // Failed tests are no failure of the run: the list decides.
-    pytest.status().context("run pytest")?;
-    let ran = read_outcomes(&outcomes)?;
-    judge(&folder.join("passes.txt"), &ran, asked)
+    ensure!(!ran.is_empty(), "no test ran");
+    let list = if asked.storage_classes {
+        "passes-with-storage-classes.txt"
+    } else {
+        "passes.txt"
+    };
+    judge(&folder.join(list), &ran, asked)
+}
+
+/// Where everything is that a run of pytest needs.
+struct Suite<'a> {
+    python: &'a Path,
+    checkout: &'a Path,
+    folder: &'a Path,
+    configuration: &'a Path,
+    outcomes: &'a Path,
+}
+
+impl Suite<'_> {
+    /// Runs what is selected, `jobs` at once (0: in one process), and says what became of each test.
+    fn run(&self, selection: &str, jobs: u32, more: &[String]) -> Result<BTreeMap<String, String>> {
+        if self.outcomes.exists() {
+            std::fs::remove_file(self.outcomes).context("forget the run before")?;
+        }
+        let mut pytest = Command::new(self.python);
+        pytest
+            .args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"])
+            .args(["-p", "outcomes", "-k", selection])
+            .args(["-n", &jobs.to_string(), "--dist", "worksteal"])
+            .args(more)
+            .args(FILES.map(|file| format!("s3tests/functional/{file}")))
+            .current_dir(self.checkout)
+            .env("S3TEST_CONF", self.configuration)
+            .env("PYTHONPATH", self.folder)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("OUTCOMES", self.outcomes)
+            .env("AWS_DEFAULT_REGION", REGION);
+        for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL"] {
+            pytest.env_remove(name);
+        }
+        eprintln!("+ {}", told(&pytest));
+        // Failed tests are no failure of the run: the list decides.
+        pytest.status().context("run pytest")?;
+        read_outcomes(self.outcomes)
+    }
 }
 
 /// A Python with what the suite needs, in a folder of its own.
@@ -132,11 +188,11 @@ fn python(workspace: &Workspace, requirements: &Path) -> Result<PathBuf> {
 }
 
 /// Makes the users, and the suite's configuration file from them.
-fn configure(demo: &Demo, port: u16) -> Result<String> {
+fn configure(demo: &Demo, port: u16, asked: &S3Tests) -> Result<String> {
     let mut text = format!(
         "[DEFAULT]\nhost = 127.0.0.1\nport = {port}\nis_secure = False\nssl_verify = False\n\
          [fixtures]\nbucket prefix = suite-{{random}}-\n\
-         iam name prefix = suite-\niam path prefix = /suite/\n"
+         iam name prefix = suite-{{random}}-\niam path prefix = /suite/{{random}}/\n"
     );
     for (section, name, tenant) in USERS {
         let email = format!("{name}@example.org");
@@ -144,7 +200,7 @@ fn configure(demo: &Demo, port: u16) -> Result<String> {
         if !tenant.is_empty() {
             add.extend(["--tenant", tenant]);
         }
-        if section == "iam" {
+        if ADMINS.contains(&section) {
             add.push("--tenant-admin");
         }
         let user = demo.admin(&add)?;
@@ -165,10 +221,11 @@ fn configure(demo: &Demo, port: u16) -> Result<String> {
         )
         .context("write the configuration")?;
         if section == "s3 main" {
-            text.push_str(
-                "api_name = us-east-1\nstorage_classes = LUKEWARM, FROZEN\n\
-                 lc_debug_interval = 10\n",
-            );
+            writeln!(text, "api_name = {REGION}\nlc_debug_interval = 10")
+                .context("write the configuration")?;
+            if asked.storage_classes {
+                text.push_str("storage_classes = LUKEWARM, FROZEN\n");
+            }
         }
     }
     Ok(text)
@@ -183,7 +240,6 @@ fn read_outcomes(path: &Path) -> Result<BTreeMap<String, String>> {
         .filter_map(|line| line.split_once(' '))
         .map(|(outcome, test)| (test.to_owned(), outcome.to_owned()))
         .collect();
-    ensure!(!ran.is_empty(), "no test ran");
     Ok(ran)
 }
 

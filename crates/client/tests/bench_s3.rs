@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Parser;
-use dewar_client::bench::{self, BenchArgs};
+use dewar_client::bench::{self, BenchCommand};
 use serde_json::Value;
 use tiny::{ACCESS_KEY, Fault, SECRET_KEY, Tiny};
 
 #[derive(Parser)]
 struct Cli {
-    #[command(flatten)]
-    bench: BenchArgs,
+    #[command(subcommand)]
+    bench: BenchCommand,
 }
 
 /// Runs `dewar bench s3` with the arguments and the tiny server's keys; returns its JSON as well.

@@ -8,17 +8,9 @@ use super::plan::{Mix, Step, Suite, Workload};
 use super::size::ByteSize;
 use crate::sigv4::PayloadMode;
 
-/// `dewar bench …`.
-#[derive(Clone, Debug, Args)]
-pub struct BenchArgs {
-    /// What to load.
-    #[command(subcommand)]
-    pub(super) what: BenchCommand,
-}
-
 /// What can be loaded.
 #[derive(Clone, Debug, Subcommand)]
-pub(super) enum BenchCommand {
+pub enum BenchCommand {
     /// Load one or several S3 endpoints and tell what they do and what it costs
     S3(Box<S3Args>),
 }

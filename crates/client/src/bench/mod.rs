@@ -24,20 +24,18 @@ mod tally;
 mod target;
 mod worker;
 
-pub use args::{BenchArgs, S3Args};
+pub use args::{BenchCommand, S3Args};
 pub use plan::Suite;
 pub use size::{BadSize, ByteSize};
 pub use target::WrongUse;
-
-use args::BenchCommand;
 
 /// Runs `dewar bench`. Prints results to standard output and progress to standard error.
 ///
 /// # Errors
 /// If the arguments make no sense, a target cannot be used, a file cannot be written, or any
 /// request failed; the results are told before that.
-pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    match &args.what {
+pub fn run(what: &BenchCommand) -> anyhow::Result<()> {
+    match what {
         BenchCommand::S3(args) => campaign::run(args),
     }
 }

@@ -128,6 +128,24 @@ impl Exchange {
     /// `InvalidRequest` when `must_declare` and nothing vouches for the body.
     pub(crate) async fn document(&mut self, must_declare: bool) -> Result<bytes::Bytes> {
         let declared = Declared::read(self.headers())?;
+        self.document_with(&declared, must_declare).await
+    }
+
+    /// The same, where `x-amz-checksum-` headers are not about the body: those of
+    /// CompleteMultipartUpload are about the object.
+    ///
+    /// # Errors
+    /// As [`Exchange::document`].
+    pub(crate) async fn document_beside_checksums(&mut self) -> Result<bytes::Bytes> {
+        let declared = Declared::read_md5(self.headers())?;
+        self.document_with(&declared, false).await
+    }
+
+    async fn document_with(
+        &mut self,
+        declared: &Declared,
+        must_declare: bool,
+    ) -> Result<bytes::Bytes> {
         if must_declare && !declared.is_any() && !matches!(self.mode, PayloadMode::Exact(_)) {
             return Err(Refusal::new(
                 Code::InvalidRequest,
@@ -152,7 +170,7 @@ impl Exchange {
                 refusal
             }
         })?;
-        verify_small(&declared, &bytes, body.trailers())?;
+        verify_small(declared, &bytes, body.trailers())?;
         Ok(bytes)
     }
 

@@ -69,7 +69,11 @@ impl WireFacts {
     /// Milliseconds since the request was signed.
     fn signature_age(&self) -> Option<u64> {
         let date = match self.header("x-amz-date") {
-            Some(date) => RequestDate::parse(&date)?,
+            Some(date) => RequestDate::parse_header(&date)?,
+            // Signature V2 has it in the Date header, where V4 may have it too.
+            None if self.head.headers.contains_key("authorization") => {
+                RequestDate::parse_header(&self.header("date")?)?
+            }
             None => RequestDate::parse(self.query()?.get("X-Amz-Date")?)?,
         };
         let signed = date.secs().saturating_mul(1000);

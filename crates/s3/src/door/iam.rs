@@ -1,4 +1,4 @@
-//! Calls of the IAM API, which come to the same address as a form.
+//! Calls of the IAM API and of STS, which come to the same address as a form.
 //!
 //! Its clients sign the body but do not say its digest, so the body is read first: little of it,
 //! and within the room that documents have.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use dewar_auth::{Caller, Origin};
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
@@ -59,12 +59,28 @@ pub(super) async fn call(
     }
     let now = door.env.clock.now();
     let query = Query::parse(None)?;
-    let caller = match door.iam_verifier.verify(&head, &query, None, now).await? {
-        Claim::Signed(signed) => Caller::by_access_key(&signed.key, origin),
-        Claim::Anonymous => Caller::anonymous(origin),
+    let authorization = head.headers.get(AUTHORIZATION);
+    let signed_for = |service: &str| {
+        let text = authorization.and_then(|value| value.to_str().ok());
+        text.is_some_and(|text| text.contains(service))
+    };
+    let unsigned = authorization.is_none();
+    let sts = signed_for("/sts/aws4_request") || (unsigned && ops::is_unsigned_call(&bytes));
+    let verifier = if sts {
+        &door.sts_verifier
+    } else {
+        &door.iam_verifier
+    };
+    let caller = match verifier.verify(&head, &query, None, now).await {
+        Ok(Claim::Signed(signed)) => Caller::by_access_key(&signed.key, origin),
+        Ok(Claim::Anonymous) => Caller::anonymous(origin),
+        Err(refusal) => return Ok(ops::iam_refused(&refusal, id)),
     };
     told.user = caller.user().map(|user| user.name.clone());
-    told.verb = Some("Iam");
+    told.verb = Some(if sts { "Sts" } else { "Iam" });
     let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+    if sts {
+        return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
+    }
     Ok(ops::iam(&door.store, &caller, &bytes, id).await)
 }

@@ -29,7 +29,7 @@ use dewar_auth::{Caller, Credentials, Origin};
 use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
-use http::header::{EXPECT, HOST};
+use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use tokio::sync::Semaphore;
@@ -52,7 +52,7 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE, XML_BODIES_BYTES_MAX};
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
-use crate::sigv4::{CONTENT_SHA256, Claim, Query, Verifier};
+use crate::sigv4::{CONTENT_SHA256, Claim, Presigned, Query, Seed, Verifier};
 
 /// How a door is set up.
 #[derive(Clone, Debug)]
@@ -80,6 +80,7 @@ pub struct Door {
     pub(crate) verifier: Verifier,
     /// For the IAM API, whose clients sign for another service.
     iam_verifier: Verifier,
+    sts_verifier: Verifier,
     config: DoorConfig,
     ids: RequestIds,
     /// Room for XML bodies, in bytes.
@@ -93,7 +94,8 @@ impl Door {
         let credentials: Arc<dyn Credentials> = Arc::new(store.clone());
         Self {
             verifier: Verifier::new(Arc::clone(&credentials), config.region.clone()),
-            iam_verifier: Verifier::of_iam(credentials),
+            iam_verifier: Verifier::of_iam(Arc::clone(&credentials)),
+            sts_verifier: Verifier::of_sts(credentials),
             ids: RequestIds::new(&env),
             store,
             env,
@@ -168,6 +170,37 @@ impl Door {
         Ok(key.map(|key| key.user.tenant.clone()).unwrap_or_default())
     }
 
+    /// Who asks, as far as the request proves it; how the payload is signed; what signatures within
+    /// the payload continue from.
+    async fn who(
+        &self,
+        head: &Parts,
+        query: &Query,
+        bucket: Option<&str>,
+        origin: Origin,
+    ) -> Result<(Caller, Option<String>, Option<Seed>)> {
+        let payload = || {
+            let text = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
+            Ok::<_, Refusal>(text.map(str::to_owned))
+        };
+        if let Some(token) = bearer_token(&head.headers)? {
+            if Presigned::is_in(query) {
+                let message = "Only one auth mechanism allowed";
+                return Err(Refusal::new(Code::InvalidArgument, message));
+            }
+            let caller = self.store.bearer(token, origin).await?;
+            return Ok((caller, payload()?, None));
+        }
+        let now = self.env.clock.now();
+        match self.verifier.verify(head, query, bucket, now).await? {
+            Claim::Signed(signed) => {
+                let caller = Caller::by_access_key(&signed.key, origin);
+                Ok((caller, signed.payload, signed.seed))
+            }
+            Claim::Anonymous => Ok((Caller::anonymous(origin), payload()?, None)),
+        }
+    }
+
     /// Everything up to the verb, and the verb. `wire` is taken when the body's turn comes.
     async fn answer(
         &self,
@@ -194,22 +227,7 @@ impl Door {
             return iam::call(self, head, wire, origin, id, told).await;
         }
         let now = self.env.clock.now();
-        let claim = self
-            .verifier
-            .verify(&head, &query, in_host.as_deref(), now)
-            .await?;
-        let (caller, payload, seed) = match claim {
-            Claim::Signed(signed) => (
-                Caller::by_access_key(&signed.key, origin),
-                signed.payload,
-                signed.seed,
-            ),
-            Claim::Anonymous => {
-                let payload = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
-                let payload = payload.map(str::to_owned);
-                (Caller::anonymous(origin), payload, None)
-            }
-        };
+        let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         let anonymous = told.user.is_none();
         // What a request without identity asked for is nobody's business, so it is not told
@@ -275,6 +293,25 @@ impl Door {
         );
         ops::call(self, verb, &mut exchange).await
     }
+}
+
+/// The token of an `Authorization: Bearer` header (RFC 6750 section 2.1).
+fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
+        return Ok(None);
+    };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(None);
+    }
+    if values.next().is_some() {
+        let message = "The header authorization is given twice.";
+        return Err(Refusal::new(Code::InvalidArgument, message));
+    }
+    Ok(Some(token.trim()))
 }
 
 /// Presigned URLs may carry `x-amz-` headers as parameters, and some signers put them there. They

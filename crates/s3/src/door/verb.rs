@@ -102,7 +102,10 @@ const LIST: &[&str] = &[
     "continuation-token",
     "fetch-owner",
     "start-after",
+    "allow-unordered",
 ];
+/// What a form's success_action_redirect gets appended, which may lead to a listing.
+const REDIRECTED: &[&str] = &["bucket", "key", "etag"];
 const LIST_UPLOADS: &[&str] = &[
     "uploads",
     "delimiter",
@@ -292,6 +295,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
                 return Ok(Some(verb));
             }
             match query.get("list-type") {
+                _ if only(query, REDIRECTED) => Some(Verb::ListObjects),
                 _ if !only(query, LIST) => None,
                 None => Some(Verb::ListObjects),
                 Some("2") => Some(Verb::ListObjectsV2),
@@ -301,7 +305,7 @@ fn of_bucket(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Opti
                 }
             }
         }
-        Method::HEAD => only(query, &[]).then_some(Verb::HeadBucket),
+        Method::HEAD => only(query, &["read-stats"]).then_some(Verb::HeadBucket),
         Method::PUT if only(query, &[]) => Some(Verb::CreateBucket),
         Method::PUT => match sub_resource(query) {
             Some("versioning") => Some(Verb::PutBucketVersioning),
@@ -377,6 +381,10 @@ fn bucket_configuration(query: &Query) -> Option<Verb> {
 fn of_object(method: &Method, query: &Query, headers: &HeaderMap) -> Result<Option<Verb>> {
     let copies = headers.contains_key("x-amz-copy-source");
     Ok(match *method {
+        Method::GET if query.has("torrent") => {
+            let message = "There is no torrent of this object.";
+            return Err(Refusal::new(Code::NoSuchKey, message));
+        }
         Method::GET => get_of_object(query),
         Method::HEAD => only(query, READ).then_some(Verb::HeadObject),
         Method::PUT if query.has("uploadId") || query.has("partNumber") => {
@@ -483,6 +491,13 @@ mod tests {
                 Verb::ListObjects,
             ),
             ("GET", false, "list-type=2&prefix=", Verb::ListObjectsV2),
+            (
+                "GET",
+                false,
+                "bucket=b&key=k&etag=%22e%22",
+                Verb::ListObjects,
+            ),
+            ("HEAD", false, "read-stats=true", Verb::HeadBucket),
             ("GET", false, "uploads", Verb::ListMultipartUploads),
             ("GET", false, "location", Verb::GetBucketLocation),
             (
@@ -542,7 +557,6 @@ mod tests {
             ("PUT", false, "unknown"),
             ("DELETE", false, "unknown=1"),
             ("HEAD", false, "acl"),
-            ("GET", true, "torrent"),
             ("PUT", true, "tagging&retention"),
             ("PUT", true, "unknown"),
             ("PUT", true, "uploadId=a"),
@@ -567,6 +581,8 @@ mod tests {
         }
         let version = verb("DELETE", true, "versionId=abc").expect_err("a version");
         assert_eq!(version.code(), Code::InvalidArgument);
+        let torrent = verb("GET", true, "torrent").expect_err("a torrent");
+        assert_eq!(torrent.code(), Code::NoSuchKey);
         let list = verb("GET", false, "list-type=3").expect_err("a type");
         assert_eq!(list.code(), Code::InvalidArgument);
     }

@@ -43,6 +43,7 @@ codes! {
     BucketNotEmpty = 409,
     ConditionalRequestConflict = 409,
     EntityTooLarge = 400,
+    ExpiredToken = 400,
     EntityTooSmall = 400,
     IncompleteBody = 400,
     AccessControlListNotSupported = 400,

@@ -1,5 +1,6 @@
 //! The one place where the store's error kinds become S3's codes.
 
+use dewar_auth::CredentialError;
 use dewar_types::{Error, ErrorKind};
 use http::HeaderValue;
 use http::header::RETRY_AFTER;
@@ -27,7 +28,8 @@ const fn code_of(kind: ErrorKind) -> Code {
             Code::InvalidRequest
         }
         ErrorKind::NotEmpty => Code::BucketNotEmpty,
-        ErrorKind::Denied | ErrorKind::Unauthenticated => Code::AccessDenied,
+        ErrorKind::Denied => Code::AccessDenied,
+        ErrorKind::Unauthenticated => Code::InvalidToken,
         ErrorKind::Precondition => Code::PreconditionFailed,
         ErrorKind::NotModified => Code::NotModified,
         ErrorKind::InvalidArgument => Code::InvalidArgument,
@@ -58,7 +60,10 @@ const fn code_of(kind: ErrorKind) -> Code {
 /// tell what exists, the others how Dewar is built and where its disks are.
 fn words(error: &Error) -> String {
     match error.kind() {
-        ErrorKind::Denied | ErrorKind::Unauthenticated => "Access Denied".into(),
+        ErrorKind::Denied => "Access Denied".into(),
+        ErrorKind::Unauthenticated => {
+            "The provided token is malformed or otherwise invalid.".into()
+        }
         ErrorKind::NoSuchBucket => "The specified bucket does not exist".into(),
         ErrorKind::NotFound => "The specified key does not exist.".into(),
         ErrorKind::NoSuchVersion => "The specified version does not exist.".into(),
@@ -85,9 +90,26 @@ fn words(error: &Error) -> String {
     }
 }
 
+/// Why a credential that ends was not taken, if that is what happened.
+pub(crate) fn credential_error(error: &Error) -> Option<CredentialError> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<CredentialError>().copied()
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        let mut refusal = Self::new(code_of(error.kind()), words(&error));
+        let mut refusal = match credential_error(&error) {
+            Some(CredentialError::Expired) => {
+                Self::new(Code::ExpiredToken, "The provided token has expired.")
+            }
+            Some(CredentialError::Clear) => Self::new(
+                Code::AccessDenied,
+                "Tokens are taken over TLS only, or from the machine itself.",
+            ),
+            Some(CredentialError::Invalid | CredentialError::Unreachable) | None => {
+                Self::new(code_of(error.kind()), words(&error))
+            }
+        };
         let retry_after_secs = match error.kind() {
             ErrorKind::Busy(after) => Some(after.as_secs().max(1)),
             ErrorKind::Unavailable | ErrorKind::Timeout => Some(UNAVAILABLE_RETRY_SECS),

@@ -10,6 +10,7 @@ use std::fmt;
 use http::{HeaderName, HeaderValue};
 
 pub use code::Code;
+pub(crate) use kind::credential_error;
 pub(crate) use xml::push_element;
 
 /// A refusal: S3's code, words for the person, and the further elements S3 gives with some codes.

@@ -70,6 +70,8 @@ impl Policy {
             serde_json::from_slice(&json).map_err(|_| invalid("it is not JSON."))?;
         let expiration = document.get("expiration").and_then(Value::as_str);
         let expires = expiration
+            // The parser takes a blank for the T, which ISO 8601 does not.
+            .filter(|text| text.contains('T'))
             .and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok())
             .ok_or_else(|| invalid("its expiration is missing or not a date."))?;
         let mut policy = Self {
@@ -91,7 +93,7 @@ impl Policy {
     fn add(&mut self, condition: &Value) -> Result<()> {
         let wrong = || invalid("a condition is of no known form.");
         match condition {
-            Value::Object(pairs) => {
+            Value::Object(pairs) if !pairs.is_empty() => {
                 for (field, value) in pairs {
                     let value = value.as_str().ok_or_else(wrong)?;
                     self.push(Operator::Equals, field, value);
@@ -177,6 +179,8 @@ impl Policy {
                 name,
                 "policy" | "x-amz-signature" | "file" | "awsaccesskeyid" | "signature"
             ) || name.starts_with("x-ignore-")
+                // A checksum can only make an upload fail.
+                || name.starts_with("x-amz-checksum-")
         };
         match form.iter().find(|(name, _)| !free(name) && !covered(name)) {
             Some((name, _)) => Err(denied(format!("Extra input fields: {name}"))),

@@ -32,7 +32,7 @@ struct Named {
 }
 
 pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer> {
-    let bytes = exchange.document(false).await?;
+    let bytes = exchange.document_beside_checksums().await?;
     let object = exchange.object()?;
     let named = Named {
         bucket: object.bucket.name.to_string(),
@@ -83,7 +83,7 @@ fn parts(bytes: &[u8]) -> Result<Vec<CompletePart>> {
     if listed.is_empty() {
         return Err(malformed());
     }
-    let part = |part: s3s::dto::CompletedPart| {
+    let part = |part: s3s::dto::CompletedPart| -> Result<CompletePart> {
         let number = part.part_number.and_then(|n| u32::try_from(n).ok());
         let sums = Checksums {
             crc32: part.checksum_crc32,
@@ -103,7 +103,16 @@ fn parts(bytes: &[u8]) -> Result<Vec<CompletePart>> {
             checksum: sums.digest()?,
         })
     };
-    listed.into_iter().map(part).collect()
+    let mut parts: Vec<CompletePart> = Vec::with_capacity(listed.len());
+    for named in listed {
+        let named = part(named)?;
+        // A client that sent a part again may name it as often as it sent it.
+        match parts.last_mut().filter(|last| last.number == named.number) {
+            Some(last) => *last = named,
+            None => parts.push(named),
+        }
+    }
+    Ok(parts)
 }
 
 fn output(named: &Named, info: &ObjectInfo) -> CompleteMultipartUploadOutput {

@@ -25,15 +25,14 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         encryption: encryption_of(exchange, headers)?,
         acl: acl_of(headers)?,
     };
-    let encrypted = request.encryption.as_ref().map(Into::into);
-    let upload = door.store.create_upload(&exchange.caller, request).await?;
+    let begun = door.store.create_upload(&exchange.caller, request).await?;
     let mut answer = xml_answer(&CreateMultipartUploadOutput {
         bucket: Some(object.bucket.name.to_string()),
         key: Some(object.key.to_string()),
-        upload_id: Some(upload.to_string()),
+        upload_id: Some(begun.id.to_string()),
         ..CreateMultipartUploadOutput::default()
     })?;
-    encryption_headers(answer.headers_mut(), encrypted, headers);
+    encryption_headers(answer.headers_mut(), begun.encrypted, headers);
     if headers.contains_key("x-amz-checksum-algorithm") {
         let shown = answer.headers_mut();
         let name = algorithm.s3_name().unwrap_or_default();

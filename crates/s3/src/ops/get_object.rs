@@ -15,8 +15,8 @@ use crate::error::{Code, Refusal, Result};
 use crate::limits::PART_NUMBER_MAX;
 use crate::range::parse_range;
 use crate::wire::{
-    checksum_headers, customer_key, encryption_headers, header, http_date, object_headers, quoted,
-    read_condition, value_of,
+    checksum_headers, customer_key, encryption_headers, header, http_date, object_headers,
+    part_checksum_headers, quoted, read_condition, value_of,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -91,9 +91,13 @@ pub(super) fn head(
     headers.insert(CONTENT_LENGTH, HeaderValue::from(range.len()));
     let asked = header(exchange.headers(), "x-amz-checksum-mode")?;
     let whole = range.len() == info.size;
-    if whole && asked.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")) {
-        // Only of the whole: a client would hold the checksum of all against a part.
-        checksum_headers(&mut headers, info.checksum.as_ref());
+    if asked.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")) {
+        // What is shown is always of the bytes that go out: clients hold it against them.
+        match &info.part_checksum {
+            Some(digest) => part_checksum_headers(&mut headers, digest, info.checksum.as_ref()),
+            None if whole => checksum_headers(&mut headers, info.checksum.as_ref()),
+            None => {}
+        }
     }
     if !partial {
         return Ok((StatusCode::OK, headers));

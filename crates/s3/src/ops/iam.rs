@@ -1,5 +1,5 @@
 //! The IAM API: a form with an `Action`, answered in XML of its own kind (IAM API reference,
-//! "Making query requests"). STS's GetCallerIdentity comes along.
+//! "Making query requests").
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,25 @@ use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
 use crate::door::{Answer, text_answer};
-use crate::error::{Refusal, push_element};
+use crate::error::{Code, Refusal, push_element};
 use crate::sigv4::{decode_percent, encode_strict};
 use crate::wire::iso_date;
 
 /// Most items of a list that is asked for at once.
 const PAGE_ITEMS: usize = 1000;
 const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
-const STS_XMLNS: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 
 /// What a client said.
-struct Form(BTreeMap<String, String>);
+pub(super) struct Form(BTreeMap<String, String>);
 
 /// Why it is not done: code, status and words.
-struct Refused {
-    code: &'static str,
-    status: StatusCode,
-    words: String,
+pub(super) struct Refused {
+    pub(super) code: &'static str,
+    pub(super) status: StatusCode,
+    pub(super) words: String,
 }
 
-type Outcome<T> = std::result::Result<T, Refused>;
+pub(super) type Outcome<T> = std::result::Result<T, Refused>;
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
@@ -68,7 +67,7 @@ impl From<Error> for Refused {
 }
 
 impl Form {
-    fn read(bytes: &[u8]) -> Outcome<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Outcome<Self> {
         let malformed = || Refused {
             code: "MalformedQueryString",
             status: StatusCode::BAD_REQUEST,
@@ -90,11 +89,11 @@ impl Form {
         Ok(Self(fields))
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    fn need(&self, name: &'static str) -> Outcome<&str> {
+    pub(super) fn need(&self, name: &'static str) -> Outcome<&str> {
         self.get(name)
             .filter(|text| !text.is_empty())
             .ok_or_else(|| Refused {
@@ -111,14 +110,14 @@ impl Form {
 
 /// XML that is being written.
 #[derive(Default)]
-struct Xml(String);
+pub(super) struct Xml(pub(super) String);
 
 impl Xml {
-    fn text(&mut self, name: &str, text: &str) {
+    pub(super) fn text(&mut self, name: &str, text: &str) {
         push_element(&mut self.0, name, text);
     }
 
-    fn nested(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+    pub(super) fn nested(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
         self.0.push('<');
         self.0.push_str(name);
         self.0.push('>');
@@ -168,13 +167,8 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
     };
     match outcome {
         Ok(result) => {
-            let xmlns = if action == "GetCallerIdentity" {
-                STS_XMLNS
-            } else {
-                IAM_XMLNS
-            };
             let mut xml = format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"{xmlns}\">"
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"{IAM_XMLNS}\">"
             );
             if !result.0.is_empty() {
                 xml.push_str(&format!("<{action}Result>{}</{action}Result>", result.0));
@@ -183,27 +177,53 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
             xml.push_str(&format!("</{action}Response>"));
             text_answer(StatusCode::OK, xml)
         }
-        Err(refused) => {
-            let mut xml = format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ErrorResponse xmlns=\"{IAM_XMLNS}\"><Error>"
-            );
-            let fault = if refused.status.is_server_error() {
-                "Receiver"
-            } else {
-                "Sender"
-            };
-            push_element(&mut xml, "Type", fault);
-            push_element(&mut xml, "Code", refused.code);
-            push_element(&mut xml, "Message", &refused.words);
-            xml.push_str("</Error>");
-            push_element(&mut xml, "RequestId", id);
-            xml.push_str("</ErrorResponse>");
-            text_answer(refused.status, xml)
-        }
+        Err(refused) => refused.answer(IAM_XMLNS, id),
     }
 }
 
-fn push_metadata(xml: &mut String, id: &str) {
+impl Refused {
+    /// The answer that says so.
+    pub(super) fn answer(&self, xmlns: &str, id: &str) -> Answer {
+        let mut xml = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ErrorResponse xmlns=\"{xmlns}\"><Error>"
+        );
+        let fault = if self.status.is_server_error() {
+            "Receiver"
+        } else {
+            "Sender"
+        };
+        push_element(&mut xml, "Type", fault);
+        push_element(&mut xml, "Code", self.code);
+        push_element(&mut xml, "Message", &self.words);
+        xml.push_str("</Error>");
+        push_element(&mut xml, "RequestId", id);
+        xml.push_str("</ErrorResponse>");
+        text_answer(self.status, xml)
+    }
+}
+
+/// The answer to a call whose signature or form is refused, in the words of its protocol.
+pub(crate) fn refused(refusal: &Refusal, id: &str) -> Answer {
+    let code = match refusal.code() {
+        Code::InvalidToken | Code::InvalidAccessKeyId => "InvalidClientTokenId",
+        Code::ExpiredToken => "ExpiredToken",
+        Code::AuthorizationHeaderMalformed => "IncompleteSignature",
+        Code::SlowDown => "Throttling",
+        other => other.as_str(),
+    };
+    let status = match code {
+        "InvalidClientTokenId" | "ExpiredToken" => StatusCode::FORBIDDEN,
+        _ => refusal.code().status(),
+    };
+    let refused = Refused {
+        code,
+        status,
+        words: refusal.message().to_owned(),
+    };
+    refused.answer(IAM_XMLNS, id)
+}
+
+pub(super) fn push_metadata(xml: &mut String, id: &str) {
     xml.push_str("<ResponseMetadata>");
     push_element(xml, "RequestId", id);
     xml.push_str("</ResponseMetadata>");
@@ -246,12 +266,6 @@ fn push_user(xml: &mut Xml, user: &User) {
 async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
     let name = form.get("UserName");
     match action {
-        "GetCallerIdentity" => {
-            let user = iam.caller()?;
-            xml.text("UserId", &user.id.to_string());
-            xml.text("Account", &iam.account().to_string());
-            xml.text("Arn", &user.arn());
-        }
         "CreateUser" => {
             let user = iam.create_user(form.need("UserName")?, form.path()).await?;
             xml.nested("User", |xml| push_user(xml, &user));
@@ -454,6 +468,11 @@ async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
             };
             iam.update_role(action, form.need("RoleName")?, change)
                 .await?;
+        }
+        "ListOpenIDConnectProviders" => {
+            // Issuers of tokens are the server's, not an account's.
+            iam.may_list_issuers()?;
+            xml.nested("OpenIDConnectProviderList", |_| {});
         }
         "DeleteRole" => iam.delete_role(form.need("RoleName")?).await?,
         "ListRoles" => {

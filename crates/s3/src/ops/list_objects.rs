@@ -27,6 +27,18 @@ impl Asked {
     fn read(exchange: &Exchange) -> Result<Self> {
         let text = |name| exchange.query.get(name).unwrap_or_default().to_owned();
         let max = exchange.number("max-keys", 0..=i32::MAX as u32)?;
+        let unordered = exchange.query.get("allow-unordered") == Some("true");
+        if unordered
+            && exchange
+                .query
+                .get("delimiter")
+                .is_some_and(|text| !text.is_empty())
+        {
+            // Ceph's parameter, and its rule. Dewar's order costs nothing, so it stays.
+            let message = "allow-unordered and delimiter do not go together";
+            return Err(Refusal::new(Code::InvalidArgument, message)
+                .element("ArgumentName", "allow-unordered"));
+        }
         Ok(Self {
             bucket: exchange.bucket()?,
             prefix: text("prefix"),
@@ -115,7 +127,12 @@ pub(super) async fn version_1(door: &Door, exchange: &Exchange) -> Result<Answer
     .await?;
     let answer = xml_answer(&ListObjectsOutput {
         name: Some(asked.bucket.name.to_string()),
-        prefix: Some(asked.listed(&asked.prefix)),
+        // S3 documents it as encoded, but botocore does not decode it here, so it is plain where
+        // XML can hold it.
+        prefix: Some(listed(
+            &asked.prefix,
+            asked.encode && !is_xml(&asked.prefix),
+        )),
         marker: Some(asked.listed(marker)),
         max_keys: asked.max(),
         is_truncated: Some(page.next.is_some()),
@@ -135,8 +152,8 @@ pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer
     let start_after = exchange.query.get("start-after");
     let token = exchange.query.get("continuation-token");
     let after = match token {
-        Some(token) => from_token(token)?,
-        None => start_after.unwrap_or_default().to_owned(),
+        Some(token) if !token.is_empty() => from_token(token)?,
+        _ => start_after.unwrap_or_default().to_owned(),
     };
     let with_owner = exchange.query.get("fetch-owner") == Some("true");
     let page = asked.page(door, exchange, &after).await?;
@@ -168,6 +185,16 @@ pub(super) async fn version_2(door: &Door, exchange: &Exchange) -> Result<Answer
         request_charged: None,
     })?;
     Ok(bucket_region(door, answer))
+}
+
+/// Whether XML 1.0 can hold a text (section 2.2).
+fn is_xml(text: &str) -> bool {
+    let holds = |c| match c {
+        '\t' | '\n' | '\u{7f}' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        c => !c.is_ascii_control(),
+    };
+    text.chars().all(holds)
 }
 
 /// Tokens say where to go on, in a form that invites nobody to make one up.

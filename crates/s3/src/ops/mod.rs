@@ -30,6 +30,7 @@ mod post_form;
 mod put_object;
 mod rename_object;
 mod shown;
+mod sts;
 mod tagging;
 mod upload_part;
 mod upload_part_copy;
@@ -37,7 +38,8 @@ mod versioning;
 
 use crate::door::{Answer, Door, Exchange, Verb};
 use crate::error::Result;
-pub(crate) use iam::call as iam;
+pub(crate) use iam::{call as iam, refused as iam_refused};
+pub(crate) use sts::{call as sts, is_unsigned_call};
 
 /// Does what the request asks for.
 pub(crate) async fn call(door: &Door, verb: Verb, exchange: &mut Exchange) -> Result<Answer> {

@@ -20,8 +20,16 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         .body
         .as_ref()
         .and_then(crate::payload::RequestBody::length);
+    let object = exchange.object()?;
+    let encryption = match encryption_of(exchange, exchange.headers()) {
+        Ok(encryption) => encryption,
+        Err(refusal) => {
+            door.store.may_put(&exchange.caller, &object).await?;
+            return Err(refusal);
+        }
+    };
     let request = PutRequest {
-        object: exchange.object()?,
+        object,
         size: length,
         attributes: attributes_of(exchange.headers())?,
         marks: marks_of(exchange.headers())?,
@@ -29,7 +37,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         // What S3 keeps when the client sends none.
         checksum: declared.algorithm.or(Some(Algorithm::Crc64Nvme)),
         condition: write_condition(exchange.headers())?,
-        encryption: encryption_of(exchange, exchange.headers())?,
+        encryption,
         acl: acl_of(exchange.headers())?,
     };
     // The store says no before a byte of the body is read.

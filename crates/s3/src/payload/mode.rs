@@ -59,10 +59,15 @@ impl PayloadMode {
 /// is. `None` when nothing else was in it.
 #[must_use]
 pub fn strip_aws_chunked(encoding: &str) -> Option<String> {
+    let framed = |coding: &str| coding.trim().eq_ignore_ascii_case("aws-chunked");
+    if !encoding.split(',').any(framed) {
+        let encoding = encoding.trim();
+        return (!encoding.is_empty()).then(|| encoding.to_owned());
+    }
     let kept: Vec<&str> = encoding
         .split(',')
         .map(str::trim)
-        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
+        .filter(|coding| !coding.is_empty() && !framed(coding))
         .collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
@@ -119,6 +124,10 @@ mod tests {
         assert_eq!(
             strip_aws_chunked("gzip, AWS-chunked , br").as_deref(),
             Some("gzip,br")
+        );
+        assert_eq!(
+            strip_aws_chunked("deflate, gzip").as_deref(),
+            Some("deflate, gzip")
         );
         assert_eq!(strip_aws_chunked(""), None);
     }

@@ -1,12 +1,16 @@
-//! AWS Signature Version 2, for presigned URLs and browser forms only: boto3 signs both with it
-//! unless its user says otherwise. Requests with a V2 Authorization header are refused; every client
-//! has signed those with V4 for a decade.
+//! AWS Signature Version 2, in the Authorization header, in presigned URLs and in browser forms:
+//! boto3 signs the latter two with it unless its user says otherwise, and older clients everything.
 //!
-//! HMAC-SHA1 is not broken, but V2 signs less than V4: neither host nor most parameters. So a
-//! V2 URL may carry only parameters that are signed, or that choose a page of a listing.
+//! HMAC-SHA1 is not broken, but V2 signs less than V4: neither host nor most parameters, nor the
+//! body but for its Content-MD5. So a V2 request may carry only parameters that are signed, or that
+//! choose a page of a listing, and the IAM API, whose calls are bodies, is not open to it.
 
+mod authorization;
+mod canonical;
 mod presigned;
+mod verify;
 
+pub use authorization::{AuthorizationV2, fuzz_authorization_v2};
 pub use presigned::{PresignedV2, fuzz_presigned_v2};
 
 use aws_lc_rs::hmac;

@@ -1,65 +1,12 @@
 //! A V2 signature in the query string.
 
 use dewar_types::Timestamp;
-use http::header::{CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 
+use super::canonical;
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
 use crate::sigv4::{Query, RequestDate};
-
-/// Parameters that are part of what is signed.
-const SIGNED: &[&str] = &[
-    "acl",
-    "cors",
-    "delete",
-    "lifecycle",
-    "location",
-    "logging",
-    "notification",
-    "partNumber",
-    "policy",
-    "requestPayment",
-    "response-cache-control",
-    "response-content-disposition",
-    "response-content-encoding",
-    "response-content-language",
-    "response-content-type",
-    "response-expires",
-    "restore",
-    "tagging",
-    "torrent",
-    "uploadId",
-    "uploads",
-    "versionId",
-    "versioning",
-    "versions",
-    "website",
-];
-
-/// Parameters that are not signed and may be there: the signature's own, the page of a listing,
-/// and headers that botocore repeats.
-const UNSIGNED: &[&str] = &[
-    "AWSAccessKeyId",
-    "Signature",
-    "Expires",
-    "prefix",
-    "delimiter",
-    "marker",
-    "max-keys",
-    "encoding-type",
-    "list-type",
-    "start-after",
-    "continuation-token",
-    "fetch-owner",
-    "key-marker",
-    "upload-id-marker",
-    "max-uploads",
-    "max-parts",
-    "part-number-marker",
-    "content-type",
-    "content-md5",
-];
 
 /// The parameters of a V2 presigned URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,12 +45,7 @@ impl PresignedV2 {
                  parameters",
             ));
         };
-        let known = |name: &str| {
-            SIGNED.contains(&name) || UNSIGNED.contains(&name) || name.starts_with("x-")
-        };
-        if let Some((name, _)) = query.iter().find(|(name, _)| !known(name)) {
-            return Err(denied(format!("The parameter {name} is not signed")));
-        }
+        canonical::check_parameters(query)?;
         let digits = expires.bytes().all(|b| b.is_ascii_digit());
         let expires_secs = expires.parse().ok().filter(|_| digits);
         let broken = || denied("Invalid date (should be seconds since epoch)");
@@ -133,85 +75,14 @@ impl PresignedV2 {
             .element("ServerTime", text(now).unwrap_or_default()))
     }
 
-    /// What may have been signed. `bucket` stands before the path when it is in the host. A path
-    /// that is a bucket alone is signed with a slash behind it by some, botocore among them.
+    /// What may have been signed.
     pub(crate) fn strings_to_sign(
         &self,
         head: &Parts,
         query: &Query,
         bucket: Option<&str>,
     ) -> Vec<String> {
-        let path = head.uri.path();
-        let alone = bucket.is_none() && !path[1.min(path.len())..].contains('/') && path != "/";
-        let mut strings = vec![self.string_to_sign(head, query, bucket, "")];
-        if alone {
-            strings.push(self.string_to_sign(head, query, bucket, "/"));
-        }
-        strings
-    }
-
-    fn string_to_sign(
-        &self,
-        head: &Parts,
-        query: &Query,
-        bucket: Option<&str>,
-        slash: &str,
-    ) -> String {
-        let mut out = String::with_capacity(256);
-        out.push_str(head.method.as_str());
-        out.push('\n');
-        let md5 = HeaderName::from_static("content-md5");
-        for name in [md5, CONTENT_TYPE] {
-            let value = head
-                .headers
-                .get(&name)
-                .and_then(|value| value.to_str().ok());
-            out.push_str(value.unwrap_or_default().trim());
-            out.push('\n');
-        }
-        out.push_str(&self.expires_secs.to_string());
-        out.push('\n');
-        push_amz_headers(&mut out, head);
-        if let Some(bucket) = bucket {
-            out.push('/');
-            out.push_str(bucket);
-        }
-        out.push_str(head.uri.path());
-        out.push_str(slash);
-        push_sub_resources(&mut out, query);
-        out
-    }
-}
-
-fn push_amz_headers(out: &mut String, head: &Parts) {
-    let mut names: Vec<&str> = head.headers.keys().map(HeaderName::as_str).collect();
-    names.retain(|name| name.starts_with("x-amz-"));
-    names.sort_unstable();
-    for name in names {
-        let values = head.headers.get_all(name).iter();
-        let values: Vec<_> = values
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
-            .collect();
-        out.push_str(name);
-        out.push(':');
-        out.push_str(&values.join(","));
-        out.push('\n');
-    }
-}
-
-fn push_sub_resources(out: &mut String, query: &Query) {
-    let mut signed: Vec<_> = query
-        .iter()
-        .filter(|(name, _)| SIGNED.contains(name))
-        .collect();
-    signed.sort_unstable();
-    for (i, (name, value)) in signed.into_iter().enumerate() {
-        out.push(if i == 0 { '?' } else { '&' });
-        out.push_str(name);
-        if !value.is_empty() {
-            out.push('=');
-            out.push_str(value);
-        }
+        canonical::strings_to_sign(head, query, bucket, &[&self.expires_secs.to_string()])
     }
 }
 
@@ -251,11 +122,14 @@ mod tests {
         let head = request.into_parts().0;
         let query = Query::parse(head.uri.query()).expect("a query");
         let presigned = PresignedV2::parse(&query).expect("valid");
-        let text = presigned.string_to_sign(&head, &query, Some("johnsmith"), "");
+        let texts = presigned.strings_to_sign(&head, &query, Some("johnsmith"));
+        let [text] = texts.as_slice() else {
+            panic!("one form of what is signed: {texts:?}");
+        };
         assert_eq!(text, "GET\n\n\n1175139620\n/johnsmith/photos/puppy.jpg");
         let secret = Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into());
-        assert!(super::super::verifies(&secret, &text, &presigned.signature));
-        assert!(!super::super::verifies(&secret, &text, "AAAA"));
+        assert!(super::super::verifies(&secret, text, &presigned.signature));
+        assert!(!super::super::verifies(&secret, text, "AAAA"));
         let at = |secs| presigned.check_time(Timestamp::from_secs(secs));
         assert!(at(1_175_139_620).is_ok());
         assert!(at(1_175_139_621).is_err());

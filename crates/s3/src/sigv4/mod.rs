@@ -31,7 +31,7 @@ pub use post::verify_form;
 pub use presigned::Presigned;
 pub use query::Query;
 pub use scope::Scope;
-pub(crate) use verify::CONTENT_SHA256;
+pub(crate) use verify::{AMZ_DATE, CONTENT_SHA256, SECURITY_TOKEN, header_date, mismatch, single};
 pub use verify::{Claim, Seed, Signed, Verifier};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::authorization::ALGORITHM;
 use super::date::RequestDate;
 use super::encode::parse_hex_32;
 use super::scope::{Place, Scope};
-use super::verify::{Verifier, mismatch, refuse_token};
+use super::verify::{Verifier, mismatch};
 use crate::error::{Code, Refusal, Result};
 use crate::form::{FormFields, Policy};
 use crate::limits::{ACCESS_KEY_BYTES_MAX, CLOCK_SKEW_SECS_MAX, PRESIGNED_SECS_MAX};
@@ -46,7 +46,8 @@ pub async fn verify_form(
     let signature = parse_hex_32(signature).ok_or_else(mismatch)?;
     check_age(&date, now)?;
 
-    let key = verifier.find_key(Place::Form, &scope, &date).await?;
+    let token = form.get("x-amz-security-token");
+    let key = verifier.find_key(Place::Form, &scope, &date, token).await?;
     let expected = verifier.keys.get(&key, &scope).sign(document);
     if !bool::from(expected.ct_eq(&signature)) {
         return Err(mismatch().element("StringToSign", document));
@@ -63,7 +64,6 @@ pub async fn verify_form(
             return Err(Refusal::new(Code::AccessDenied, message));
         }
     }
-    refuse_token(form.get("x-amz-security-token"))?;
     Ok(Some((key, policy)))
 }
 
@@ -81,11 +81,11 @@ async fn verify_form_v2(
             "The AWSAccessKeyId is too long",
         ));
     }
-    let key = verifier.key(id).await?;
+    let token = form.get("x-amz-security-token");
+    let key = verifier.key(id, token).await?;
     if !sigv2::verifies(&key.secret, document, signature) {
         return Err(mismatch().element("StringToSign", document));
     }
-    refuse_token(form.get("x-amz-security-token"))?;
     Ok((key, Policy::parse(document)?))
 }
 

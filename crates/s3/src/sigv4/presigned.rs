@@ -42,7 +42,7 @@ impl Presigned {
     /// Takes the parameters from a query string.
     ///
     /// # Errors
-    /// `AuthorizationQueryParametersError`.
+    /// `AuthorizationQueryParametersError`; `AccessDenied` for a time that cannot be.
     pub fn parse(query: &Query) -> Result<Self> {
         let get = |name| {
             query.get(name).ok_or_else(|| {
@@ -63,18 +63,21 @@ impl Presigned {
         let date = RequestDate::parse(date).ok_or_else(|| {
             refuse("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"")
         })?;
-        if expires.starts_with('-') {
-            return Err(refuse("X-Amz-Expires must be non-negative"));
-        }
-        if !expires.bytes().all(|b| b.is_ascii_digit()) {
+        // An address that is good for no time at all, or for more than there is, lets nobody in.
+        let denied = |words: &'static str| Refusal::new(Code::AccessDenied, words);
+        let digits = expires.strip_prefix('-').unwrap_or(expires);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(refuse("X-Amz-Expires should be a number"));
+        }
+        if digits.len() < expires.len() {
+            return Err(denied("X-Amz-Expires must be non-negative"));
         }
         let expires_secs = expires
             .parse()
             .ok()
             .filter(|secs| (1..=PRESIGNED_SECS_MAX).contains(secs))
             .ok_or_else(|| {
-                refuse(
+                denied(
                     "X-Amz-Expires must be less than a week (in seconds); that is, the given \
                      X-Amz-Expires must be less than 604800 seconds",
                 )
@@ -148,8 +151,12 @@ mod tests {
             ("X-Amz-SignedHeaders", Some("")),
             ("X-Amz-Signature", Some("00")),
         ];
-        for expires in ["", "0", "-1", "1s", "604801", "99999999999999999999999"] {
+        for expires in ["", "1s", "-"] {
             bad.push(("X-Amz-Expires", Some(expires)));
+        }
+        for expires in ["0", "-1", "604801", "99999999999999999999999"] {
+            let refusal = Presigned::parse(&query("X-Amz-Expires", Some(expires)));
+            assert_eq!(refusal.expect_err(expires).code(), Code::AccessDenied);
         }
         for name in bad.iter().map(|(name, _)| *name).collect::<Vec<_>>() {
             bad.push((name, None));

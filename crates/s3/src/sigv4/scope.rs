@@ -3,6 +3,9 @@
 use crate::error::{Code, Refusal, Result};
 use crate::limits::ACCESS_KEY_BYTES_MAX;
 
+/// What is expected where the region does not matter.
+pub(super) const ANY_REGION: &str = "*";
+
 /// Where a credential stands; decides which code a malformed one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -80,7 +83,8 @@ impl Scope {
 
     /// Checks that the scope is of this day, region and service.
     pub(super) fn check(&self, place: Place, day: &str, region: &str, service: &str) -> Result<()> {
-        if self.region != region {
+        // The IAM API is in no region, and clients name any or none.
+        if region != ANY_REGION && self.region != region {
             let what = format!(
                 "the region '{}' is wrong; expecting '{region}'",
                 self.region

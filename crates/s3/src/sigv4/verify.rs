@@ -16,14 +16,14 @@ use super::encode::push_hex;
 use super::key::{SigningKey, SigningKeys};
 use super::presigned::{Presigned, SIGNATURE};
 use super::query::Query;
-use super::scope::{Place, Scope};
+use super::scope::{ANY_REGION, Place, Scope};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv2::{self, PresignedV2};
+use crate::sigv2::{self, AuthorizationV2, PresignedV2};
 
 /// Names the payload's digest or mode.
 pub(crate) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
-const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
-const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+pub(crate) const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
+pub(crate) const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// A request whose signature was verified.
 #[derive(Debug)]
@@ -69,11 +69,15 @@ pub struct Verifier {
     pub(super) keys: SigningKeys,
     pub(super) region: String,
     pub(super) service: &'static str,
+    /// Whether a signature may be for any region: STS's clients choose their own.
+    any_region: bool,
 }
 
 /// A credential and what it signs, before any secret is known.
 struct Proof<'a> {
     place: Place,
+    /// The session token that goes with the key.
+    token: Option<&'a str>,
     scope: &'a Scope,
     date: RequestDate,
     signature: &'a [u8; 32],
@@ -89,14 +93,25 @@ impl Verifier {
             keys: SigningKeys::default(),
             region: region.into(),
             service: "s3",
+            any_region: false,
         }
     }
 
-    /// A verifier for the IAM API, which clients take to be in the first region, wherever it is.
+    /// A verifier for the IAM API, which is in no region.
     #[must_use]
     pub fn of_iam(credentials: Arc<dyn Credentials>) -> Self {
         Self {
             service: "iam",
+            ..Self::new(credentials, ANY_REGION)
+        }
+    }
+
+    /// A verifier for STS.
+    #[must_use]
+    pub fn of_sts(credentials: Arc<dyn Credentials>) -> Self {
+        Self {
+            service: "sts",
+            any_region: true,
             ..Self::new(credentials, "us-east-1")
         }
     }
@@ -105,6 +120,11 @@ impl Verifier {
     #[must_use]
     pub fn region(&self) -> &str {
         &self.region
+    }
+
+    /// Whether it verifies calls of S3, and not those of the IAM API.
+    pub(crate) fn serves_s3(&self) -> bool {
+        self.service == "s3"
     }
 
     /// Verifies the signature in the head of a request, in its Authorization header or its query
@@ -130,6 +150,9 @@ impl Verifier {
                 "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, \
                  Signature query string parameter or the Authorization header should be specified",
             )),
+            Some(value) if AuthorizationV2::is(value) => {
+                self.verify_header_v2(head, query, bucket, value, now).await
+            }
             Some(value) => self.verify_header(head, query, value, now).await,
             None if presigned => self.verify_presigned(head, query, now).await,
             None if PresignedV2::is_in(query) => {
@@ -157,6 +180,7 @@ impl Verifier {
         let (key, signing_key) = self
             .prove(&Proof {
                 place: Place::Header,
+                token: single(&head.headers, &SECURITY_TOKEN)?,
                 scope: &authorization.scope,
                 date,
                 signature: &authorization.signature,
@@ -172,7 +196,6 @@ impl Verifier {
                 },
             })
             .await?;
-        refuse_token(single(&head.headers, &SECURITY_TOKEN)?)?;
         let mut context = date.as_str().to_owned();
         context.push('\n');
         authorization.scope.push_to(&mut context);
@@ -194,9 +217,11 @@ impl Verifier {
         presigned.check_time(now)?;
         let header = single(&head.headers, &CONTENT_SHA256)?;
         let payload = query.get("X-Amz-Content-Sha256").or(header);
+        let token = query.get("X-Amz-Security-Token");
         let (key, _) = self
             .prove(&Proof {
                 place: Place::Query,
+                token: token.or(single(&head.headers, &SECURITY_TOKEN)?),
                 scope: &presigned.scope,
                 date: presigned.date,
                 signature: &presigned.signature,
@@ -212,8 +237,6 @@ impl Verifier {
                 },
             })
             .await?;
-        let token = query.get("X-Amz-Security-Token");
-        refuse_token(token.or(single(&head.headers, &SECURITY_TOKEN)?))?;
         Ok(Claim::Signed(Box::new(Signed {
             key,
             payload: payload.map(str::to_owned),
@@ -230,7 +253,9 @@ impl Verifier {
     ) -> Result<Claim> {
         let presigned = PresignedV2::parse(query)?;
         presigned.check_time(now)?;
-        let key = self.key(&presigned.access_key).await?;
+        let token = query.get("x-amz-security-token");
+        let token = token.or(single(&head.headers, &SECURITY_TOKEN)?);
+        let key = self.key(&presigned.access_key, token).await?;
         let strings = presigned.strings_to_sign(head, query, bucket);
         let signed = |text: &String| sigv2::verifies(&key.secret, text, &presigned.signature);
         if !strings.iter().any(signed) {
@@ -241,8 +266,6 @@ impl Verifier {
                     strings.into_iter().next().unwrap_or_default(),
                 ));
         }
-        let token = query.get("x-amz-security-token");
-        refuse_token(token.or(single(&head.headers, &SECURITY_TOKEN)?))?;
         let payload = single(&head.headers, &CONTENT_SHA256)?;
         Ok(Claim::Signed(Box::new(Signed {
             key,
@@ -253,7 +276,9 @@ impl Verifier {
 
     /// Looks the key up and compares the signature.
     async fn prove(&self, proof: &Proof<'_>) -> Result<(AccessKey, SigningKey)> {
-        let key = self.find_key(proof.place, proof.scope, &proof.date).await?;
+        let key = self
+            .find_key(proof.place, proof.scope, &proof.date, proof.token)
+            .await?;
         let signing_key = self.keys.get(&key, proof.scope);
         let mut told = None;
         for form in PathForm::of(proof.parts.path) {
@@ -284,12 +309,26 @@ impl Verifier {
         place: Place,
         scope: &Scope,
         date: &RequestDate,
+        token: Option<&str>,
     ) -> Result<AccessKey> {
-        scope.check(place, date.day(), &self.region, self.service)?;
-        self.key(&scope.access_key).await
+        let region = if self.any_region {
+            &scope.region
+        } else {
+            &self.region
+        };
+        scope.check(place, date.day(), region, self.service)?;
+        self.key(&scope.access_key, token).await
     }
 
-    pub(super) async fn key(&self, id: &str) -> Result<AccessKey> {
+    /// The key of an id; with a token, that of the session, which must be the one that signs.
+    pub(crate) async fn key(&self, id: &str, token: Option<&str>) -> Result<AccessKey> {
+        if let Some(token) = token {
+            let key = self.credentials.session(token).await?;
+            if *key.id != *id {
+                return Err(invalid_token());
+            }
+            return Ok(key);
+        }
         let found = self.credentials.access_key(id).await?;
         found.ok_or_else(|| {
             Refusal::new(
@@ -301,7 +340,7 @@ impl Verifier {
     }
 }
 
-pub(super) fn mismatch() -> Refusal {
+pub(crate) fn mismatch() -> Refusal {
     Refusal::new(
         Code::SignatureDoesNotMatch,
         "The request signature we calculated does not match the signature you provided. Check \
@@ -309,17 +348,13 @@ pub(super) fn mismatch() -> Refusal {
     )
 }
 
-/// Session tokens are part of the signature, but no session exists yet that one could belong to.
-pub(super) fn refuse_token(token: Option<&str>) -> Result<()> {
-    if token.is_none() {
-        return Ok(());
-    }
+fn invalid_token() -> Refusal {
     let message = "The provided token is malformed or otherwise invalid.";
-    Err(Refusal::new(Code::InvalidToken, message))
+    Refusal::new(Code::InvalidToken, message)
 }
 
 /// A header that may be there once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
+pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -331,7 +366,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     })
 }
 
-fn header_date(headers: &HeaderMap) -> Result<RequestDate> {
+pub(crate) fn header_date(headers: &HeaderMap) -> Result<RequestDate> {
     let date = match single(headers, &AMZ_DATE)? {
         Some(text) => RequestDate::parse_header(text),
         None => single(headers, &DATE)?.and_then(RequestDate::parse_header),

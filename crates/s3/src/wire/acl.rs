@@ -143,7 +143,10 @@ pub(crate) fn shown_acl(shown: &ShownAcl) -> (dto::Owner, Vec<dto::Grant>) {
         display_name: name(shown.acl.owner),
         id: Some(shown.acl.owner.to_string()),
     };
-    let grants = shown.acl.grants.iter().map(|grant| {
+    // Groups before accounts, as clients that look at the first grants expect.
+    let mut ordered: Vec<_> = shown.acl.grants.iter().collect();
+    ordered.sort_by_key(|grant| matches!(grant.grantee, Grantee::User(_)));
+    let grants = ordered.into_iter().map(|grant| {
         let group = |uri: &str| dto::Grantee {
             display_name: None,
             email_address: None,

@@ -25,6 +25,11 @@ fn invalid(message: String) -> Refusal {
     Refusal::new(Code::InvalidRequest, message)
 }
 
+/// A value that is no digest at all: none that a body could have.
+fn bad_value(name: &str) -> Refusal {
+    Refusal::new(Code::BadDigest, format!("Value for {name} is invalid."))
+}
+
 /// The algorithm of a name such as `CRC32C`.
 ///
 /// # Errors
@@ -42,10 +47,10 @@ impl Declared {
     /// Reads the headers.
     ///
     /// # Errors
-    /// `InvalidRequest` for several checksums, unknown ones or broken values; `InvalidDigest` for
-    /// a broken Content-MD5.
+    /// `InvalidRequest` for several checksums or unknown ones, `BadDigest` for broken values;
+    /// `InvalidDigest` for a broken Content-MD5.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self> {
-        let mut declared = Self::default();
+        let mut declared = Self::read_md5(headers)?;
         for name in headers.keys() {
             let name = name.as_str();
             let other = matches!(
@@ -58,8 +63,7 @@ impl Declared {
             let algorithm = Algorithm::from_s3_header(name)
                 .ok_or_else(|| invalid(format!("The checksum {name} is not supported.")))?;
             let value = header(headers, name)?.unwrap_or_default();
-            let digest = Digest::from_base64(algorithm, value)
-                .map_err(|_| invalid(format!("Value for {name} header is invalid.")))?;
+            let digest = Digest::from_base64(algorithm, value).map_err(|_| bad_value(name))?;
             declared.choose(algorithm, Some(digest))?;
         }
         let trailers = header(headers, "x-amz-trailer")?.unwrap_or_default();
@@ -76,14 +80,25 @@ impl Declared {
                 return Err(invalid(message.into()));
             }
         }
-        if let Some(text) = header(headers, "content-md5")? {
-            let digest = Digest::from_base64(Algorithm::Md5, text.trim()).map_err(|_| {
+        Ok(declared)
+    }
+
+    /// Reads Content-MD5 alone.
+    ///
+    /// # Errors
+    /// `InvalidDigest`.
+    pub(crate) fn read_md5(headers: &HeaderMap) -> Result<Self> {
+        let text = header(headers, "content-md5")?;
+        let md5 = text.map(|text| {
+            Digest::from_base64(Algorithm::Md5, text.trim()).map_err(|_| {
                 let message = "The Content-MD5 you specified is not valid.";
                 Refusal::new(Code::InvalidDigest, message)
-            })?;
-            declared.md5 = Some(digest);
-        }
-        Ok(declared)
+            })
+        });
+        Ok(Self {
+            md5: md5.transpose()?,
+            ..Self::default()
+        })
     }
 
     fn choose(&mut self, algorithm: Algorithm, digest: Option<Digest>) -> Result<()> {
@@ -111,8 +126,8 @@ impl Declared {
     /// What the body must have been, now that it has ended.
     ///
     /// # Errors
-    /// `MalformedTrailerError` when an announced trailer is missing, `InvalidRequest` when its
-    /// value is broken.
+    /// `MalformedTrailerError` when an announced trailer is missing, `BadDigest` when its value is
+    /// broken.
     pub(crate) fn expect(&self, size: u64, trailers: Option<&Trailers>) -> Result<Expect> {
         let mut digests: Vec<Digest> = self.md5.into_iter().chain(self.digest).collect();
         if let (Some(algorithm), None) = (self.algorithm, self.digest) {
@@ -123,8 +138,7 @@ impl Declared {
                     let message = format!("The announced trailer {name} is missing.");
                     Refusal::new(Code::MalformedTrailerError, message)
                 })?;
-            let digest = Digest::from_base64(algorithm, value)
-                .map_err(|_| invalid(format!("Value for {name} trailing header is invalid.")))?;
+            let digest = Digest::from_base64(algorithm, value).map_err(|_| bad_value(name))?;
             digests.push(digest);
         }
         Ok(Expect {
@@ -179,6 +193,18 @@ pub(crate) fn checksum_headers(headers: &mut HeaderMap, checksum: Option<&Object
     }
 }
 
+/// The headers that show a part's checksum, with the kind of the object's.
+pub(crate) fn part_checksum_headers(
+    headers: &mut HeaderMap,
+    digest: &Digest,
+    whole: Option<&ObjectChecksum>,
+) {
+    checksum_headers(headers, Some(&ObjectChecksum::Full(*digest)));
+    if let Some(ObjectChecksum::Composite(_)) = whole {
+        headers.insert(TYPE, HeaderValue::from_static("COMPOSITE"));
+    }
+}
+
 /// What a CreateMultipartUpload announces: the algorithm, and whether it is over the parts'
 /// checksums. Without an algorithm Dewar keeps a CRC-64/NVME of the whole.
 ///
@@ -224,7 +250,7 @@ pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool
 /// The checksum of a whole object that a completion names in its headers.
 ///
 /// # Errors
-/// `InvalidRequest`.
+/// `BadDigest`.
 pub(crate) fn named_checksum(headers: &HeaderMap) -> Result<Option<ObjectChecksum>> {
     let composite = header(headers, TYPE.as_str())? == Some("COMPOSITE");
     for name in headers.keys() {
@@ -232,7 +258,7 @@ pub(crate) fn named_checksum(headers: &HeaderMap) -> Result<Option<ObjectChecksu
             continue;
         };
         let value = header(headers, name.as_str())?.unwrap_or_default();
-        let wrong = || invalid(format!("Value for {name} header is invalid."));
+        let wrong = || bad_value(name.as_str());
         return if composite || value.contains('-') {
             let value = Composite::parse(algorithm, value).map_err(|_| wrong())?;
             Ok(Some(ObjectChecksum::Composite(value)))

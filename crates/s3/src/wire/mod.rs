@@ -13,7 +13,8 @@ mod unsupported;
 pub(crate) use acl::{acl_document, acl_of, ownership_named, shown_acl};
 pub(crate) use attributes::{attributes_of, object_headers};
 pub(crate) use checksum::{
-    Declared, algorithm_named, announced_checksum, checksum_headers, named_checksum, verify_small,
+    Declared, algorithm_named, announced_checksum, checksum_headers, named_checksum,
+    part_checksum_headers, verify_small,
 };
 pub(crate) use condition::{
     copy_source_condition, delete_condition, etag_condition, read_condition, write_condition,

@@ -428,3 +428,102 @@ fn said_owners_and_payers_count() {
         owner.get("/bucket/k").send().await.is(200);
     });
 }
+
+#[test]
+fn who_may_only_write_cannot_make_what_nobody_may_remove() {
+    talk(async {
+        let house = house().await;
+        let lock = house.owner.put("/locks");
+        let lock = lock.header("x-amz-bucket-object-lock-enabled", "true");
+        lock.send().await.is(200);
+        let stranger = format!("{{\"AWS\":\"{STRANGER}\"}}");
+        let allow = |action: &str| policy("Allow", &stranger, action, "locks/*", "");
+        let put = |name: &'static str, value: &'static str| {
+            let put = house.stranger.put("/locks/k").body("x").header(name, value);
+            match name {
+                "x-amz-object-lock-mode" => put.header(
+                    "x-amz-object-lock-retain-until-date",
+                    "2500-01-03T00:00:00Z",
+                ),
+                _ => put,
+            }
+        };
+        let marks = [
+            ("x-amz-object-lock-mode", "COMPLIANCE"),
+            ("x-amz-object-lock-legal-hold", "ON"),
+        ];
+        set(&house.owner, "/locks?policy", &allow("s3:PutObject"))
+            .await
+            .is(204);
+        house
+            .stranger
+            .put("/locks/k")
+            .body("x")
+            .send()
+            .await
+            .is(200);
+        for (name, value) in marks {
+            put(name, value)
+                .send()
+                .await
+                .refused_with(403, "AccessDenied");
+        }
+        set(&house.owner, "/locks?policy", &allow("s3:PutObject*"))
+            .await
+            .is(204);
+        for (name, value) in marks {
+            put(name, value).send().await.is(200);
+        }
+    });
+}
+
+#[test]
+fn tags_and_lists_given_with_a_write_need_their_own_right() {
+    talk(async {
+        let house = house().await;
+        let (owner, stranger) = (&house.owner, &house.stranger);
+        let who = format!("{{\"AWS\":\"{STRANGER}\"}}");
+        let put = |name: &str, value: &str| {
+            let put = stranger.put("/bucket/k").body("x");
+            put.header(name, value)
+        };
+        let allow = policy("Allow", &who, "s3:PutObject", "bucket/*", "");
+        set(owner, "/bucket?policy", &allow).await.is(204);
+        put("x-amz-meta-a", "1").send().await.is(200);
+        put("x-amz-tagging", "a=1")
+            .send()
+            .await
+            .refused_with(403, "AccessDenied");
+        let begin = stranger.post("/bucket/k?uploads");
+        let begin = begin.header("x-amz-tagging", "a=1");
+        begin.send().await.refused_with(403, "AccessDenied");
+        let both = allow.replace(
+            "\"s3:PutObject\"",
+            "[\"s3:PutObject\",\"s3:PutObjectTagging\"]",
+        );
+        set(owner, "/bucket?policy", &both).await.is(204);
+        put("x-amz-tagging", "a=1").send().await.is(200);
+
+        // Where lists count, who writes owns what it writes, and may open it unless told not to.
+        let ownership = "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership>\
+                         </Rule></OwnershipControls>";
+        set(owner, "/bucket?ownershipControls", ownership)
+            .await
+            .is(200);
+        let blocks = "<PublicAccessBlockConfiguration/>";
+        set(owner, "/bucket?publicAccessBlock", blocks)
+            .await
+            .is(200);
+        put("x-amz-acl", "public-read").send().await.is(200);
+        let deny = policy("Deny", "\"*\"", "s3:PutObjectAcl", "bucket/*", "");
+        let deny = deny.split_once("\"Statement\":[").expect("statements").1;
+        let both = both.replace("}]}", &format!("}},{deny}"));
+        set(owner, "/bucket?policy", &both).await.is(204);
+        put("x-amz-meta-a", "1").send().await.is(200);
+        for client in [stranger, owner] {
+            let put = client.put("/bucket/k").body("x");
+            let put = put.header("x-amz-acl", "public-read");
+            put.send().await.refused_with(403, "AccessDenied");
+        }
+    });
+}

@@ -31,7 +31,9 @@ pub fn sha256(bytes: &[u8]) -> String {
 pub struct Client {
     door: Arc<Door>,
     env: Env,
-    name: Option<String>,
+    /// Access key and secret; nothing signs nothing.
+    key: Option<(String, String)>,
+    service: &'static str,
 }
 
 /// A request that is being made up.
@@ -100,8 +102,32 @@ impl Reply {
 
 impl Client {
     pub fn new(door: Arc<Door>, env: Env, name: Option<&str>) -> Self {
-        let name = name.map(str::to_owned);
-        Self { door, env, name }
+        Self {
+            door,
+            env,
+            key: name.map(|name| (format!("KEY-{name}"), format!("secret of {name}"))),
+            service: "s3",
+        }
+    }
+
+    /// The same door with another key.
+    pub fn with_key(&self, access_key: &str, secret: &str) -> Self {
+        Self {
+            key: Some((access_key.to_owned(), secret.to_owned())),
+            ..self.clone()
+        }
+    }
+
+    /// The same for another service.
+    pub fn of_service(&self, service: &'static str) -> Self {
+        Self {
+            service,
+            ..self.clone()
+        }
+    }
+
+    fn secret(&self) -> &str {
+        self.key.as_ref().map_or("", |(_, secret)| secret.as_str())
     }
 
     pub fn door(&self) -> Arc<Door> {
@@ -140,7 +166,8 @@ impl Client {
     }
 
     pub fn access_key(&self) -> String {
-        format!("KEY-{}", self.name.as_deref().unwrap_or_default())
+        let id = self.key.as_ref().map(|(id, _)| id.clone());
+        id.unwrap_or_default()
     }
 
     pub fn date(&self) -> RequestDate {
@@ -148,26 +175,29 @@ impl Client {
     }
 
     pub fn scope(&self) -> String {
-        format!("{}/{REGION}/s3/aws4_request", self.date().day())
+        let (day, service) = (self.date(), self.service);
+        format!("{}/{REGION}/{service}/aws4_request", day.day())
     }
 
     pub fn signing_key(&self) -> SigningKey {
-        let name = self.name.as_deref().unwrap_or_default();
-        let secret = Secret::new(format!("secret of {name}"));
-        SigningKey::derive(&secret, self.date().day(), REGION, "s3")
+        let secret = Secret::new(self.secret().to_owned());
+        SigningKey::derive(&secret, self.date().day(), REGION, self.service)
     }
 
     /// Signs as Signature V2 does, encoded for a query string.
     pub fn sign_v2(&self, text: &str) -> String {
-        let name = self.name.as_deref().unwrap_or_default();
+        let mut out = String::new();
+        encode_strict(&mut out, self.signature_v2(text).as_bytes());
+        out
+    }
+
+    /// Signs as Signature V2 does.
+    pub fn signature_v2(&self, text: &str) -> String {
         let key = hmac::Key::new(
             hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-            format!("secret of {name}").as_bytes(),
+            self.secret().as_bytes(),
         );
-        let signature = STANDARD.encode(hmac::sign(&key, text.as_bytes()));
-        let mut out = String::new();
-        encode_strict(&mut out, signature.as_bytes());
-        out
+        STANDARD.encode(hmac::sign(&key, text.as_bytes()))
     }
 
     /// Signs canonical text.
@@ -274,7 +304,7 @@ impl Call<'_> {
     /// Signs with the payload's digest, unless another payload is named already. The signature
     /// comes back too, for what continues from it.
     pub fn signed(mut self) -> (Request<Vec<u8>>, String) {
-        let Some(_) = &self.client.name else {
+        let Some(_) = &self.client.key else {
             return (self.request(), String::new());
         };
         let digest = sha256(&self.body);

@@ -119,3 +119,63 @@ fn a_form_without_a_policy_is_anonymous() {
         broken.refused_with(400, "MalformedPOSTRequest");
     });
 }
+
+/// Posts a form with a policy of this document, signed as Signature V2 does.
+async fn post_v2(signer: &Client, sender: &Client, policy: &str, more: &[(&str, &str)]) -> Reply {
+    let policy = STANDARD.encode(policy);
+    let (id, signature) = (signer.access_key(), signer.signature_v2(&policy));
+    let mut fields = vec![
+        ("AWSAccessKeyId", id.as_str()),
+        ("policy", policy.as_str()),
+        ("signature", signature.as_str()),
+        ("key", "up/a"),
+    ];
+    fields.extend_from_slice(more);
+    let call = sender.post("/bucket");
+    call.header("content-type", "multipart/form-data; boundary=edge")
+        .body(form(&fields, "hello"))
+        .send_unsigned()
+        .await
+}
+
+#[test]
+fn policies_are_read_strictly() {
+    talk(async {
+        let house = house().await;
+        let (owner, nobody) = (&house.owner, &house.nobody);
+        let conditions = r#"[{"bucket":"bucket"},["starts-with","$key","up/"]]"#;
+        let with = |expiration: &str, conditions: &str| {
+            format!(r#"{{"expiration":"{expiration}","conditions":{conditions}}}"#)
+        };
+        let good = with("2999-01-01T00:00:00Z", conditions);
+        post_v2(owner, nobody, &good, &[]).await.is(204);
+        for bad in [
+            with("2999-01-01 00:00:00Z", conditions),
+            with("soon", conditions),
+            with("2999-01-01T00:00:00Z", "[{}]"),
+            with("2999-01-01T00:00:00Z", r#"[["eq","$key"]]"#),
+            "no JSON".to_owned(),
+        ] {
+            let reply = post_v2(owner, nobody, &bad, &[]).await;
+            reply.refused_with(400, "InvalidPolicyDocument");
+        }
+        let late = with("2000-01-01T00:00:00Z", conditions);
+        let reply = post_v2(owner, nobody, &late, &[]).await;
+        reply.refused_with(403, "AccessDenied");
+        // No policy needs to speak of a checksum, which can only make an upload fail.
+        let sum = ("x-amz-checksum-crc32", "NhCmhg==");
+        post_v2(owner, nobody, &good, &[sum]).await.is(204);
+        let head = owner
+            .head("/bucket/up/a")
+            .header("x-amz-checksum-mode", "ENABLED");
+        let head = head.send().await.is(200);
+        assert_eq!(head.header("x-amz-checksum-crc32"), Some("NhCmhg=="));
+        for wrong in ["AAAAAA==", "sailor"] {
+            let sum = ("x-amz-checksum-crc32", wrong);
+            let reply = post_v2(owner, nobody, &good, &[sum]).await;
+            reply.refused_with(400, "BadDigest");
+        }
+        let other = post_v2(&house.stranger, nobody, &good, &[]).await;
+        other.refused_with(403, "AccessDenied");
+    });
+}

@@ -284,3 +284,40 @@ fn a_carriage_return_in_a_key_survives_the_document() {
         assert!(text.contains("<Key>a&#13;\nb\tc</Key>"), "{text}");
     });
 }
+
+#[test]
+fn what_clients_of_ceph_ask_for_is_answered() {
+    talk(async {
+        let house = house().await;
+        let client = &house.owner;
+        fill(client, &["a/1", "a/2", "b"]).await;
+        let head = client.head("/bucket?read-stats=true").send().await.is(200);
+        assert_eq!(head.header("x-rgw-object-count"), Some("3"));
+        assert!(head.header("x-rgw-bytes-used").is_some());
+        let plain = client.head("/bucket").send().await.is(200);
+        assert_eq!(plain.header("x-rgw-object-count"), None);
+        let stranger = house.stranger.head("/bucket?read-stats=true");
+        stranger.send().await.is(403);
+        let list = client.get("/bucket?allow-unordered=true").send().await;
+        assert_eq!(keys(&list.is(200)), ["a/1", "a/2", "b"]);
+        let both = client.get("/bucket?allow-unordered=true&delimiter=/");
+        both.send().await.refused_with(400, "InvalidArgument");
+        let torrent = client.get("/bucket/b?torrent").send().await;
+        torrent.refused_with(404, "NoSuchKey");
+    });
+}
+
+#[test]
+fn an_empty_token_begins_at_the_beginning() {
+    talk(async {
+        let client = house().await.owner;
+        fill(&client, &["a", "b"]).await;
+        let list = client.get("/bucket?list-type=2&continuation-token=");
+        let list = list.send().await.is(200);
+        assert_eq!(list.element("ContinuationToken").as_deref(), Some(""));
+        assert_eq!(keys(&list), ["a", "b"]);
+        // Where a form's redirect leads to the bucket itself, what was appended means nothing.
+        let list = client.get("/bucket?bucket=bucket&key=a&etag=%22x%22");
+        assert_eq!(keys(&list.send().await.is(200)), ["a", "b"]);
+    });
+}

@@ -7,6 +7,7 @@ mod client;
 mod cors;
 mod form;
 mod house;
+mod iam;
 mod listing;
 mod marks;
 mod multipart;

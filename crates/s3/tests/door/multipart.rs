@@ -234,3 +234,111 @@ fn composite_checksums_are_over_the_parts() {
         }
     });
 }
+
+#[test]
+fn a_completion_names_the_checksum_of_the_whole() {
+    talk(async {
+        let client = house().await.owner;
+        let begun = client
+            .post("/bucket/whole?uploads")
+            .header("x-amz-checksum-algorithm", "CRC32")
+            .header("x-amz-checksum-type", "FULL_OBJECT")
+            .send()
+            .await
+            .is(200);
+        let id = begun.element("UploadId").expect("an id");
+        let old = upload(&client, "whole", &id, 1, b"Hello").await.is(200);
+        let new = upload(&client, "whole", &id, 1, b"hello").await.is(200);
+        // A part that was sent twice is named twice; the last counts.
+        let etags = [&old, &new].map(|reply| reply.header("etag").expect("an ETag").to_owned());
+        let xml = list(&[(1, &etags[0]), (1, &etags[1])]);
+        let target = format!("/bucket/whole?uploadId={id}");
+        let complete = |sum: &str| {
+            let call = client.post(&target).body(xml.clone());
+            call.header("x-amz-checksum-crc32", sum)
+        };
+        for sum in ["AAAAAA==", "bad", "AAAAAA==-1"] {
+            complete(sum).send().await.refused_with(400, "BadDigest");
+        }
+        let done = complete("NhCmhg==").send().await.is(200);
+        assert_eq!(done.element("ChecksumCRC32").as_deref(), Some("NhCmhg=="));
+        assert_eq!(done.element("ChecksumType").as_deref(), Some("FULL_OBJECT"));
+    });
+}
+
+#[test]
+fn a_part_is_shown_with_its_own_checksum() {
+    talk(async {
+        let client = house().await.owner;
+        for (kind, algorithm) in [("FULL_OBJECT", "CRC32"), ("COMPOSITE", "SHA256")] {
+            let begun = client
+                .post("/bucket/parts?uploads")
+                .header("x-amz-checksum-algorithm", algorithm)
+                .header("x-amz-checksum-type", kind)
+                .send()
+                .await
+                .is(200);
+            let id = begun.element("UploadId").expect("an id");
+            let name = format!("x-amz-checksum-{}", algorithm.to_lowercase());
+            let (mut etags, mut sums) = (Vec::new(), Vec::new());
+            for (number, body) in [(1, part(1, PART)), (2, b"last".to_vec())] {
+                let sent = upload(&client, "parts", &id, number, &body).await.is(200);
+                etags.push(sent.header("etag").expect("an ETag").to_owned());
+                sums.push(sent.header(&name).expect("a checksum").to_owned());
+            }
+            let xml = list(&[(1, &etags[0]), (2, &etags[1])]);
+            let target = format!("/bucket/parts?uploadId={id}");
+            client.post(&target).body(xml).send().await.is(200);
+            for (number, sum) in (1..).zip(&sums) {
+                let get = client.get(&format!("/bucket/parts?partNumber={number}"));
+                let get = get.header("x-amz-checksum-mode", "ENABLED").send().await;
+                let get = get.is(206);
+                assert_eq!(get.header(&name), Some(sum.as_str()));
+                assert_eq!(get.header("x-amz-checksum-type"), Some(kind));
+                let head = client.head(&format!("/bucket/parts?partNumber={number}"));
+                assert_eq!(head.send().await.is(206).header(&name), None);
+            }
+        }
+    });
+}
+
+#[test]
+fn copied_ranges_lie_within_their_source() {
+    talk(async {
+        let client = house().await.owner;
+        client.put("/bucket/k").body("12345").send().await.is(200);
+        let id = begin(&client, "copy").await;
+        let copy = |range: &str| {
+            let copy = client.put(&format!("/bucket/copy?uploadId={id}&partNumber=1"));
+            copy.header("x-amz-copy-source", "bucket/k")
+                .header("x-amz-copy-source-range", range)
+        };
+        copy("bytes=0-21")
+            .send()
+            .await
+            .refused_with(416, "InvalidRange");
+        copy("bytes=0-5")
+            .send()
+            .await
+            .refused_with(416, "InvalidRange");
+        copy("bytes=0-4").send().await.is(200);
+    });
+}
+
+#[test]
+fn uploads_say_how_their_bucket_encrypts() {
+    talk(async {
+        let client = house().await.owner;
+        let begun = client.post("/bucket/k?uploads").send().await.is(200);
+        assert_eq!(begun.header("x-amz-server-side-encryption"), None);
+        let rule = "<ServerSideEncryptionConfiguration><Rule>\
+                    <ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256</SSEAlgorithm>\
+                    </ApplyServerSideEncryptionByDefault></Rule>\
+                    </ServerSideEncryptionConfiguration>";
+        let put = client.put("/bucket?encryption").body(rule);
+        put.send().await.is(200);
+        let begun = client.post("/bucket/k?uploads").send().await.is(200);
+        let said = begun.header("x-amz-server-side-encryption");
+        assert_eq!(said, Some("AES256"));
+    });
+}

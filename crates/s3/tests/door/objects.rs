@@ -589,3 +589,90 @@ fn presigned_urls_of_version_2_are_taken() {
             .refused_with(403, "SignatureDoesNotMatch");
     });
 }
+
+#[test]
+fn headers_of_version_2_are_taken() {
+    talk(async {
+        let house = house().await;
+        let (client, nobody) = (&house.owner, &house.nobody);
+        let http_date = |secs: u64| {
+            let when = time::OffsetDateTime::from_unix_timestamp(secs.cast_signed());
+            let format = time::format_description::well_known::Rfc2822;
+            when.expect("a time").format(&format).expect("a date")
+        };
+        let now = http_date(client.date().secs());
+        let signed = |text: &str| {
+            let signature = client.signature_v2(text);
+            format!("AWS {}:{signature}", client.access_key())
+        };
+        let put = nobody
+            .put("/bucket/k")
+            .header("date", &now)
+            .header("content-type", "a/b")
+            .header("x-amz-meta-a", "1")
+            .body("old");
+        let authorization = signed(&format!("PUT\n\na/b\n{now}\nx-amz-meta-a:1\n/bucket/k"));
+        let put = put.header("authorization", &authorization);
+        put.send_unsigned().await.is(200);
+        let get = |more: &str| {
+            let authorization = signed(&format!("GET\n\n\n{now}\n/bucket/k{more}"));
+            let get = nobody.get(&format!("/bucket/k{more}"));
+            get.header("date", &now)
+                .header("authorization", &authorization)
+        };
+        let reply = get("").send_unsigned().await.is(200);
+        assert_eq!(reply.body, "old");
+        assert_eq!(reply.header("x-amz-meta-a"), Some("1"));
+        get("?acl").send_unsigned().await.is(200);
+        // With x-amz-date, the line of the date is empty.
+        let text = format!("GET\n\n\n\nx-amz-date:{now}\n/bucket/?location");
+        let location = nobody.get("/bucket?location").header("x-amz-date", &now);
+        let location = location.header("authorization", &signed(&text));
+        location.send_unsigned().await.is(200);
+
+        let other = signed("GET\n\n\nnow\n/bucket/k");
+        for (name, value) in [
+            ("x-amz-meta-a", "1"),
+            ("content-type", "a/b"),
+            ("authorization", other.as_str()),
+        ] {
+            let reply = get("").header(name, value).send_unsigned().await;
+            reply.refused_with(403, "SignatureDoesNotMatch");
+        }
+        // What it does not sign is not taken from it.
+        get("?attributes")
+            .send_unsigned()
+            .await
+            .refused_with(403, "AccessDenied");
+        for (date, code) in [
+            ("Bad Date", "AccessDenied"),
+            ("", "AccessDenied"),
+            ("Tue, 07 Jul 1950 21:53:04 GMT", "AccessDenied"),
+            ("Tue, 07 Jul 2010 21:53:04 GMT", "RequestTimeTooSkewed"),
+            ("Tue, 07 Jul 9999 21:53:04 GMT", "RequestTimeTooSkewed"),
+        ] {
+            let get = get("").header("x-amz-date", date);
+            get.send_unsigned().await.refused_with(403, code);
+        }
+        let late = get("").without("date");
+        late.send_unsigned().await.refused_with(403, "AccessDenied");
+        for (authorization, status, code) in [
+            ("AWS HAHAHA", 400, "InvalidArgument"),
+            ("AWS", 400, "InvalidArgument"),
+            ("AWS NOBODY:c2ln", 403, "InvalidAccessKeyId"),
+        ] {
+            let get = get("").header("authorization", authorization);
+            get.send_unsigned().await.refused_with(status, code);
+        }
+        // Calls that are bodies are not signed by it at all.
+        let call = nobody.post("/").body("Action=ListUsers&Version=2010-05-08");
+        let call = call
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("date", &now);
+        let authorization = signed(&format!(
+            "POST\n\napplication/x-www-form-urlencoded\n{now}\n/"
+        ));
+        let call = call.header("authorization", &authorization);
+        assert_ne!(call.send_unsigned().await.status, 200);
+    });
+}

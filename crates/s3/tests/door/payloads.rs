@@ -74,7 +74,7 @@ fn checksums_in_headers_are_verified_and_kept() {
                 .body("hello")
                 .send()
                 .await;
-            broken.refused_with(400, "InvalidRequest");
+            broken.refused_with(400, "BadDigest");
         }
         client.head("/bucket/w").send().await.is(404);
         let md5 = |value: &str| {

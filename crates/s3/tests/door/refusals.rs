@@ -106,9 +106,13 @@ fn broken_signatures_are_told_apart() {
         let region = region.refused_with(400, "AuthorizationHeaderMalformed");
         assert_eq!(region.element("Region").as_deref(), Some("eu-dewar-1"));
         let scheme = client
-            .send(changed("AWS4-HMAC-SHA256", "Bearer"), 100)
+            .send(changed("AWS4-HMAC-SHA256", "Digest"), 100)
             .await;
         scheme.refused_with(400, "InvalidArgument");
+        let token = client
+            .send(changed("AWS4-HMAC-SHA256", "Bearer"), 100)
+            .await;
+        token.refused_with(400, "InvalidToken");
         let old = client
             .get("/bucket")
             .header("x-amz-date", "20000101T000000Z");

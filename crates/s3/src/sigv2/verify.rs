@@ -1,0 +1,165 @@
+//! Verifying a V2 signature in the Authorization header.
+
+use dewar_types::Timestamp;
+use http::HeaderMap;
+use http::header::DATE;
+use http::request::Parts;
+
+use super::{AuthorizationV2, canonical, verifies};
+use crate::error::{Code, Refusal, Result};
+use crate::sigv4::{
+    AMZ_DATE, CONTENT_SHA256, Claim, Query, SECURITY_TOKEN, Signed, Verifier, header_date,
+    mismatch, single,
+};
+
+impl Verifier {
+    /// Order: the header is parsed, the date compared with the clock, then the key looked up and the
+    /// signature compared in constant time. The body is vouched for by Content-MD5 or not at all.
+    ///
+    /// # Errors
+    /// S3's code for each way in which a signature can be wrong.
+    pub(crate) async fn verify_header_v2(
+        &self,
+        head: &Parts,
+        query: &Query,
+        bucket: Option<&str>,
+        value: &str,
+        now: Timestamp,
+    ) -> Result<Claim> {
+        if !self.serves_s3() {
+            // Calls whose meaning is in the body, which V2 does not sign.
+            let message = "The authorization mechanism you have provided is not supported. Please \
+                           use AWS4-HMAC-SHA256.";
+            return Err(Refusal::new(Code::InvalidRequest, message));
+        }
+        let authorization = AuthorizationV2::parse(value)?;
+        canonical::check_parameters(query)?;
+        header_date(&head.headers)?.check_skew(now)?;
+        let token = single(&head.headers, &SECURITY_TOKEN)?;
+        let key = self.key(&authorization.access_key, token).await?;
+        let dates = dates(&head.headers)?;
+        let strings = canonical::strings_to_sign(head, query, bucket, &dates);
+        let signed = |text: &String| verifies(&key.secret, text, &authorization.signature);
+        if !strings.iter().any(signed) {
+            return Err(mismatch()
+                .element("AWSAccessKeyId", authorization.access_key)
+                .element("SignatureProvided", authorization.signature)
+                .element(
+                    "StringToSign",
+                    strings.into_iter().next().unwrap_or_default(),
+                ));
+        }
+        let payload = single(&head.headers, &CONTENT_SHA256)?;
+        Ok(Claim::Signed(Box::new(Signed {
+            key,
+            payload: payload.map(str::to_owned),
+            seed: None,
+        })))
+    }
+}
+
+/// What may stand in the line of the date. With `x-amz-date`, which is signed among the headers,
+/// nothing; but botocore puts the Date header there even then.
+fn dates(headers: &HeaderMap) -> Result<Vec<&str>> {
+    let date = single(headers, &DATE)?;
+    Ok(match (single(headers, &AMZ_DATE)?, date) {
+        (None, date) => vec![date.unwrap_or_default()],
+        (Some(_), None) => vec![""],
+        (Some(_), Some(date)) => vec!["", date],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_auth::Secret;
+
+    use super::*;
+
+    fn verifies_as(request: http::request::Builder, bucket: Option<&str>, signature: &str) -> bool {
+        let head = request.body(()).expect("a request").into_parts().0;
+        let query = Query::parse(head.uri.query()).expect("a query");
+        let dates = dates(&head.headers).expect("dates");
+        let strings = canonical::strings_to_sign(&head, &query, bucket, &dates);
+        let secret = Secret::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into());
+        strings
+            .iter()
+            .any(|text| verifies(&secret, text, signature))
+    }
+
+    /// The examples of the S3 guide, "Signing and authenticating REST requests".
+    #[test]
+    fn the_examples_of_the_guide_verify() {
+        let get = http::Request::get("/photos/puppy.jpg")
+            .header("date", "Tue, 27 Mar 2007 19:36:42 +0000");
+        assert!(verifies_as(
+            get,
+            Some("awsexamplebucket1"),
+            "qgk2+6Sv9/oM7G3qLEjTH1a1l1g="
+        ));
+        let put = http::Request::put("/photos/puppy.jpg")
+            .header("content-type", "image/jpeg")
+            .header("content-length", "94328")
+            .header("date", "Tue, 27 Mar 2007 21:15:45 +0000");
+        assert!(verifies_as(
+            put,
+            Some("awsexamplebucket1"),
+            "iqRzw+ileNPu1fhspnRs8nOjjIA="
+        ));
+        let list = http::Request::get("/?prefix=photos&max-keys=50&marker=puppy")
+            .header("date", "Tue, 27 Mar 2007 19:42:41 +0000");
+        assert!(verifies_as(
+            list,
+            Some("awsexamplebucket1"),
+            "m0WP8eCtspQl5Ahe6L1SozdX9YA="
+        ));
+        let acl = http::Request::get("/?acl").header("date", "Tue, 27 Mar 2007 19:44:46 +0000");
+        assert!(verifies_as(
+            acl,
+            Some("awsexamplebucket1"),
+            "82ZHiFIjc+WbcwFKGUVEQspPn+0="
+        ));
+        let delete = http::Request::delete("/awsexamplebucket1/photos/puppy.jpg")
+            .header("date", "Tue, 27 Mar 2007 21:20:26 +0000");
+        assert!(verifies_as(delete, None, "XbyTlbQdu9Xw5o8P4iMwPktxQd8="));
+        let upload = http::Request::put("/db-backup.dat.gz")
+            .header("content-type", "application/x-download")
+            .header("content-md5", "4gJE4saaMU4BqNR0kLY+lw==")
+            .header("x-amz-acl", "public-read")
+            .header("x-amz-meta-reviewedby", "joe@example.com")
+            .header("x-amz-meta-reviewedby", "jane@example.com")
+            .header("x-amz-meta-filechecksum", "0x02661779")
+            .header("x-amz-meta-checksumalgorithm", "crc32")
+            .header("date", "Tue, 27 Mar 2007 21:06:08 +0000");
+        assert!(verifies_as(
+            upload,
+            Some("static.example.com"),
+            "jtBQa0Aq+DkULFI8qrpwIjGEx0E="
+        ));
+        let get = http::Request::get("/photos/puppy.jpg")
+            .header("date", "Tue, 27 Mar 2007 19:36:43 +0000");
+        assert!(!verifies_as(
+            get,
+            Some("awsexamplebucket1"),
+            "qgk2+6Sv9/oM7G3qLEjTH1a1l1g="
+        ));
+    }
+
+    #[test]
+    fn x_amz_date_takes_the_place_of_date() {
+        let with = |date: Option<&str>| {
+            let request = http::Request::get("/b/k").header("x-amz-date", "now");
+            let request = match date {
+                Some(date) => request.header("date", date),
+                None => request,
+            };
+            let head = request.body(()).expect("a request").into_parts().0;
+            let dates = dates(&head.headers).expect("dates");
+            dates
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(with(None), [""]);
+        assert_eq!(with(Some("then")), ["", "then"]);
+    }
+}
