@@ -36,9 +36,10 @@ enum Command {
     #[cfg(feature = "server")]
     #[command(flatten)]
     Server(dewar_server::cli::Command),
-    /// Load an endpoint, and tell what it does and what it costs
-    #[cfg(feature = "client")]
-    Bench(dewar_client::bench::BenchArgs),
+    /// Load an endpoint or disks, and tell what that costs
+    #[cfg(any(feature = "client", feature = "server"))]
+    #[command(subcommand)]
+    Bench(Bench),
     /// Print the version
     Version {
         /// Print JSON
@@ -58,6 +59,18 @@ enum Command {
     },
 }
 
+/// What can be loaded.
+#[cfg(any(feature = "client", feature = "server"))]
+#[derive(Debug, Subcommand)]
+enum Bench {
+    #[cfg(feature = "client")]
+    #[command(flatten)]
+    Endpoint(dewar_client::bench::BenchCommand),
+    /// Write to the bare journal on some folders: what of a put is neither HTTP nor the catalog
+    #[cfg(feature = "server")]
+    Journal(dewar_server::cli::JournalBenchArgs),
+}
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         #[cfg(feature = "server")]
@@ -65,7 +78,9 @@ fn main() -> ExitCode {
             dewar_server::cli::run(command, &dewar_server::store_engine::OpenStore::real())
         }
         #[cfg(feature = "client")]
-        Command::Bench(args) => code_of(dewar_client::bench::run(&args)),
+        Command::Bench(Bench::Endpoint(what)) => code_of(dewar_client::bench::run(&what)),
+        #[cfg(feature = "server")]
+        Command::Bench(Bench::Journal(args)) => dewar_server::cli::bench_journal(&args),
         Command::Version { json } => print(version(json).as_bytes()),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -38,6 +38,11 @@ pub(crate) const TARGETS: &[Target] = &[
         dewar_s3::sigv4::fuzz_authorization,
         &[AUTHORIZATION],
     ),
+    target(
+        "authorization_v2",
+        dewar_s3::sigv2::fuzz_authorization_v2,
+        &[b"AWS AKIAIOSFODNN7EXAMPLE:qgk2+6Sv9/oM7G3qLEjTH1a1l1g="],
+    ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
     target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
         "meta/testdata/batch-v1/full.bin",
@@ -79,6 +84,16 @@ pub(crate) const TARGETS: &[Target] = &[
     target("shard_header", dewar_data::format::fuzz_shard_header, &[])
         .files(&["data/testdata/format-v1/object-2+1.shard1"]),
     target("slot", dewar_data::segment::fuzz_slot, &[SLOT]),
+    target(
+        "xrootd_reply",
+        dewar_xrootd_proto::fuzz_xrootd_reply,
+        &[XROOTD_REPLY],
+    ),
+    target(
+        "xrootd_request",
+        dewar_xrootd_proto::fuzz_xrootd_request,
+        XROOTD_REQUESTS,
+    ),
 ];
 
 const AUTHORIZATION: &[u8] = b"AWS4-HMAC-SHA256 \
@@ -111,6 +126,16 @@ const SEGMENT_WHOLE: &[u8] =
 const SEGMENT_PACKED: &[u8] = b"\x82\x01\x83\x05\x81\x83\x01\x19\x01\x2c\x02\x81\x09";
 
 const SLOT: &[u8] = b"DSlt\x01\x03\0\0\x05\0\0\0\0\0\0\0abchello";
+
+const XROOTD_REPLY: &[u8] = b"\0\x01\0\0\0\0\0\x1d\0\0\0\x07\0\0\0\0\0\0\0\x001 2 48 1760000000\0\
+    \0\x02\x0f\xa5\0\0\0\x09\0\0\0\x05again\0\x03\x0f\xa4\0\0\0\x08\0\0\x04\x46host";
+
+const XROOTD_REQUESTS: &[&[u8]] = &[
+    b"\x01\0\x0b\xc2\x01\xa4\x04\x62\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x12/data/x?oss.asize=1\
+      \x01\0\x0b\xd1\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0\x01\0\0\x20\0\0\0\0\0\0\0\x10\0",
+    b"\x02\0\x0b\xcc\0\0\0\0\x03\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\x0f/f\0\0\0user.a\0\0\0\0\x01b\
+      \x02\0\x0b\xc1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x05/a /b",
+];
 
 const FORM: &[u8] =
     b"\x07--B\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na/b\r\n--B\r\n\

@@ -67,8 +67,8 @@ pub enum DemoError {
     /// The file with the credentials is none.
     #[error("{} is damaged: remove it to get new credentials", .0.display())]
     Damaged(PathBuf),
-    /// There is no port after the first.
-    #[error("--port-base {0} leaves no room for the metrics endpoint: take one below 65535")]
+    /// There are not enough ports after the first.
+    #[error("--port-base {0} leaves no room for the other doors: take one below 65534")]
     PortBase(u16),
     /// The user, key or bucket cannot be made.
     #[error("cannot set up the {what} of the demo: {source}")]
@@ -158,10 +158,11 @@ impl Demo {
     /// It has mistakes.
     pub fn load(&self, port_base: Option<u16>) -> Result<Config, ConfigError> {
         let mut config = Config::load(Some(&self.config_file), std::env::vars_os())?;
-        if let Some(Ok((s3, metrics))) = port_base.map(ports) {
+        if let Some(Ok([s3, metrics, xrootd])) = port_base.map(ports) {
             for (addresses, port) in [
                 (&mut config.s3.listen, s3),
                 (&mut config.metrics.listen, metrics),
+                (&mut config.xrootd.listen, xrootd),
             ] {
                 addresses
                     .iter_mut()
@@ -243,18 +244,16 @@ fn create_folder(path: &Path) -> Result<(), DemoError> {
         .map_err(failed(path, "create"))
 }
 
-/// The ports of the S3 door and of the metrics endpoint.
-fn ports(base: u16) -> Result<(u16, u16), DemoError> {
+/// The ports of the S3 door, of the metrics endpoint and of the XRootD door.
+fn ports(base: u16) -> Result<[u16; 3], DemoError> {
     match base {
-        0 => Ok((0, 0)),
-        base => match base.checked_add(1) {
-            Some(metrics) => Ok((base, metrics)),
-            None => Err(DemoError::PortBase(base)),
-        },
+        0 => Ok([0; 3]),
+        base if base <= u16::MAX - 2 => Ok([base, base + 1, base + 2]),
+        base => Err(DemoError::PortBase(base)),
     }
 }
 
-fn config_text((s3, metrics): (u16, u16)) -> String {
+fn config_text([s3, metrics, xrootd]: [u16; 3]) -> String {
     let disks: Vec<String> = (1..=DISKS).map(|disk| format!("\"disk{disk}\"")).collect();
     format!(
         "# The configuration of this demo: `dewar serve --config` on this file serves the same.\n\
@@ -271,6 +270,11 @@ fn config_text((s3, metrics): (u16, u16)) -> String {
          [s3]\n\
          listen = \"127.0.0.1:{s3}\"\n\
          domains = [\"localhost\"]\n\
+         \n\
+         [xrootd]\n\
+         listen = \"127.0.0.1:{xrootd}\"\n\
+         # Programs of the Unix user who runs this need no credential for root://.\n\
+         local_user = \"{NAME}\"\n\
          \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",
@@ -334,10 +338,11 @@ pub fn instructions(
 ) -> String {
     let endpoint = endpoints.s3.first().map_or("", String::as_str);
     let metrics = endpoints.metrics.first().map_or("", String::as_str);
+    let root = endpoints.xrootd.first().map_or("", String::as_str);
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
     let (bucket, folder) = (&shown.bucket, shell_word(folder));
     format!(
-        "Dewar serves S3 at {endpoint} (metrics at {metrics}/metrics).
+        "Dewar serves S3 at {endpoint} and XRootD at {root} (metrics at {metrics}/metrics).
 
   folder      {folder}
   bucket      {bucket}
@@ -375,6 +380,11 @@ uproot (pip install uproot s3fs), branch by branch:
                        endpoint_url=\"{endpoint}\")
     tree[\"Muon_pt\"].array()
 
+XRootD (programs of yours on this machine need no credential):
+
+    xrdcp events.root {root}//{bucket}/events.root
+    python3 -c 'import uproot; print(uproot.open(\"{root}//{bucket}/events.root\").keys())'
+
 Users and keys:
 
     {program} user add NAME --dir {folder}
@@ -404,6 +414,7 @@ mod tests {
         assert!(demo.config.pool.disks.iter().all(|disk| disk.is_dir()));
         assert_eq!(demo.config.s3.listen[0].to_string(), "127.0.0.1:9000");
         assert_eq!(demo.config.metrics.listen[0].to_string(), "127.0.0.1:9001");
+        assert_eq!(demo.config.xrootd.listen[0].to_string(), "127.0.0.1:9002");
         assert_eq!(demo.config.admin_socket(), folder.join("./admin.sock"));
         let mode = |name| fs::metadata(folder.join(name)).expect("there").mode() & 0o777;
         assert_eq!((mode(CREDENTIALS_FILE), mode(CONFIG_FILE)), (0o600, 0o600));
@@ -432,18 +443,25 @@ mod tests {
             (
                 demo.config.s3.listen[0].port(),
                 demo.config.metrics.listen[0].port(),
+                demo.config.xrootd.listen[0].port(),
             )
         };
         let prepare = |base| Demo::prepare(dir.path(), base, &RealRng);
-        assert_eq!(ports(&prepare(Some(9500)).expect("sets up")), (9500, 9501));
+        assert_eq!(
+            ports(&prepare(Some(9500)).expect("sets up")),
+            (9500, 9501, 9502)
+        );
         assert_eq!(
             ports(&prepare(None).expect("finds")),
-            (9500, 9501),
+            (9500, 9501, 9502),
             "as it was set up"
         );
-        assert_eq!(ports(&prepare(Some(9600)).expect("finds")), (9600, 9601));
-        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0));
-        assert!(prepare(Some(65535)).is_err());
+        assert_eq!(
+            ports(&prepare(Some(9600)).expect("finds")),
+            (9600, 9601, 9602)
+        );
+        assert_eq!(ports(&prepare(Some(0)).expect("finds")), (0, 0, 0));
+        assert!(prepare(Some(65534)).is_err());
     }
 
     #[test]
@@ -474,6 +492,7 @@ mod tests {
     fn instructions_name_every_client() {
         let endpoints = Endpoints {
             s3: vec!["http://127.0.0.1:9000".to_owned()],
+            xrootd: vec!["root://127.0.0.1:9002".to_owned()],
             metrics: vec!["http://127.0.0.1:9001".to_owned()],
             admin: PathBuf::new(),
         };
@@ -490,6 +509,7 @@ mod tests {
             "uproot.open",
             "    /b/dewar user add NAME --dir /d\n",
             "pip install uproot s3fs",
+            "xrdcp events.root root://127.0.0.1:9002//demo/",
         ] {
             assert!(text.contains(word), "{word}");
         }

@@ -7,17 +7,28 @@ use async_trait::async_trait;
 
 use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
 use crate::config::Config;
-use crate::listener::{BoxError, Front};
+use crate::listener::{BoxError, Front, SocketFront};
 use crate::metrics::{Metrics, Readiness};
+use crate::tls::Tls;
 
 /// What the engine is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To serve: all background work runs.
     Serve,
+    /// The same, although acknowledged writes may be lost by it (`--accept-loss`).
+    AcceptLoss,
     /// For one admin command while no server runs: no background work, and a pool that was never
     /// formatted stays so.
     Administer,
+}
+
+impl Purpose {
+    /// Whether clients will be served.
+    #[must_use]
+    pub fn serves(self) -> bool {
+        self != Self::Administer
+    }
 }
 
 /// An open store with the fronts on it.
@@ -28,6 +39,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The S3 door.
     fn s3(&self) -> Self::S3;
+
+    /// The XRootD door, which encrypts with `tls`, if there is one.
+    fn xrootd(&self, _tls: Option<Arc<Tls>>) -> Option<Arc<dyn SocketFront>> {
+        None
+    }
 
     /// What administrators ask.
     fn admin(&self) -> Arc<dyn AdminApi>;

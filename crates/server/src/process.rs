@@ -7,10 +7,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, OpenEngine};
+use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::log::Logging;
 use crate::ready::ReadyFile;
-use crate::serve::{Running, Shown, StartError, start};
+use crate::serve::{Running, Shown, StartError, start_for};
 
 /// Prepares the process: as many descriptors as the kernel allows, and no memory in core files,
 /// since memory holds secrets.
@@ -90,6 +90,8 @@ pub struct Plan<'a, F, G> {
     pub prepare: G,
     /// The handle of the installed logs.
     pub logging: &'a Logging,
+    /// To serve, as ever or although something may be lost by it.
+    pub purpose: Purpose,
 }
 
 /// Starts a server, says so, and serves until a signal.
@@ -111,7 +113,7 @@ where
         ReadyFile::prepare(path)?;
     }
     let started = async {
-        let running = start(plan.config, opener, env).await?;
+        let running = start_for(plan.config, opener, env, plan.purpose).await?;
         let result = match (plan.prepare)(&running).await {
             Ok(shown) => match plan.ready_file {
                 Some(path) => running

@@ -20,6 +20,9 @@ pub struct Ready {
     /// The S3 door.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3: Option<ReadyS3>,
+    /// The XRootD door, `root://127.0.0.1:PORT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xrootd: Option<ReadyEndpoint>,
     /// The metrics endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<ReadyEndpoint>,
@@ -198,6 +201,7 @@ mod tests {
                 secret_key: Some("S3CRET".to_owned()),
                 bucket: Some("demo".to_owned()),
             }),
+            xrootd: None,
             metrics: None,
         }
     }

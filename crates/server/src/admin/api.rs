@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use super::catalog::BackupInfo;
+use super::federation::{FederationReply, FederationRequest};
 use super::identity::{IdentityReply, IdentityRequest};
 use super::secret_text;
-use super::upkeep::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
+use super::upkeep::{DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,10 +158,14 @@ pub struct PoolStatus {
 /// How a disk fares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStatus {
+    /// What people call it by.
+    pub number: Option<u32>,
     /// Its folder.
     pub path: String,
-    /// `ok`, `missing`, `hung`, `failed` …
+    /// As [`DiskInfo::state`].
     pub state: String,
+    /// More about that.
+    pub detail: Option<String>,
 }
 
 /// Where a door is.
@@ -182,10 +187,17 @@ pub enum Request {
     DiskList {},
     /// Decide about a disk.
     DiskDecide {
-        /// Its folder, its id, or the first digits of it.
+        /// Its number, its folder, its id, or the first digits of it.
         disk: String,
         /// What is decided.
         action: DiskAction,
+    },
+    /// Make a blank folder a disk of the pool.
+    DiskAdd {
+        /// The folder, from the root.
+        folder: String,
+        /// The disk whose place it takes: its number, folder, id, or the first digits of it.
+        replaces: Option<String>,
     },
     /// Scrub now.
     Scrub {
@@ -201,6 +213,8 @@ pub enum Request {
     Fsck {},
     /// Policies and groups.
     Identity(IdentityRequest),
+    /// Issuers of tokens, roles and sessions.
+    Federation(FederationRequest),
     /// Begin to back the catalog up, unless that is under way.
     BackupStart {
         /// The folder, an absolute path.
@@ -262,6 +276,8 @@ pub enum Reply {
     Status(Status),
     /// The disks.
     Disks(Vec<DiskInfo>),
+    /// A disk that was just added.
+    DiskAdded(DiskAdded),
     /// How a check fares.
     Fsck(FsckInfo),
     /// How a backup fares.
@@ -278,6 +294,8 @@ pub enum Reply {
     Keys(Page<KeyInfo>),
     /// About policies and groups.
     Identity(IdentityReply),
+    /// About issuers of tokens, roles and sessions.
+    Federation(FederationReply),
 }
 
 /// A kind of failure that a script can tell from others, as the last part of the command's exit
@@ -353,6 +371,8 @@ pub trait AdminApi: Send + Sync {
     async fn disk_list(&self) -> Result<Vec<DiskInfo>>;
     /// Decides about a disk, named by folder, id or the first digits of it.
     async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()>;
+    /// Makes a blank folder a disk of the pool, in the place of another one if that is named.
+    async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded>;
     /// Makes a scrub due now, of one disk or all.
     async fn scrub(&self, disk: Option<&str>) -> Result<()>;
     /// Begins a check of everything, unless one is under way.
@@ -361,6 +381,13 @@ pub trait AdminApi: Send + Sync {
     async fn fsck(&self) -> Result<FsckInfo>;
     /// Answers about policies and groups.
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply>;
+    /// Answers about issuers of tokens, roles and sessions.
+    async fn federation(&self, _request: FederationRequest) -> Result<FederationReply> {
+        Err(AdminError::new(
+            Failure::Unavailable,
+            "nobody is let in from outside here",
+        ))
+    }
     /// Begins a backup of the catalog, unless one is under way.
     async fn backup_start(&self, _target: &str, _keep: u32) -> Result<()> {
         Err(AdminError::new(
@@ -402,6 +429,9 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
             api.disk_decide(&disk, action).await?;
             Reply::Done
         }
+        Request::DiskAdd { folder, replaces } => {
+            Reply::DiskAdded(api.disk_add(&folder, replaces.as_deref()).await?)
+        }
         Request::Scrub { disk } => {
             api.scrub(disk.as_deref()).await?;
             Reply::Done
@@ -412,6 +442,7 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
         }
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
         Request::Identity(request) => Reply::Identity(api.identity(request).await?),
+        Request::Federation(request) => Reply::Federation(api.federation(request).await?),
         Request::BackupStart { target, keep } => {
             api.backup_start(&target, keep).await?;
             Reply::Done

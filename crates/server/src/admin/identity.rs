@@ -10,6 +10,8 @@ pub enum HolderName {
     User(String),
     /// A group, `[TENANT:]NAME`.
     Group(String),
+    /// A role, `[TENANT:]NAME`.
+    Role(String),
 }
 
 /// What an administrator asks about policies and groups.
@@ -39,7 +41,7 @@ pub enum IdentityRequest {
     },
     /// Would somebody be let do something, and why?
     Explain {
-        /// The user, `[TENANT:]NAME`; nobody in particular if absent.
+        /// The user, `[TENANT:]NAME`, or `role:[TENANT:]NAME`; nobody in particular if absent.
         who: Option<String>,
         /// The action, as policies name it: `s3:GetObject`.
         action: String,

@@ -10,6 +10,7 @@
 mod api;
 mod catalog;
 mod client;
+mod federation;
 mod identity;
 pub(crate) mod secret_text;
 mod server;
@@ -22,11 +23,15 @@ pub use api::{
 };
 pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
 pub use client::{Client, ClientError};
+pub use federation::{
+    FederationReply, FederationRequest, IssuerAdd, IssuerInfo, RevokeWish, RoleAdd, RoleInfo,
+    TokenInfo,
+};
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{
-    DangerInfo, DiskAction, DiskInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    DangerInfo, DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ impl AdminApi for Memory {
         Err(AdminError::new(Failure::NotFound, message))
     }
 
+    async fn disk_add(&self, folder: &str, _: Option<&str>) -> Result<DiskAdded> {
+        let message = format!("there is no folder {folder}");
+        Err(AdminError::new(Failure::NotFound, message))
+    }
+
     async fn scrub(&self, _: Option<&str>) -> Result<()> {
         Ok(())
     }

@@ -15,13 +15,16 @@ pub enum DiskAction {
 }
 
 /// A disk, what is on it, and how far its scrub is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskInfo {
+    /// What people call it by: given once, in the order of its appearance.
+    pub number: Option<u32>,
     /// Its id in 32 hexadecimal digits; `None` for a folder that holds no disk of this pool.
     pub id: Option<String>,
-    /// Its folder; `None` for one that is named by records only.
+    /// Its folder, or where it was last; `None` for one that is named by records only.
     pub path: Option<String>,
-    /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `removed`.
+    /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `replacing`,
+    /// `removed`, `foreign`, `copy`.
     pub state: String,
     /// Shards of objects that are placed on it.
     pub shards: u64,
@@ -39,6 +42,29 @@ pub struct DiskInfo {
     pub scrub_began: Option<String>,
     /// Bytes that it has read so far.
     pub scrub_bytes: u64,
+    /// What is the matter with it and what to do, if anything is.
+    pub advice: Option<String>,
+}
+
+/// A disk that was just added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskAdded {
+    /// What people call it by.
+    pub number: Option<u32>,
+    /// Its id in 32 hexadecimal digits.
+    pub id: String,
+    /// Its folder.
+    pub path: String,
+    /// The id of the disk whose place it takes.
+    pub replaces: Option<String>,
+    /// That disk's number.
+    pub replaces_number: Option<u32>,
+    /// That disk has been removed already.
+    pub removed: bool,
+    /// Whether the configuration names the folder too.
+    pub in_configuration: bool,
+    /// What is unwise about it.
+    pub warnings: Vec<String>,
 }
 
 /// How much stands how many failures of disks.

@@ -366,6 +366,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Done => print_json(&serde_json::json!({})),
             Reply::Status(status) => print_json(status),
             Reply::Disks(disks) => print_json(disks),
+            Reply::DiskAdded(added) => print_json(added),
             Reply::Fsck(fsck) => print_json(fsck),
             Reply::Backup(backup) => print_json(backup),
             Reply::User(user) => print_json(user),
@@ -374,6 +375,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Key(key) => print_json(key),
             Reply::Keys(page) => print_json(page),
             Reply::Identity(reply) => print_json(reply),
+            Reply::Federation(reply) => print_json(reply),
         }?;
         return Ok(0);
     }
@@ -381,6 +383,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
         Reply::Done => "done\n".to_owned(),
         Reply::Status(status) => status::text(status),
         Reply::Disks(disks) => disks::text(disks),
+        Reply::DiskAdded(added) => disks::added_text(added),
         Reply::Fsck(fsck) => disks::fsck_text(fsck),
         Reply::Backup(_) => String::new(),
         Reply::User(user) => table(USER_HEAD, &[user_row(user)]),
@@ -395,7 +398,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             key.secret_key.reveal()
         ),
         Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
-        Reply::Identity(_) => "done\n".to_owned(),
+        Reply::Identity(_) | Reply::Federation(_) => "done\n".to_owned(),
         Reply::Keys(page) => table(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),

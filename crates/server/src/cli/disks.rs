@@ -1,15 +1,16 @@
 //! `dewar disk`, `dewar scrub` and `dewar fsck`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, one, show, strange};
 use super::columns::{amount, table};
-use super::exit::{CommandError, CommandResult, FAILED};
+use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, reach, running};
-use crate::admin::{DiskAction, DiskInfo, FsckInfo, LedgerInfo, Reply, Request};
+use crate::admin::{DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, Reply, Request};
 use crate::engine::OpenEngine;
 
 /// How often a check that is under way is asked how it fares.
@@ -23,9 +24,14 @@ const TELL_EVERY: u32 = 20;
 pub enum DiskCommand {
     /// List the disks with what is on them
     List(ListArgs),
+    /// Make a blank folder a disk of the pool; it takes new data at once
+    Add(AddArgs),
+    /// Put a new disk in the place of one, dead or alive: what it held is moved or rebuilt, and then it
+    /// is removed. Safe to interrupt: it goes on by itself, or give the same command again
+    Replace(ReplaceArgs),
     /// Move everything off a disk while it can be read; it takes nothing new
     Drain(DiskArgs),
-    /// Take a decision to drain a disk back
+    /// Take a decision to drain or replace a disk back
     Keep(DiskArgs),
     /// A disk is lost, or is taken away: rebuild what it held; refused if something would be lost
     Remove(DiskArgs),
@@ -41,8 +47,28 @@ pub struct ListArgs {
 /// One disk.
 #[derive(Debug, Args)]
 pub struct DiskArgs {
-    /// The disk's folder, its id, or the first digits of it
+    /// The disk's number, its folder, its id, or the first digits of it
     disk: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A new disk.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// A blank folder, best on a device of its own
+    folder: PathBuf,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A new disk for an old one.
+#[derive(Debug, Args)]
+pub struct ReplaceArgs {
+    /// The old disk's number, its folder, its id, or the first digits of it
+    old: String,
+    /// A blank folder, best on a device of its own; it may be where the old disk was
+    folder: PathBuf,
     #[command(flatten)]
     shared: Shared,
 }
@@ -71,6 +97,15 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
         DiskCommand::List(ListArgs { shared }) => {
             return one(&shared, opener, Request::DiskList {});
         }
+        DiskCommand::Add(AddArgs { folder, shared }) => {
+            let (folder, replaces) = (absolute(&folder)?, None);
+            return one(&shared, opener, Request::DiskAdd { folder, replaces });
+        }
+        DiskCommand::Replace(args) => {
+            let folder = absolute(&args.folder)?;
+            let replaces = Some(named(args.old));
+            return one(&args.shared, opener, Request::DiskAdd { folder, replaces });
+        }
         DiskCommand::Drain(args) => (args, DiskAction::Drain),
         DiskCommand::Keep(args) => (args, DiskAction::Keep),
         DiskCommand::Remove(args) => (args, DiskAction::Remove),
@@ -89,10 +124,21 @@ pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
     show(&reply, args.shared.json)
 }
 
+fn absolute(folder: &Path) -> Result<String, CommandError> {
+    let path = std::path::absolute(folder).map_err(|error| {
+        let message = format!("{}: {error}", folder.display());
+        CommandError::new(USAGE, message)
+    })?;
+    // Without a slash at the end.
+    let path: PathBuf = path.components().collect();
+    Ok(path.to_string_lossy().into_owned())
+}
+
 /// A folder as the server knows it, if it is one as seen from here.
 fn named(disk: String) -> String {
+    // One that is gone is a path all the same.
     match std::path::absolute(&disk) {
-        Ok(path) if path.is_dir() => path.to_string_lossy().into_owned(),
+        Ok(path) if path.is_dir() || disk.contains('/') => path.to_string_lossy().into_owned(),
         _ => disk,
     }
 }
@@ -145,6 +191,8 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
             };
             let id = disk.id.as_deref().unwrap_or("-");
             vec![
+                disk.number
+                    .map_or("-".to_owned(), |number| number.to_string()),
                 or_dash(disk.path.as_ref()),
                 id.get(..8).unwrap_or(id).to_owned(),
                 disk.state.clone(),
@@ -157,9 +205,45 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
         })
         .collect();
     let head = &[
-        "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "ROOM", "SCRUBBED",
+        "NUMBER", "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "ROOM", "SCRUBBED",
     ];
-    table(head, &rows)
+    let mut text = table(head, &rows);
+    for advice in disks.iter().filter_map(|disk| disk.advice.as_ref()) {
+        text.push_str(&format!("! {advice}\n"));
+    }
+    text
+}
+
+pub(super) fn added_text(added: &DiskAdded) -> String {
+    let name = |number: Option<u32>, id: &str| match number {
+        Some(number) => format!("disk {number}"),
+        None => format!("disk {}", id.get(..8).unwrap_or(id)),
+    };
+    let path = &added.path;
+    let mut text = format!(
+        "{path} is {} now and takes new data\n",
+        name(added.number, &added.id)
+    );
+    if let Some(old) = &added.replaces {
+        let old = name(added.replaces_number, old);
+        text.push_str(&match added.removed {
+            true => format!("{old} was removed: what it held is being rebuilt, and it can be taken away\n"),
+            false => format!(
+                "{old} is being emptied; `dewar disk list` shows how far that is. When it is removed it \
+                 can be taken away\n"
+            ),
+        });
+    }
+    if !added.in_configuration {
+        text.push_str(&format!(
+            "this server remembers the folder; name it in pool.disks too, for those who read the \
+             configuration: \"{path}\"\n"
+        ));
+    }
+    for warning in &added.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text
 }
 
 pub(super) fn fsck_text(fsck: &FsckInfo) -> String {

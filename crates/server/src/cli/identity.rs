@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -18,11 +18,11 @@ const POLICY_BYTES_MAX: u64 = 64 * 1024;
 /// What can be done to policies.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Put a policy on a user or group, in place of the one of that name
+    /// Put a policy on a user, group or role, in place of the one of that name
     Put(PolicyPutArgs),
-    /// List the policies of a user or group
+    /// List the policies of a user, group or role
     List(PolicyListArgs),
-    /// Take a policy away from a user or group
+    /// Take a policy away from a user, group or role
     Remove(PolicyRemoveArgs),
     /// Say whether somebody may do something, and what decides that
     Explain(ExplainArgs),
@@ -38,6 +38,9 @@ pub(super) struct HolderArgs {
     /// The group: [TENANT:]NAME
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// The role: [TENANT:]NAME
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
 }
 
 /// A policy to put.
@@ -76,7 +79,7 @@ pub struct PolicyRemoveArgs {
 /// A question.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The user, [TENANT:]NAME; - for nobody in particular
+    /// The user, [TENANT:]NAME, or role:[TENANT:]NAME; - for nobody in particular
     who: String,
     /// The action, as policies name it: s3:GetObject
     action: String,
@@ -133,23 +136,29 @@ pub struct MemberArgs {
 
 impl HolderArgs {
     fn named(self) -> HolderName {
-        match (self.user, self.group) {
-            (Some(user), _) => HolderName::User(user),
-            (None, group) => HolderName::Group(group.unwrap_or_default()),
+        match (self.user, self.group, self.role) {
+            (Some(user), _, _) => HolderName::User(user),
+            (None, Some(group), _) => HolderName::Group(group),
+            (None, None, role) => HolderName::Role(role.unwrap_or_default()),
         }
     }
+}
+
+/// Reads a document from a file.
+pub(super) fn read_policy(file: &Path) -> Result<String, CommandError> {
+    let mut text = String::new();
+    File::open(file)
+        .and_then(|opened| opened.take(POLICY_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| {
+            CommandError::new(FAILED, format!("cannot read {}: {error}", file.display()))
+        })?;
+    Ok(text)
 }
 
 pub(super) fn policy<O: OpenEngine>(command: PolicyCommand, opener: &O) -> CommandResult {
     let (shared, request) = match command {
         PolicyCommand::Put(args) => {
-            let mut text = String::new();
-            File::open(&args.file)
-                .and_then(|file| file.take(POLICY_BYTES_MAX).read_to_string(&mut text))
-                .map_err(|error| {
-                    let file = args.file.display();
-                    CommandError::new(FAILED, format!("cannot read {file}: {error}"))
-                })?;
+            let text = read_policy(&args.file)?;
             let request = IdentityRequest::PolicyPut {
                 holder: args.holder.named(),
                 policy: args.name,

@@ -9,9 +9,11 @@ mod columns;
 mod configuration;
 mod disks;
 pub mod exit;
+mod federation;
 mod identity;
+mod journal_bench;
 mod run;
-mod status;
+pub(crate) mod status;
 mod target;
 
 use std::path::PathBuf;
@@ -21,11 +23,15 @@ use clap::{Args, Subcommand};
 
 use crate::engine::OpenEngine;
 
+pub(crate) use run::confirm_loss;
+
 pub use accounts::{KeyCommand, UserCommand};
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
+pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
+pub use journal_bench::JournalBenchArgs;
 pub use target::Target;
 
 /// What the server's side can be told to do.
@@ -50,6 +56,15 @@ pub enum Command {
     /// Make, list or remove groups, and say who is in them
     #[command(subcommand)]
     Group(GroupCommand),
+    /// Let issuers of login tokens in, or look at what a token would become
+    #[command(subcommand)]
+    Issuer(IssuerCommand),
+    /// Make, list or remove roles, which logins and users become for some hours
+    #[command(subcommand)]
+    Role(RoleCommand),
+    /// End sessions
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Say how a running server fares: what is wrong, how bad it is, and what to do
     Status(StatusArgs),
     /// List disks, or decide what becomes of one
@@ -77,6 +92,9 @@ pub struct ServeArgs {
     /// Write this JSON file, mode 0600, once every listener accepts
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Start although too many disks are gone for good: says first what may be lost by it
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 /// Options of `demo`.
@@ -85,8 +103,8 @@ pub struct DemoArgs {
     /// Where the demo lives [default: $XDG_DATA_HOME/dewar-demo or ~/.local/share/dewar-demo]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The S3 door's port, the metrics endpoint takes the next; 0 takes free ones [default: 9000,
-    /// or as it was set up]
+    /// The S3 door's port, the metrics endpoint and the XRootD door take the next two; 0 takes free
+    /// ones [default: 9000, or as it was set up]
     #[arg(long, value_name = "N")]
     pub port_base: Option<u16>,
     /// Write this JSON file, mode 0600, once every listener accepts
@@ -104,6 +122,12 @@ pub struct StatusArgs {
     json: bool,
 }
 
+/// Carries `dewar bench journal` out.
+#[must_use]
+pub fn bench_journal(args: &JournalBenchArgs) -> ExitCode {
+    exit::code_of(journal_bench::run(args))
+}
+
 /// Carries a command out.
 pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
     let result = match command {
@@ -114,6 +138,9 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Key(command) => accounts::key(command, opener),
         Command::Policy(command) => identity::policy(command, opener),
         Command::Group(command) => identity::group(command, opener),
+        Command::Issuer(command) => federation::issuer(command, opener),
+        Command::Role(command) => federation::role(command, opener),
+        Command::Session(command) => federation::session(command, opener),
         Command::Status(args) => status::run(&args.target, args.json),
         Command::Disk(command) => disks::disk(command, opener),
         Command::Scrub(args) => disks::scrub(args),

@@ -1,5 +1,7 @@
 //! `dewar serve` and `dewar demo`: building the runtime and handing over.
 
+use std::io::{BufRead as _, IsTerminal as _};
+
 use dewar_env::Env;
 
 use super::columns::print;
@@ -9,7 +11,8 @@ use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
-use crate::engine::{Engine, OpenEngine};
+use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::listener::BoxError;
 use crate::log;
 use crate::process::{End, Plan, Signals, prepare, run};
 use crate::serve::{Endpoints, Running, StartError};
@@ -60,6 +63,10 @@ pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult
                 Ok(None)
             },
             logging: &logging,
+            purpose: match args.accept_loss {
+                true => Purpose::AcceptLoss,
+                false => Purpose::Serve,
+            },
         };
         Ok::<_, CommandError>(run(plan, opener, &Env::real(), signals).await?)
     });
@@ -84,6 +91,7 @@ pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
             ready_file: args.ready_file.as_deref(),
             prepare: async |running: &Running<O::Engine>| fill(&demo, running).await,
             logging: &logging,
+            purpose: Purpose::Serve,
         };
         Ok::<_, CommandError>(run(plan, opener, &env, signals).await?)
     });
@@ -107,6 +115,27 @@ async fn fill<E: Engine>(
     Ok(Some(shown))
 }
 
+/// Says what may be lost before it is; a person at a terminal is asked.
+///
+/// # Errors
+/// If the person does not want it.
+pub(crate) fn confirm_loss(report: &str) -> Result<(), BoxError> {
+    say(&format!("{report}\n"));
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        say("Type `accept` to go on: ");
+        let mut answer = String::new();
+        stdin.lock().read_line(&mut answer)?;
+        if answer.trim() != "accept" {
+            return Err("nothing was accepted, and nothing was changed".into());
+        }
+    }
+    for line in report.lines().filter(|line| !line.is_empty()) {
+        tracing::warn!("a loss is accepted: {line}");
+    }
+    Ok(())
+}
+
 /// Nobody may be reading, and that is no reason not to serve.
 fn say(text: &str) {
     if let Err(error) = print(text) {
@@ -121,6 +150,9 @@ fn greeting(endpoints: &Endpoints, config: &Config) -> String {
             "s3       {endpoint} (region {})\n",
             config.s3.region
         ));
+    }
+    for endpoint in &endpoints.xrootd {
+        text.push_str(&format!("xrootd   {endpoint}\n"));
     }
     for endpoint in &endpoints.metrics {
         text.push_str(&format!("metrics  {endpoint}/metrics\n"));

@@ -119,40 +119,90 @@ fn findings(status: &Status) -> Vec<Finding> {
         });
     }
     for disk in &status.pool.disks {
-        let path = &disk.path;
-        let (what, advice) = match disk.state.as_str() {
-            "online" => continue,
-            "missing" => (
-                format!("disk {path} is missing"),
-                format!(
-                    "mount it again, and it is used at once; if it is lost: `dewar disk remove {path}`"
-                ),
-            ),
-            "blank" => (
-                format!("{path} is blank"),
-                "an unmounted disk: mount it".to_owned(),
-            ),
-            "hung" => (
-                format!("disk {path} does not answer"),
-                "look at the kernel's log; pull it if it stays so".to_owned(),
-            ),
-            "read-only" => (
-                format!("disk {path} is read-only: it is read, and nothing new is written to it"),
-                "look at the mount, the kernel's log and who owns the folder; it is used again by \
-                 itself when it can be written"
-                    .to_owned(),
-            ),
-            "failed" => (
-                format!("a sync failed on disk {path}: it takes no writes until a restart"),
-                format!(
-                    "look at the kernel's log; `dewar disk drain {path}` empties it while it reads"
-                ),
-            ),
-            other => (format!("disk {path} is {other}"), String::new()),
-        };
-        findings.push(Finding { what, advice });
+        let (path, detail) = (disk.path.as_str(), disk.detail.as_deref());
+        if let Some((what, advice)) = about(&disk.state, path, disk.number, detail) {
+            findings.push(Finding { what, advice });
+        }
     }
     findings
+}
+
+/// What is the matter with a disk, and what to do.
+pub(crate) fn advice(
+    state: &str,
+    path: Option<&str>,
+    number: Option<u32>,
+    detail: Option<&str>,
+) -> Option<String> {
+    let (what, advice) = about(state, path.unwrap_or("in no known folder"), number, detail)?;
+    Some(format!("{what}: {advice}"))
+}
+
+fn about(
+    state: &str,
+    path: &str,
+    number: Option<u32>,
+    detail: Option<&str>,
+) -> Option<(String, String)> {
+    let name = number.map_or_else(|| path.to_owned(), |number| number.to_string());
+    let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    let (what, advice) = match state {
+        "online" | "draining" => return None,
+        "missing" => (
+            format!("disk {path} is missing{told}"),
+            format!(
+                "mount it again, and it is used at once; if it is lost: `dewar disk replace {name} \
+                 NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
+            ),
+        ),
+        "blank" => (
+            format!("{path} is blank"),
+            format!(
+                "an unmounted disk: mount it; if it is a new one: `dewar disk add {path}`, or for a disk \
+                 that is lost `dewar disk replace {name} {path}`"
+            ),
+        ),
+        "hung" => (
+            format!("disk {path} does not answer"),
+            format!(
+                "look at the kernel's log; if it stays so pull it: `dewar disk replace {name} NEW-FOLDER`"
+            ),
+        ),
+        "read-only" => (
+            format!("disk {path} is read-only: it is read, and nothing new is written to it{told}"),
+            "look at the mount, the kernel's log and who owns the folder; it is used again by itself \
+             when it can be written"
+                .to_owned(),
+        ),
+        "failed" => (
+            format!("a sync failed on disk {path}: it takes no writes until a restart"),
+            format!(
+                "look at the kernel's log; `dewar disk replace {name} NEW-FOLDER` empties it while it \
+                 reads"
+            ),
+        ),
+        "replacing" => (
+            format!("disk {path} is being replaced"),
+            "it can be taken away when it is removed: see SHARDS in `dewar disk list`".to_owned(),
+        ),
+        "removed" => (
+            format!("disk {path} was removed from the pool and is not used"),
+            format!(
+                "take it away, and out of pool.disks; to use it as a new disk empty the folder, then \
+                 `dewar disk add {path}`"
+            ),
+        ),
+        "foreign" => (
+            detail.map_or_else(|| format!("{path} is a disk of another Dewar"), str::to_owned),
+            "it is not used: mount the right disk, or take the folder out of pool.disks".to_owned(),
+        ),
+        "copy" => (
+            detail.map_or_else(|| format!("{path} is a copy of another disk"), str::to_owned),
+            "it is not used: unmount it, or take the folder out of pool.disks".to_owned(),
+        ),
+        other => (format!("disk {path} is {other}"), "see `dewar disk list`".to_owned()),
+    };
+    Some((what, advice))
 }
 
 /// Seconds for people.

@@ -16,6 +16,7 @@ use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::lock::{LockError, StateLock};
 use crate::metrics::Metrics;
 use crate::serve::StartError;
+use crate::store_engine::roster::with_added;
 
 /// Where the configuration is looked for when none is named.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
@@ -113,6 +114,7 @@ pub(super) async fn reach<O: OpenEngine, T>(
     match client_or_lock(&config).await? {
         Found::Client(client) => work(&mut Reached::Running(client)).await,
         Found::Lock(_lock) => {
+            let config = with_added(&config);
             check_pool(&config)?;
             let opened = opener
                 .open(&config, Purpose::Administer, &Metrics::new())
@@ -138,6 +140,7 @@ pub(super) async fn offline(target: &Target) -> Result<(Config, StateLock), Comm
             ))
         }
         Found::Lock(lock) => {
+            let config = with_added(&config);
             check_pool(&config)?;
             Ok((config, lock))
         }

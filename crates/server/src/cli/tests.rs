@@ -43,6 +43,12 @@ fn the_commands_of_the_manual_parse() {
         "key disable A --dir d",
         "key enable A",
         "status --json",
+        "disk list",
+        "disk add /data/d7",
+        "disk replace 3 /data/d7 --json",
+        "disk drain /data/d3",
+        "disk keep 3",
+        "disk remove 1b4f07a5",
     ] {
         if let Err(error) = parse(line) {
             panic!("{line}: {error}");

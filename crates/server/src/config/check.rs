@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::keys::Config;
+use crate::store_engine::roster::knows_pool;
 use crate::tls;
 
 /// How bad a finding is.
@@ -88,10 +89,17 @@ fn layout(config: &Config, findings: &mut Findings) {
     }
     if layout.shards() > disks {
         let shards = layout.shards();
-        findings.error(
-            "pool.layout",
-            format!("{layout} needs {shards} disks and pool.disks names {disks}"),
-        );
+        // A pool that lost some goes on with a narrower layout.
+        if knows_pool(config) {
+            let message = format!(
+                "{layout} needs {shards} disks and the pool has {disks}: new objects are written in a \
+                 narrower layout"
+            );
+            findings.warning("pool.layout", message);
+        } else {
+            let message = format!("{layout} needs {shards} disks and pool.disks names {disks}");
+            findings.error("pool.layout", message);
+        }
         return;
     }
     if losses == 0 {
@@ -230,10 +238,66 @@ fn doors(config: &Config, findings: &mut Findings) {
             );
         }
     }
+    xrootd(config, findings);
     for address in &config.metrics.listen {
         if address.port() != 0 && s3.listen.contains(address) {
             findings.error("metrics.listen", format!("{address} is also in s3.listen"));
         }
+    }
+}
+
+fn xrootd(config: &Config, findings: &mut Findings) {
+    let xrootd = &config.xrootd;
+    let tls = match (&xrootd.tls_certificate_file, &xrootd.tls_key_file) {
+        (Some(certificate), Some(key)) => {
+            if let Err(error) = tls::check(certificate, key) {
+                let about = match error.path() == key {
+                    true => "xrootd.tls_key_file",
+                    false => "xrootd.tls_certificate_file",
+                };
+                findings.error(about, error.to_string());
+            }
+            true
+        }
+        (None, None) => false,
+        (Some(_), None) => {
+            let message = "missing, while xrootd.tls_certificate_file is set";
+            findings.error("xrootd.tls_key_file", message);
+            true
+        }
+        (None, Some(_)) => {
+            let message = "missing, while xrootd.tls_key_file is set";
+            findings.error("xrootd.tls_certificate_file", message);
+            true
+        }
+    };
+    for address in &xrootd.listen {
+        if !tls && !address.ip().is_loopback() {
+            let message = format!(
+                "{address} can be reached from other machines without TLS: data can be read on \
+                 the way, and tokens are not taken"
+            );
+            findings.warning("xrootd.listen", message);
+        }
+        let others = [
+            ("s3.listen", &config.s3.listen),
+            ("metrics.listen", &config.metrics.listen),
+        ];
+        for (other, addresses) in others {
+            if address.port() != 0 && addresses.contains(address) {
+                findings.error("xrootd.listen", format!("{address} is also in {other}"));
+            }
+        }
+    }
+    if xrootd.trust_names
+        && xrootd
+            .listen
+            .iter()
+            .any(|address| !address.ip().is_loopback())
+    {
+        let message =
+            "clients of other machines say themselves which user they are, and are believed";
+        findings.warning("xrootd.trust_names", message);
     }
 }
 

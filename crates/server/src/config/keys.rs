@@ -30,6 +30,10 @@ fn is_class(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
 }
 
+fn is_translation(text: &str) -> bool {
+    dewar_xrootd::Translation::parse(text).is_some()
+}
+
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -185,6 +189,44 @@ sections! {
         header_bytes_max: ByteSize = "32KiB" {
             range: Range::Between("4KiB", "256KiB"), reload: Reload::Live,
         };
+    }
+
+    /// The XRootD door: `root://`.
+    [xrootd] Xrootd {
+        /// Addresses to listen on, usually port 1094. Empty: no such door.
+        listen: Vec<SocketAddr> = "";
+        /// Certificate chain in PEM, the server's own first; exchanged like the S3 door's. With it,
+        /// connections of clients that can are encrypted, which tokens need. Empty: no TLS.
+        tls_certificate_file: Option<PathBuf> = "";
+        /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
+        tls_key_file: Option<PathBuf> = "";
+        /// As which user clients on this machine act whose connection belongs to the Unix user
+        /// that runs the server; nobody else is let in by it. Empty: as none.
+        local_user: String = "";
+        /// Whether clients may say themselves which user they are (protocol `unix`), from
+        /// wherever they come. Only for networks in which nobody lies.
+        trust_names: bool = "false";
+        /// Beginnings of paths that mean others, as `/store=/cms/store`; the longest that fits
+        /// counts.
+        paths: Vec<String> = "" {
+            range: Range::Rule("two absolute paths with = between them", is_translation),
+        };
+        /// Name of the site, told to clients that ask.
+        site: String = "";
+        /// Connections that may be open at once; further ones are closed.
+        connections_max: u32 = "4096" {
+            range: Range::Between("1", "1000000"), unit: "connections",
+        };
+        /// Files that the client of one connection may have open.
+        files_max: u32 = "4096" { range: Range::Between("1", "1000000"), unit: "files" };
+        /// How long a connection may stay open without a request.
+        idle_timeout: Duration = "1h" { range: Range::Between("1s", "30d") };
+        /// How long a client may send nothing of a request that it began, or take nothing of an
+        /// answer, before the connection is closed.
+        stall_timeout: Duration = "1m" { range: Range::Between("1s", "1h") };
+        /// Bytes on their way in, and bytes on their way out, that all connections together may
+        /// hold. Beyond that each goes on with little at a time.
+        buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 
     /// Prometheus metrics at `/metrics`, liveness at `/live` and readiness at `/ready`.

@@ -13,7 +13,7 @@ mod nearest;
 mod table;
 mod value;
 
-pub use keys::{Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, all, find};
+pub use keys::{Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Xrootd, all, find};
 pub use load::{ConfigError, Origin, Problem};
 pub use table::{Key, Range, Reload, Section};
 pub use value::{ByteSize, Field, LayoutChoice, LogFormat, LogLevel, Raw};

@@ -34,12 +34,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use dewar_env::Rng;
+use dewar_env::{BoxFuture, Rng};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::service::Service;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 use crate::tls::Tls;
 
@@ -104,6 +105,18 @@ pub struct Arrival {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+}
+
+/// A front that speaks another protocol than HTTP and takes whole connections.
+pub trait SocketFront: Send + Sync + 'static {
+    /// Serves a connection until it ends. When `stop` is cancelled it shall finish what runs and
+    /// begin nothing new.
+    fn serve(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()>;
 }
 
 /// What a front is: a cheaply cloned function from requests to answers. Every hyper service of
@@ -225,14 +238,41 @@ impl Listener {
     /// Accepts connections for `front` until `stop`, in a task of its own.
     pub fn serve<F: Front>(self, door: Arc<Door>, front: F, stop: &Stop) {
         let tracked = stop.clone();
-        stop.spawn(async move { accept(self.tcp, door, front, tracked).await });
+        let begin = move |socket, peer, place: Place, stop: &Stop| {
+            let (front, running) = (front.clone(), stop.clone());
+            stop.spawn(async move {
+                connection::run(socket, peer, &place.0, front, running).await;
+            });
+        };
+        stop.spawn(async move { accept(self.tcp, door, tracked, refuse, begin).await });
+    }
+
+    /// Accepts connections for a front of another protocol until `stop`, in a task of its own.
+    pub fn serve_sockets(self, door: Arc<Door>, front: Arc<dyn SocketFront>, stop: &Stop) {
+        let tracked = stop.clone();
+        let begin = move |socket, peer, place: Place, stop: &Stop| {
+            let serving = front.serve(socket, peer, stop.drain_token().clone());
+            stop.spawn(async move {
+                serving.await;
+                drop(place);
+            });
+        };
+        // There is nothing to say before a client has said hello.
+        let close = |_: &TcpStream, _: bool| {};
+        stop.spawn(async move { accept(self.tcp, door, tracked, close, begin).await });
     }
 }
 
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-async fn accept<F: Front>(tcp: TcpListener, door: Arc<Door>, front: F, stop: Stop) {
+async fn accept(
+    tcp: TcpListener,
+    door: Arc<Door>,
+    stop: Stop,
+    refuse: impl Fn(&TcpStream, bool),
+    begin: impl Fn(TcpStream, SocketAddr, Place, &Stop),
+) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -254,10 +294,7 @@ async fn accept<F: Front>(tcp: TcpListener, door: Arc<Door>, front: F, stop: Sto
             refuse(&socket, door.tls.is_some());
             continue;
         };
-        let (front, running) = (front.clone(), stop.clone());
-        stop.spawn(async move {
-            connection::run(socket, peer, &place.0, front, running).await;
-        });
+        begin(socket, peer, place, &stop);
     }
 }
 

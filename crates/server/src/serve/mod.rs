@@ -33,6 +33,7 @@ use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Endpoint, Metrics, Readiness};
 use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
+use crate::store_engine::roster::with_added;
 use crate::tls::{Tls, TlsError};
 
 /// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
@@ -95,6 +96,8 @@ fn lines(findings: &[Finding]) -> String {
 pub struct Endpoints {
     /// The S3 door on each of its addresses, `http://127.0.0.1:9000`.
     pub s3: Vec<String>,
+    /// The XRootD door on each of its addresses, `root://127.0.0.1:1094`.
+    pub xrootd: Vec<String>,
     /// The metrics endpoint on each of its addresses.
     pub metrics: Vec<String>,
     /// The admin socket.
@@ -111,6 +114,7 @@ pub struct Running<E: Engine> {
     config: Mutex<Config>,
     endpoints: Endpoints,
     s3: Arc<Door>,
+    xrootd: Arc<Door>,
     stage: Arc<AtomicU8>,
     doors: Stop,
     metrics: Stop,
@@ -128,18 +132,39 @@ pub async fn start<O: OpenEngine>(
     opener: &O,
     env: &Env,
 ) -> Result<Running<O::Engine>, StartError> {
-    let mut errors = findings(&config);
+    start_for(config, opener, env, Purpose::Serve).await
+}
+
+/// The same; a loss is accepted where `purpose` says so.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_for<O: OpenEngine>(
+    config: Config,
+    opener: &O,
+    env: &Env,
+    purpose: Purpose,
+) -> Result<Running<O::Engine>, StartError> {
+    // What the configuration names is what a pool begins with.
+    let all = with_added(&config);
+    let mut errors = findings(&all);
     errors.retain(|finding| finding.severity == Severity::Error);
     if !errors.is_empty() {
         return Err(StartError::Findings(errors));
     }
     let lock = StateLock::take(&config.server.state_dir)?;
     let s3_listeners = bind(&config.s3.listen).await?;
+    let xrootd_listeners = bind(&config.xrootd.listen).await?;
     let metrics_listeners = bind(&config.metrics.listen).await?;
-    let tls = open_tls(&config)?;
+    let s3_files = (&config.s3.tls_certificate_file, &config.s3.tls_key_file);
+    let tls = open_tls(s3_files)?;
+    let xrootd = &config.xrootd;
+    let xrootd_tls = open_tls((&xrootd.tls_certificate_file, &xrootd.tls_key_file))?;
+    let scheme = |tls: &Option<_>, clear, secure| if tls.is_some() { secure } else { clear };
     let endpoints = Endpoints {
-        s3: urls(&s3_listeners, tls.is_some()),
-        metrics: urls(&metrics_listeners, false),
+        s3: urls(&s3_listeners, scheme(&tls, "http", "https")),
+        xrootd: urls(&xrootd_listeners, scheme(&xrootd_tls, "root", "roots")),
+        metrics: urls(&metrics_listeners, "http"),
         admin: config.admin_socket(),
     };
 
@@ -159,6 +184,12 @@ pub async fn start<O: OpenEngine>(
         })
     };
     let s3 = door("s3", s3_limits(&config), tls, S3_READ_BYTES);
+    let xrootd = door(
+        "xrootd",
+        xrootd_limits(&config),
+        xrootd_tls.clone(),
+        METRICS_READ_BYTES,
+    );
     let metrics_door = door("metrics", METRICS_LIMITS, None, METRICS_READ_BYTES);
 
     let stage = Arc::new(AtomicU8::new(STARTING));
@@ -172,7 +203,7 @@ pub async fn start<O: OpenEngine>(
         listener.serve(Arc::clone(&metrics_door), endpoint.clone(), &metrics_stop);
     }
 
-    let engine = opener.open(&config, Purpose::Serve, &metrics).await;
+    let engine = opener.open(&all, purpose, &metrics).await;
     let engine = Arc::new(engine.map_err(StartError::Engine)?);
     let doors = Stop::new();
     let socket = match AdminSocket::bind(&endpoints.admin) {
@@ -186,16 +217,12 @@ pub async fn start<O: OpenEngine>(
     for listener in s3_listeners {
         listener.serve(Arc::clone(&s3), engine.s3(), &doors);
     }
-    if let Some(tls) = s3.tls.clone() {
-        let stop = doors.clone();
-        doors.spawn(async move {
-            tokio::select! {
-                biased;
-                () = stop.draining() => {}
-                () = tls.watch() => {}
-            }
-        });
+    if let Some(front) = engine.xrootd(xrootd_tls) {
+        for listener in xrootd_listeners {
+            listener.serve_sockets(Arc::clone(&xrootd), Arc::clone(&front), &doors);
+        }
     }
+    watch_certificates([&s3, &xrootd], &doors);
     *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&engine));
     stage.store(SERVING, Relaxed);
     Ok(Running {
@@ -203,12 +230,27 @@ pub async fn start<O: OpenEngine>(
         config: Mutex::new(config),
         endpoints,
         s3,
+        xrootd,
         stage,
         doors,
         metrics: metrics_stop,
         ready: Mutex::new(None),
         _lock: lock,
     })
+}
+
+/// Has renewed certificates taken up until the doors close.
+fn watch_certificates(doors: [&Arc<Door>; 2], stop: &Stop) {
+    for tls in doors.into_iter().filter_map(|door| door.tls.clone()) {
+        let stopping = stop.clone();
+        stop.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stopping.draining() => {}
+                () = tls.watch() => {}
+            }
+        });
+    }
 }
 
 async fn bind(addresses: &[SocketAddr]) -> Result<Vec<Listener>, ListenError> {
@@ -219,9 +261,8 @@ async fn bind(addresses: &[SocketAddr]) -> Result<Vec<Listener>, ListenError> {
     Ok(listeners)
 }
 
-fn open_tls(config: &Config) -> Result<Option<Arc<Tls>>, TlsError> {
-    let (Some(certificate), Some(key)) = (&config.s3.tls_certificate_file, &config.s3.tls_key_file)
-    else {
+fn open_tls(files: (&Option<PathBuf>, &Option<PathBuf>)) -> Result<Option<Arc<Tls>>, TlsError> {
+    let (Some(certificate), Some(key)) = files else {
         return Ok(None);
     };
     Tls::open(certificate, key).map(Arc::new).map(Some)
@@ -238,9 +279,19 @@ fn s3_limits(config: &Config) -> Limits {
     }
 }
 
+fn xrootd_limits(config: &Config) -> Limits {
+    let xrootd = &config.xrootd;
+    Limits {
+        connections_max: usize::try_from(xrootd.connections_max).unwrap_or(usize::MAX),
+        idle_timeout: xrootd.idle_timeout,
+        body_timeout: xrootd.stall_timeout,
+        // The door has its own for these.
+        ..METRICS_LIMITS
+    }
+}
+
 /// URLs that work on this machine: an address that means all of them becomes loopback.
-fn urls(listeners: &[Listener], tls: bool) -> Vec<String> {
-    let scheme = if tls { "https" } else { "http" };
+fn urls(listeners: &[Listener], scheme: &str) -> Vec<String> {
     let url = |listener: &Listener| {
         let mut address = listener.address();
         if address.ip().is_unspecified() {
@@ -309,6 +360,9 @@ impl<E: Engine> Running<E> {
         let ready = Ready {
             pid: std::process::id(),
             s3,
+            xrootd: self.endpoints.xrootd.first().map(|endpoint| ReadyEndpoint {
+                endpoint: endpoint.clone(),
+            }),
             metrics: metrics.map(|endpoint| ReadyEndpoint {
                 endpoint: endpoint.clone(),
             }),
@@ -330,7 +384,10 @@ impl<E: Engine> Running<E> {
     /// Takes a newly read configuration up, as far as that goes without a restart, and looks at
     /// the certificates. One with mistakes changes nothing else.
     pub fn reload(&self, newer: Result<Config, ConfigError>, logging: &Logging) {
-        if let Some(tls) = &self.s3.tls {
+        for tls in [&self.s3, &self.xrootd]
+            .into_iter()
+            .filter_map(|door| door.tls.as_ref())
+        {
             tls.reload_and_log();
         }
         let newer = match newer {

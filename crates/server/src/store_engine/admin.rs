@@ -8,21 +8,23 @@ use dewar_auth::{MasterKeyId, User};
 use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
-use dewar_store::engine::{Engine, LiveFolders};
+use dewar_store::engine::Engine;
 use dewar_store::{NewUser, Store};
 use dewar_types::{Error, ErrorKind, TenantName, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::catalog::BackupAdmin;
-use super::metrics::takes_writes;
+use super::changes::DiskChanges;
+use super::metrics::{away, takes_writes};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, BackupInfo, DiskAction, DiskInfo, DiskStatus, DoorStatus, Failure,
-    FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, State,
-    Status, UserAdd, UserInfo,
+    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskInfo, DoorStatus, Failure,
+    FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo,
+    NewKey, Page, PoolStatus, State, Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
+use crate::issuers::WebKeys;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -38,10 +40,10 @@ pub(super) struct StoreAdmin {
     endpoints: Vec<(&'static str, String)>,
     store: Store,
     pool: Arc<Pool>,
-    folders: Arc<LiveFolders>,
     journal: Journal,
     upkeep: UpkeepAdmin,
     backups: BackupAdmin,
+    web_keys: WebKeys,
 }
 
 impl StoreAdmin {
@@ -50,7 +52,8 @@ impl StoreAdmin {
         config: &Config,
         master_key: MasterKeyId,
         engine: &Engine,
-        folders: Arc<LiveFolders>,
+        changes: DiskChanges,
+        web_keys: WebKeys,
     ) -> Self {
         let scheme = if config.s3.tls_certificate_file.is_some() {
             "https"
@@ -74,19 +77,15 @@ impl StoreAdmin {
         );
         Self {
             started: env.clock.elapsed(),
+            web_keys,
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
             endpoints,
-            upkeep: UpkeepAdmin::new(
-                engine.store().clone(),
-                Arc::clone(engine.pool()),
-                Arc::clone(&folders),
-            ),
+            upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
             backups: BackupAdmin::new(engine.backups(), master_key, config),
             store: engine.store().clone(),
             pool: Arc::clone(engine.pool()),
-            folders,
             journal: engine.journal().clone(),
         }
     }
@@ -129,11 +128,7 @@ impl StoreAdmin {
 impl AdminApi for StoreAdmin {
     async fn status(&self) -> Result<Status> {
         let layout = self.pool.layout();
-        let states = self.folders.states();
-        let away = states
-            .iter()
-            .filter(|(_, state)| *state != "online")
-            .count();
+        let away = away(&self.pool, &self.journal);
         let margin = usize::from(layout.m).saturating_sub(away);
         let running = self.env.clock.elapsed().saturating_sub(self.started);
         Ok(Status {
@@ -146,13 +141,7 @@ impl AdminApi for StoreAdmin {
                 layout: layout.to_string(),
                 margin: u32::try_from(margin).unwrap_or(0),
                 writable: takes_writes(&self.store, &self.journal),
-                disks: states
-                    .into_iter()
-                    .map(|(path, state)| DiskStatus {
-                        path,
-                        state: state.to_owned(),
-                    })
-                    .collect(),
+                disks: self.upkeep.disk_states(),
                 notes: self.notes(),
             },
             ledger: self.upkeep.ledger().await?,
@@ -176,6 +165,10 @@ impl AdminApi for StoreAdmin {
         self.upkeep.disk_decide(disk, action).await
     }
 
+    async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
+        self.upkeep.disk_add(folder, replaces).await
+    }
+
     async fn scrub(&self, disk: Option<&str>) -> Result<()> {
         self.upkeep.scrub(disk).await
     }
@@ -191,6 +184,10 @@ impl AdminApi for StoreAdmin {
 
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply> {
         super::identity::answer(&self.store, request).await
+    }
+
+    async fn federation(&self, request: FederationRequest) -> Result<FederationReply> {
+        super::federation::answer(&self.store, &self.web_keys, request).await
     }
 
     async fn backup_start(&self, target: &str, keep: u32) -> Result<()> {

@@ -1,35 +1,20 @@
 //! The one time that a pool is made.
 //!
-//! The state folder remembers it in the file `pool`: which deployment, whether formatting has
+//! The state folder remembers it ([`super::roster`]): which deployment, whether formatting has
 //! ended, and under which master key. While formatting has not ended there can be no data, so a
 //! crash in the middle is followed by doing it again. Once it has ended, blank folders are missing
 //! disks for ever: an unmounted mount point swallows nothing.
-
-use std::path::{Path, PathBuf};
 
 use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_store::engine::{Content, Engine, EngineConfig, Folder, Folders};
 use dewar_types::{Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize};
 
 use super::room;
+use super::roster::{self, PoolFile};
 use crate::config::Config;
 use crate::engine::Purpose;
-use crate::ready::replace_private_file;
-
-/// The state folder's memory of the pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PoolFile {
-    /// The deployment, in 32 hexadecimal digits.
-    dewar: String,
-    /// Whether formatting has ended.
-    formatted: bool,
-    /// The master key that secrets are wrapped with.
-    master_key: String,
-}
 
 /// What the disks and the state folder say together.
 pub(super) enum Birth {
@@ -51,8 +36,8 @@ pub(super) struct Born {
 /// # Errors
 /// [`ErrorKind::NotFound`] when there is none and none may be made.
 pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Result<Birth> {
-    let path = pool_file(config);
-    if let Some(file) = read(&path)? {
+    let path = roster::path(config);
+    if let Some(file) = roster::read(&path)? {
         let dewar = u128::from_str_radix(&file.dewar, 16).map(DewarId);
         let (Ok(dewar), Ok(key)) = (dewar, file.master_key.parse::<MasterKeyId>()) else {
             let message = format!("{} is damaged", path.display());
@@ -63,13 +48,14 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
             false => Birth::Unfinished(dewar, key),
         });
     }
-    if let Some(dewar) = folders.known() {
+    if let Some(dewar) = folders.known()? {
         return Ok(Birth::Done(dewar, None));
     }
     let refuse = |why: String| Err(Error::new(ErrorKind::NotFound, why));
     if let Some(Folder {
         label,
         content: Content::Absent(error),
+        ..
     }) = folders
         .all
         .iter()
@@ -82,7 +68,7 @@ pub(super) fn find(config: &Config, folders: &Folders, purpose: Purpose) -> Resu
     if folders.all.is_empty() {
         return refuse("pool.disks names no disk".to_owned());
     }
-    if purpose != Purpose::Serve {
+    if !purpose.serves() {
         return refuse("there is no pool yet: it is made when the server starts".to_owned());
     }
     Ok(Birth::Fresh)
@@ -117,16 +103,17 @@ impl Birth {
         folders: &Folders,
         master: &MasterKeys,
     ) -> Result<Born> {
-        let path = pool_file(config);
+        let path = roster::path(config);
         let file = |dewar: DewarId, formatted| PoolFile {
             dewar: dewar.to_string(),
             formatted,
             master_key: master.current().to_string(),
+            disks: Vec::new(),
         };
         let dewar = match self {
             Self::Done(dewar, known) => {
                 if known.is_none() {
-                    write(&path, &file(dewar, true))?;
+                    roster::write(&path, &file(dewar, true))?;
                 }
                 return Ok(Born { dewar });
             }
@@ -134,36 +121,10 @@ impl Birth {
             Self::Fresh => DewarId(env.rng.u128()),
         };
         room::check(config, engine, folders).await?;
-        write(&path, &file(dewar, false))?;
+        roster::write(&path, &file(dewar, false))?;
         Engine::format(env, engine, dewar, folders).await?;
-        write(&path, &file(dewar, true))?;
+        roster::write(&path, &file(dewar, true))?;
         tracing::info!(dewar = %dewar, disks = folders.all.len(), "a new pool was made");
         Ok(Born { dewar })
     }
-}
-
-fn pool_file(config: &Config) -> PathBuf {
-    config.server.state_dir.join("pool.json")
-}
-
-fn read(path: &Path) -> Result<Option<PoolFile>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            let what = format!("cannot read {}: {error}", path.display());
-            return Err(Error::with_source(ErrorKind::Unavailable, what, error));
-        }
-    };
-    serde_json::from_str(&text).map(Some).map_err(|error| {
-        let what = format!("{} is damaged: {error}", path.display());
-        Error::with_source(ErrorKind::Corrupt, what, error)
-    })
-}
-
-fn write(path: &Path, file: &PoolFile) -> Result<()> {
-    let text = serde_json::to_string_pretty(file)
-        .map_err(|error| Error::with_source(ErrorKind::Internal, "describing the pool", error))?;
-    replace_private_file(path, text.as_bytes())
-        .map_err(|error| Error::with_source(ErrorKind::Unavailable, error.to_string(), error))
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::MasterKeyId;
-use dewar_env::Disk;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
+use dewar_env::{Disk, DiskErrorKind};
 use dewar_store::engine::{
     self, BackupPlan, BackupReport, Backups, Diagnosis, JournalFound, Rebuild, Restore, Way,
 };
@@ -175,7 +175,11 @@ async fn folder(path: &Path) -> Result<Arc<dyn Disk>> {
     match RealDisk::open(path, config).await {
         Ok(disk) => Ok(Arc::new(disk)),
         Err(error) => {
-            let message = format!("{}: {error}", path.display());
+            let path = path.display();
+            let message = match error.kind() {
+                DiskErrorKind::Missing => format!("{path}: there is no such folder; make it first"),
+                _ => format!("{path}: {error}"),
+            };
             Err(AdminError::new(Failure::NotFound, message))
         }
     }

@@ -1,4 +1,4 @@
-//! The configured folders as disks of the operating system.
+//! The pool's folders as disks of the operating system.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{BoxFuture, Disk};
 use dewar_store::engine::{Folder, Folders, Outlook};
 use dewar_types::Result;
+use parking_lot::Mutex;
 
 use crate::config::Config;
 
@@ -22,7 +23,7 @@ pub(super) async fn look(config: &Config) -> Folders {
     Folders { all }
 }
 
-async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk>> {
+pub(super) async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk>> {
     let real = RealDiskConfig {
         deadline,
         identity: Some(IDENTITY_FILE.to_owned()),
@@ -33,15 +34,23 @@ async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk>> {
 
 /// The folders that the configuration names.
 pub(super) struct Configured {
-    paths: Vec<PathBuf>,
+    paths: Mutex<Vec<PathBuf>>,
     deadline: Duration,
 }
 
 impl Configured {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            paths: config.pool.disks.clone(),
+            paths: Mutex::new(config.pool.disks.clone()),
             deadline: config.pool.disk_deadline,
+        }
+    }
+
+    /// A further folder, under the number that [`dewar_store::engine::LiveFolders::add`] gave.
+    pub(super) fn set(&self, number: usize, path: &Path) {
+        let mut paths = self.paths.lock();
+        if number == paths.len() {
+            paths.push(path.to_path_buf());
         }
     }
 }
@@ -49,8 +58,8 @@ impl Configured {
 impl Outlook for Configured {
     fn look(&self, folder: usize) -> BoxFuture<'_, Folder> {
         Box::pin(async move {
-            let path = &self.paths[folder];
-            let opened = open(path, self.deadline).await;
+            let path = self.paths.lock()[folder].clone();
+            let opened = open(&path, self.deadline).await;
             Folder::look_again(path.display().to_string(), opened).await
         })
     }

@@ -84,7 +84,16 @@ async fn explain(
         ))
     })?;
     let caller = match who {
-        Some(name) => Caller::for_user(store.accounts().user(name).await?),
+        Some(name) => match name.strip_prefix("role:") {
+            None => Caller::for_user(store.accounts().user(name).await?),
+            Some(role) => {
+                let (tenant, role) = split(role)?;
+                let user = store.accounts().as_role(&tenant, role, "explain").await?;
+                let none =
+                    || AdminError::new(Failure::NotFound, format!("there is no role {role:?}"));
+                Caller::for_user(user.ok_or_else(none)?)
+            }
+        },
         None => Caller::anonymous(Origin {
             address: None,
             secure: true,
@@ -129,6 +138,7 @@ fn named(holder: HolderName) -> Result<Holder> {
     let (kind, name) = match holder {
         HolderName::User(name) => (HolderKind::User, name),
         HolderName::Group(name) => (HolderKind::Group, name),
+        HolderName::Role(name) => (HolderKind::Role, name),
     };
     let (tenant, name) = split(&name)?;
     if name.is_empty() {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use dewar_data::pool::Pool;
 use dewar_journal::{Journal, JournalState};
 use dewar_store::Store;
-use dewar_store::engine::{Engine, LiveFolders};
+use dewar_store::engine::Engine;
 use dewar_store::upkeep::{Ledger, LedgerDepth};
+use dewar_types::DiskId;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -23,18 +24,19 @@ use prometheus_client::registry::Unit;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::changes::DiskChanges;
 use crate::metrics::Metrics;
 
 /// How old the ledger of a scrape may be before it is counted anew.
 const LEDGER_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the figures of these parts.
-pub(super) fn register(metrics: &Metrics, engine: &Engine, folders: &Arc<LiveFolders>) {
+pub(super) fn register(metrics: &Metrics, engine: &Engine, changes: &DiskChanges) {
     let figures = Figures {
         store: engine.store().clone(),
         journal: engine.journal().clone(),
         pool: Arc::clone(engine.pool()),
-        folders: Arc::clone(folders),
+        changes: changes.clone(),
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
@@ -45,7 +47,7 @@ struct Figures {
     store: Store,
     journal: Journal,
     pool: Arc<Pool>,
-    folders: Arc<LiveFolders>,
+    changes: DiskChanges,
     ledger: Arc<Mutex<Counted>>,
     runtime: Handle,
 }
@@ -62,6 +64,16 @@ impl std::fmt::Debug for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> Result {
         f.write_str("Figures")
     }
+}
+
+/// Disks of the pool that cannot be used fully now; one that was removed is none of them.
+pub(super) fn away(pool: &Pool, journal: &Journal) -> usize {
+    let members = journal.status().members;
+    let online = |id: &&DiskId| {
+        let member = pool.member(**id);
+        member.is_some_and(|member| member.disk.state().writable())
+    };
+    members.len() - members.iter().filter(online).count()
 }
 
 /// Whether a new blob would be taken now.
@@ -138,7 +150,7 @@ fn signed(value: impl TryInto<i64>) -> i64 {
 
 impl Figures {
     fn disks(&self, page: &mut Page<'_>) -> Result {
-        let states = self.folders.states();
+        let states = self.changes.states();
         let online = states.iter().filter(|(_, state)| *state == "online");
         let online = online.count();
         page.gauge("disks", "Disks of the pool", signed(states.len()))?;
@@ -159,13 +171,23 @@ impl Figures {
             "Disks that the layout can lose, when none is away",
             tolerance,
         )?;
-        let away = states.len() - online;
+        let away = away(&self.pool, &self.journal);
         page.gauge(
             "pool_margin",
             "Disks that may still be lost of what was written on all; negative: too many are away",
             tolerance - signed(away),
         )?;
-        let all = ["online", "missing", "hung", "failed", "blank"];
+        let all = [
+            "online",
+            "read-only",
+            "missing",
+            "hung",
+            "failed",
+            "blank",
+            "removed",
+            "foreign",
+            "copy",
+        ];
         page.gauges(
             "disk_state",
             "1 for the state that a disk is in, 0 for the others",

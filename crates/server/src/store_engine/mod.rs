@@ -8,12 +8,16 @@
 mod admin;
 mod birth;
 mod catalog;
+mod changes;
 mod disks;
 mod door;
+mod federation;
 mod identity;
 mod metrics;
 mod room;
+pub(crate) mod roster;
 mod upkeep;
+mod xrootd;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +26,7 @@ use async_trait::async_trait;
 use dewar_auth::{Caller, MasterKeyId, MasterKeys, Ownership};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
-use dewar_journal::JournalState;
+use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
@@ -30,12 +34,18 @@ use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
+use changes::DiskChanges;
+use roster::Roster;
+
 use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
+use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Engine, OpenEngine, Purpose};
-use crate::listener::BoxError;
+use crate::issuers::WebKeys;
+use crate::listener::{BoxError, SocketFront};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
+use crate::tls::Tls;
 
 pub use door::S3Front;
 
@@ -54,8 +64,11 @@ pub struct StoreEngine {
     config: Config,
     master_key: MasterKeyId,
     engine: engine::Engine,
-    folders: Arc<LiveFolders>,
+    changes: DiskChanges,
     front: S3Front,
+    web_keys: WebKeys,
+    /// Keeps the keys of issuers fresh while it serves.
+    keeper: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl OpenStore {
@@ -134,9 +147,19 @@ impl OpenEngine for OpenStore {
         metrics: &Metrics,
     ) -> Result<StoreEngine, BoxError> {
         let env = &self.env;
-        let ground = self.ground(config, purpose).await?;
+        let mut ground = self.ground(config, purpose).await?;
+        if purpose == Purpose::AcceptLoss {
+            let (engine, dewar) = (&ground.engine, ground.dewar);
+            match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
+                Some(report) => {
+                    confirm_loss(&report)?;
+                    ground.engine.journal.accept_loss = true;
+                }
+                None => tracing::warn!("--accept-loss: there is none, so nothing was accepted"),
+            }
+        }
         let work = match purpose {
-            Purpose::Serve => Work::On,
+            Purpose::Serve | Purpose::AcceptLoss => Work::On,
             Purpose::Administer => Work::Off,
         };
         let engine = engine::Engine::open(
@@ -147,7 +170,8 @@ impl OpenEngine for OpenStore {
             Arc::clone(&ground.master),
             work,
         )
-        .await?;
+        .await
+        .map_err(|error| hint(purpose, error))?;
         if let Some(rebuilt) = engine.store().rebuilt().await? {
             tracing::warn!(
                 source = rebuilt.source,
@@ -164,19 +188,36 @@ impl OpenEngine for OpenStore {
                 domains: config.s3.domains.clone(),
             },
         );
-        let folders = LiveFolders::new(ground.folders);
-        if purpose == Purpose::Serve {
-            let outlook = Arc::new(disks::Configured::new(config));
+        let folders = LiveFolders::new(ground.folders, &engine);
+        let configured = Arc::new(disks::Configured::new(config));
+        if purpose.serves() {
+            let outlook = Arc::clone(&configured) as _;
             engine.keep_looking(Arc::clone(&folders), outlook).await;
         }
-        metrics::register(metrics, &engine, &folders);
+        let changes = DiskChanges {
+            config: config.clone(),
+            store: engine.store().clone(),
+            membership: Arc::clone(engine.membership()),
+            folders: Arc::clone(&folders),
+            configured,
+            roster: Arc::new(Roster::open(config)?),
+        };
+        changes.note().map_err(|error| error.message)?;
+        let web_keys = WebKeys::new();
+        let keeper = (purpose.serves()).then(|| {
+            let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
+            tokio::spawn(async move { store.accounts().keep_keys(fetcher).await })
+        });
+        metrics::register(metrics, &engine, &changes);
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
             master_key: ground.master.current(),
             engine,
-            folders,
+            changes,
             front,
+            web_keys,
+            keeper,
         })
     }
 
@@ -189,6 +230,32 @@ impl OpenEngine for OpenStore {
     }
 }
 
+/// Says that there is a way, to those who may have lost disks for good.
+fn hint(purpose: Purpose, error: Error) -> Error {
+    let too_few = std::error::Error::source(&error).is_some_and(|source| {
+        let mut at = Some(source);
+        std::iter::from_fn(|| {
+            let now = at?;
+            at = now.source();
+            Some(now)
+        })
+        .any(|source| {
+            matches!(
+                source.downcast_ref::<OpenError>(),
+                Some(OpenError::TooFewMembers { .. } | OpenError::Lost { .. })
+            )
+        })
+    });
+    if !too_few || purpose == Purpose::AcceptLoss {
+        return error;
+    }
+    let message = format!(
+        "{error}. If they are gone for good, `dewar serve --accept-loss` says what that loses and goes \
+         on without"
+    );
+    Error::with_source(error.kind(), message, error)
+}
+
 #[async_trait]
 impl Engine for StoreEngine {
     type S3 = S3Front;
@@ -197,13 +264,24 @@ impl Engine for StoreEngine {
         self.front.clone()
     }
 
+    fn xrootd(&self, tls: Option<Arc<Tls>>) -> Option<Arc<dyn SocketFront>> {
+        let store = self.engine.store().clone();
+        Some(xrootd::front(
+            store,
+            self.env.clone(),
+            &self.config.xrootd,
+            tls,
+        ))
+    }
+
     fn admin(&self) -> Arc<dyn AdminApi> {
         Arc::new(admin::StoreAdmin::new(
             self.env.clone(),
             &self.config,
             self.master_key,
             &self.engine,
-            Arc::clone(&self.folders),
+            self.changes.clone(),
+            self.web_keys.clone(),
         ))
     }
 
@@ -231,6 +309,9 @@ impl Engine for StoreEngine {
     }
 
     async fn close(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
         if let Err(error) = self.engine.close(CLOSE_PATIENCE).await {
             tracing::warn!(%error, "the catalog was not closed cleanly; the next start takes longer");
         }

@@ -1,32 +1,33 @@
 //! What administrators ask of a store's upkeep: disks, scrub, ledger, fsck.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dewar_data::pool::Pool;
 use dewar_env::DiskState;
 use dewar_store::Store;
-use dewar_store::engine::LiveFolders;
-use dewar_store::upkeep::{Decision, Ledger, LedgerDepth};
-use dewar_types::{DiskId, Timestamp};
+use dewar_store::engine::Content;
+use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
+use dewar_types::Timestamp;
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
+use super::changes::DiskChanges;
 use crate::admin::{
-    AdminError, DangerInfo, DiskAction, DiskInfo, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
-    RepairInfo,
+    AdminError, DangerInfo, DiskAction, DiskAdded, DiskInfo, DiskStatus, FsckInfo, LedgerInfo,
+    LedgerLineInfo, RepairInfo,
 };
+use crate::cli::status;
 
 type Result<T> = std::result::Result<T, AdminError>;
-
-/// Digits of an id that name a disk at least.
-const ID_DIGITS_MIN: usize = 4;
 
 /// Looks after one store's disks for administrators.
 pub(super) struct UpkeepAdmin {
     store: Store,
     pool: Arc<Pool>,
-    folders: Arc<LiveFolders>,
+    changes: DiskChanges,
     /// The last check of everything, or the one under way.
     fsck: Arc<Mutex<Option<Check>>>,
 }
@@ -37,11 +38,11 @@ struct Check {
 }
 
 impl UpkeepAdmin {
-    pub(super) fn new(store: Store, pool: Arc<Pool>, folders: Arc<LiveFolders>) -> Self {
+    pub(super) fn new(store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
         Self {
             store,
             pool,
-            folders,
+            changes,
             fsck: Arc::default(),
         }
     }
@@ -64,25 +65,63 @@ impl UpkeepAdmin {
         Ok(ledger_info(&counted))
     }
 
+    /// The folders and how their disks are; without those whose disks were removed and are gone.
+    pub(super) fn disk_states(&self) -> Vec<DiskStatus> {
+        let numbers = self.changes.roster.numbers();
+        let shown = self.changes.states();
+        let mut states = Vec::new();
+        self.changes.folders.each(|folder| {
+            let (path, state) = folder.state();
+            if !shown.iter().any(|(known, _)| *known == path) {
+                return;
+            }
+            let was = self.changes.roster.at(Path::new(&path));
+            let (id, detail) = match (&folder.content, &folder.refused) {
+                (Content::Disk { identity, .. }, Some(refusal)) => {
+                    let dewar = self.pool.dewar();
+                    (Some(identity.disk), Some(refusal.sentence(&path, dewar)))
+                }
+                (Content::Disk { identity, .. }, None) => (Some(identity.disk), None),
+                (Content::Blank { .. }, _) => (was, None),
+                (Content::Absent(error), _) => (was, Some(error.to_string())),
+            };
+            let detail = match state {
+                "read-only" => Some(why_read_only(Path::new(&path))),
+                _ => detail,
+            };
+            let state = match id.and_then(|id| self.store.decision(id)) {
+                Some(Decision::Replace) if folder.refused.is_none() => "replacing",
+                _ => state,
+            };
+            states.push(DiskStatus {
+                number: id.and_then(|id| numbers.get(&id).copied()),
+                path,
+                state: state.to_owned(),
+                detail,
+            });
+        });
+        states
+    }
+
     pub(super) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
-        let scrubs = self.store.scrub_status();
+        // Disks may have joined since.
+        self.changes.note()?;
+        let roster = &self.changes.roster;
+        let (numbers, scrubs) = (roster.numbers(), self.store.scrub_status());
+        let folders = self.disk_states();
         let mut disks = Vec::new();
         for line in self.store.disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
             let scrub = scrub.map(|(_, status)| *status).unwrap_or_default();
-            let state = match (line.decision, line.state) {
-                (Some(Decision::Remove), _) => "removed",
-                (_, None | Some(DiskState::Missing)) => "missing",
-                (_, Some(DiskState::Hung)) => "hung",
-                (_, Some(DiskState::Poisoned)) => "failed",
-                (_, Some(DiskState::ReadOnly { .. })) => "read-only",
-                (Some(Decision::Drain), _) => "draining",
-                (None, Some(DiskState::Online { .. })) => "online",
+            let known = || {
+                let folder = roster.folder_of(line.disk)?;
+                Some(folder.display().to_string())
             };
-            disks.push(DiskInfo {
+            let mut disk = DiskInfo {
+                number: numbers.get(&line.disk).copied(),
                 id: Some(line.disk.to_string()),
-                path: line.label,
-                state: state.to_owned(),
+                path: line.label.clone().or_else(known),
+                state: disk_state(&line).to_owned(),
                 shards: line.shards,
                 bytes: line.bytes,
                 bad_shards: line.bad,
@@ -91,47 +130,64 @@ impl UpkeepAdmin {
                 scrubbed: scrub.last.map(|(_, ended)| rfc3339(ended)),
                 scrub_began: scrub.began.map(rfc3339),
                 scrub_bytes: scrub.bytes,
+                advice: None,
+            };
+            let folder = folders.iter().find(|folder| {
+                disk.path.as_ref() == Some(&folder.path) && folder.number == disk.number
             });
+            disk.advice = status::advice(
+                &disk.state,
+                disk.path.as_deref(),
+                disk.number,
+                folder.and_then(|folder| folder.detail.as_deref()),
+            );
+            disks.push(disk);
         }
         // Folders that hold no disk of the pool, in the order of the configuration.
-        for (path, state) in self.folders.states() {
-            if !disks.iter().any(|disk| disk.path.as_ref() == Some(&path)) {
-                disks.push(DiskInfo {
-                    id: None,
-                    path: Some(path),
-                    state: state.to_owned(),
-                    shards: 0,
-                    bytes: 0,
-                    bad_shards: 0,
-                    total_bytes: None,
-                    available_bytes: None,
-                    scrubbed: None,
-                    scrub_began: None,
-                    scrub_bytes: 0,
-                });
+        for folder in folders {
+            let listed = |disk: &DiskInfo| {
+                disk.path.as_ref() == Some(&folder.path)
+                    && (disk.number == folder.number || disk.state == folder.state)
+            };
+            if disks.iter().any(listed) {
+                continue;
             }
+            let advice = status::advice(
+                &folder.state,
+                Some(&folder.path),
+                folder.number,
+                folder.detail.as_deref(),
+            );
+            disks.push(DiskInfo {
+                number: folder.number,
+                path: Some(folder.path),
+                state: folder.state,
+                advice,
+                ..DiskInfo::default()
+            });
         }
-        disks.sort_by(|a, b| (a.path.is_none(), &a.path).cmp(&(b.path.is_none(), &b.path)));
+        let place = |disk: &DiskInfo| (disk.number.is_none(), disk.number, disk.path.clone());
+        disks.sort_by_key(place);
         Ok(disks)
     }
 
+    pub(super) async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
+        self.changes.add(folder, replaces).await
+    }
+
     pub(super) async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()> {
-        let disk = self.find(disk).await?;
         let decision = match action {
             DiskAction::Drain => Some(Decision::Drain),
             DiskAction::Keep => None,
-            DiskAction::Remove => Some(Decision::Remove),
+            DiskAction::Remove => return self.changes.remove(disk).await,
         };
-        let decided = self.store.decide(disk, decision).await;
-        decided.map_err(|error| match error.kind() {
-            dewar_types::ErrorKind::Conflict => AdminError::new(Failure::InUse, error.message()),
-            _ => error.into(),
-        })
+        let disk = self.changes.find(disk).await?;
+        Ok(self.store.decide(disk, decision).await?)
     }
 
     pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
         let disks = match disk {
-            Some(disk) => vec![self.find(disk).await?],
+            Some(disk) => vec![self.changes.find(disk).await?],
             None => self.pool.members().map(|member| member.id).collect(),
         };
         for disk in disks {
@@ -182,34 +238,36 @@ impl UpkeepAdmin {
             error,
         }
     }
+}
 
-    /// The disk that a folder, an id or the beginning of one means.
-    async fn find(&self, named: &str) -> Result<DiskId> {
-        let wanted = named.trim_end_matches('/');
-        if let Some(member) = self
-            .pool
-            .members()
-            .find(|member| member.disk.label().trim_end_matches('/') == wanted)
-        {
-            return Ok(member.id);
-        }
-        let id = wanted.to_ascii_lowercase();
-        let lines = self.store.disk_lines().await?;
-        let mut found = lines
-            .iter()
-            .map(|line| line.disk)
-            .filter(|disk| id.len() >= ID_DIGITS_MIN && disk.to_string().starts_with(&id));
-        match (found.next(), found.next()) {
-            (Some(disk), None) => Ok(disk),
-            (Some(_), Some(_)) => Err(AdminError::new(
-                Failure::Invalid,
-                format!("more than one disk has an id that begins with {named}"),
-            )),
-            (None, _) => Err(AdminError::new(
-                Failure::NotFound,
-                format!("there is no disk {named}: `dewar disk list` names them all"),
-            )),
-        }
+fn disk_state(line: &DiskLine) -> &'static str {
+    match (line.decision, line.state) {
+        (Some(Decision::Remove), _) => "removed",
+        (Some(Decision::Replace), _) => "replacing",
+        (_, None | Some(DiskState::Missing)) => "missing",
+        (_, Some(DiskState::Hung)) => "hung",
+        (_, Some(DiskState::Poisoned)) => "failed",
+        (_, Some(DiskState::ReadOnly { .. })) => "read-only",
+        (Some(Decision::Drain), _) => "draining",
+        (None, Some(DiskState::Online { .. })) => "online",
+    }
+}
+
+/// What keeps this process from writing to a folder.
+fn why_read_only(folder: &Path) -> String {
+    let read_only = rustix::fs::statvfs(folder)
+        .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+    if read_only {
+        return "its file system is mounted read-only".to_owned();
+    }
+    let user = rustix::process::geteuid().as_raw();
+    match std::fs::metadata(folder) {
+        Ok(found) if found.uid() != user => format!(
+            "it belongs to user {}, and this process runs as user {user}",
+            found.uid()
+        ),
+        Ok(found) => format!("its mode {:o} forbids it", found.mode() & 0o7777),
+        Err(error) => format!("it cannot be looked at: {error}"),
     }
 }
 

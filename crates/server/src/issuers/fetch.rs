@@ -1,0 +1,175 @@
+//! One GET: to the address that was named and nowhere else, with a deadline and a length.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_auth::token::is_loopback;
+use dewar_types::{Error, ErrorKind, Result};
+use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OnceCell, oneshot};
+use tokio_rustls::TlsConnector;
+
+/// For connecting, TLS included, and for the whole of one answer.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Most addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 4;
+
+/// What came.
+pub(super) enum Body {
+    /// An answer with status 200.
+    Found(Vec<u8>),
+    /// Another one, whose body was not read.
+    Other(StatusCode),
+}
+
+/// Fetches, with the certificates that the system trusts; they are read once.
+#[derive(Default)]
+pub(super) struct Fetcher {
+    tls: OnceCell<Arc<ClientConfig>>,
+}
+
+fn failed(url: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{url}: {why}"))
+}
+
+impl Fetcher {
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], with the address and what went wrong.
+    pub(super) async fn get(&self, url: &str, bytes_max: usize) -> Result<Body> {
+        let uri: Uri = url.parse().map_err(|error| failed(url, error))?;
+        let secure = uri.scheme_str() == Some("https");
+        let host = uri.host().ok_or_else(|| failed(url, "it has no host"))?;
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let stream = tokio::time::timeout(CONNECT_TIME, connect(url, host, port, secure))
+            .await
+            .map_err(|_| failed(url, "no connection within 5 seconds"))??;
+        let answer = async {
+            if secure {
+                let config = self.tls(url).await?;
+                let bare = host
+                    .trim_start_matches('[')
+                    .trim_end_matches(']')
+                    .to_owned();
+                let name = ServerName::try_from(bare).map_err(|error| failed(url, error))?;
+                let stream = TlsConnector::from(config)
+                    .connect(name, stream)
+                    .await
+                    .map_err(|error| failed(url, error))?;
+                exchange(url, &uri, stream, bytes_max).await
+            } else {
+                exchange(url, &uri, stream, bytes_max).await
+            }
+        };
+        tokio::time::timeout(ANSWER_TIME, answer)
+            .await
+            .map_err(|_| failed(url, "no answer within 10 seconds"))?
+    }
+
+    async fn tls(&self, url: &str) -> Result<Arc<ClientConfig>> {
+        let made = self.tls.get_or_try_init(|| async {
+            let loaded = certificates().await.map_err(|error| failed(url, error))?;
+            let mut roots = RootCertStore::empty();
+            let (added, _) = roots.add_parsable_certificates(loaded.certs);
+            if added == 0 {
+                return Err(failed(
+                    url,
+                    "the system trusts no certificate authority at all",
+                ));
+            }
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let config = ClientConfig::builder_with_provider(provider)
+                .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+                .map_err(|error| failed(url, error))?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            Ok(Arc::new(config))
+        });
+        made.await.cloned()
+    }
+}
+
+/// The certificates that the system trusts, read by a thread of its own, since files may be slow.
+async fn certificates() -> std::io::Result<rustls_native_certs::CertificateResult> {
+    let (send, receive) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("certificates".to_owned())
+        .spawn(move || send.send(rustls_native_certs::load_native_certs()))?;
+    receive.await.map_err(std::io::Error::other)
+}
+
+/// Connects to the first address that answers. Without TLS only this machine is asked, whatever a
+/// name has been made to resolve to.
+async fn connect(url: &str, host: &str, port: u16, secure: bool) -> Result<TcpStream> {
+    if !secure && !is_loopback(host) {
+        return Err(failed(url, "http is for this machine alone"));
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let found = tokio::net::lookup_host((bare, port))
+        .await
+        .map_err(|error| failed(url, error))?;
+    let fit = |address: &SocketAddr| secure || address.ip().to_canonical().is_loopback();
+    let mut last = failed(url, "the name has no address that may be asked");
+    for address in found.filter(fit).take(ADDRESSES_MAX) {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = failed(url, error),
+        }
+    }
+    Err(last)
+}
+
+async fn exchange(
+    url: &str,
+    uri: &Uri,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    bytes_max: usize,
+) -> Result<Body> {
+    /// Ends the connection's task with the request, also when that is dropped.
+    struct Ends(tokio::task::JoinHandle<()>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+    let (mut sender, connection) = http1::Builder::new()
+        .max_headers(64)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| failed(url, error))?;
+    let _ends = Ends(tokio::spawn(async move {
+        // What goes wrong is what the sender sees.
+        let _ = connection.await;
+    }));
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header(HOST, authority)
+        .header(ACCEPT, "application/json")
+        .header(USER_AGENT, concat!("dewar/", env!("CARGO_PKG_VERSION")))
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| failed(url, error))?;
+    let answer = sender
+        .send_request(request)
+        .await
+        .map_err(|error| failed(url, error))?;
+    if answer.status() != StatusCode::OK {
+        return Ok(Body::Other(answer.status()));
+    }
+    let body = Limited::new(answer.into_body(), bytes_max)
+        .collect()
+        .await
+        .map_err(|error| failed(url, error))?;
+    Ok(Body::Found(body.to_bytes().into()))
+}

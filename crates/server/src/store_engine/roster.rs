@@ -1,0 +1,343 @@
+//! What the state folder remembers of the pool: the file `pool.json`.
+//!
+//! Which deployment it is, whether formatting has ended, under which master key, and which disk was in
+//! which folder. The folders of the configuration are what a pool begins with; those that were added by
+//! command are remembered here, so that the next start looks into them too. It is a memory of where to
+//! look and of the numbers that people call disks by, never of who belongs to the pool: that is said by
+//! the disks themselves and by the journal. So nothing is lost with it but the added folders, which the
+//! configuration can name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use dewar_types::{DiskId, Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::ready::replace_private_file;
+
+const FILE: &str = "pool.json";
+
+/// The content of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolFile {
+    /// The deployment, in 32 hexadecimal digits.
+    pub(super) dewar: String,
+    /// Whether formatting has ended.
+    pub(super) formatted: bool,
+    /// The master key that secrets are wrapped with.
+    pub(super) master_key: String,
+    /// The disks that were ever seen, and folders that wait for theirs.
+    #[serde(default)]
+    pub(super) disks: Vec<Remembered>,
+}
+
+/// A disk, and where it was last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remembered {
+    /// What people call it by; never given twice.
+    number: u32,
+    /// Its id, in 32 hexadecimal digits; `None` as long as it was not seen.
+    id: Option<String>,
+    folder: PathBuf,
+    /// It was removed: its folder is no longer looked into for its sake.
+    #[serde(default)]
+    removed: bool,
+}
+
+impl Remembered {
+    fn id(&self) -> Option<DiskId> {
+        let id = self.id.as_deref()?;
+        u128::from_str_radix(id, 16).ok().map(DiskId)
+    }
+}
+
+pub(super) fn path(config: &Config) -> PathBuf {
+    config.server.state_dir.join(FILE)
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it cannot be understood, [`ErrorKind::Unavailable`] when it cannot be
+/// read; `None` when there is none.
+pub(super) fn read(path: &Path) -> Result<Option<PoolFile>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let what = format!("cannot read {}: {error}", path.display());
+            return Err(Error::with_source(ErrorKind::Unavailable, what, error));
+        }
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        let what = format!("{} is damaged: {error}", path.display());
+        Error::with_source(ErrorKind::Corrupt, what, error)
+    })
+}
+
+pub(super) fn write(path: &Path, file: &PoolFile) -> Result<()> {
+    let text = serde_json::to_string_pretty(file)
+        .map_err(|error| Error::with_source(ErrorKind::Internal, "describing the pool", error))?;
+    replace_private_file(path, text.as_bytes())
+        .map_err(|error| Error::with_source(ErrorKind::Unavailable, error.to_string(), error))
+}
+
+/// The configuration with the folders that were added by command.
+#[must_use]
+pub(crate) fn with_added(config: &Config) -> Config {
+    let mut config = config.clone();
+    // A file that cannot be read is told of when the pool is opened.
+    if let Ok(Some(file)) = read(&path(&config)) {
+        for disk in file.disks.into_iter().filter(|disk| !disk.removed) {
+            if !config
+                .pool
+                .disks
+                .iter()
+                .any(|known| same(known, &disk.folder))
+            {
+                config.pool.disks.push(disk.folder);
+            }
+        }
+    }
+    config
+}
+
+/// Whether two paths lead to one folder; the configuration's may be relative. A folder that is away is
+/// told by its name.
+fn same(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let named = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        path.canonicalize().unwrap_or_else(|_| named())
+    };
+    a == b || place(a) == place(b)
+}
+
+/// Whether the state folder knows of a pool.
+#[must_use]
+pub(crate) fn knows_pool(config: &Config) -> bool {
+    matches!(read(&path(config)), Ok(Some(file)) if file.formatted)
+}
+
+/// The memory while the pool is open.
+pub(super) struct Roster {
+    path: PathBuf,
+    file: Mutex<PoolFile>,
+}
+
+impl Roster {
+    /// Reads what is remembered of a pool that exists.
+    ///
+    /// # Errors
+    /// As [`read`]; [`ErrorKind::NotFound`] without the file.
+    pub(super) fn open(config: &Config) -> Result<Self> {
+        let path = path(config);
+        let file = read(&path)?.ok_or_else(|| {
+            let what = format!("{} is gone", path.display());
+            Error::new(ErrorKind::NotFound, what)
+        })?;
+        let file = Mutex::new(file);
+        Ok(Self { path, file })
+    }
+
+    /// Changes it, durably if it is another then.
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Remembered>) -> T) -> Result<T> {
+        let mut file = self.file.lock();
+        let mut new = file.clone();
+        let outcome = change(&mut new.disks);
+        if new != *file {
+            write(&self.path, &new)?;
+            *file = new;
+        }
+        Ok(outcome)
+    }
+
+    /// Remembers a folder whose disk is about to be made.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn reserve(&self, folder: &Path) -> Result<()> {
+        self.change(|disks| {
+            let waits = |disk: &Remembered| disk.folder == folder && disk.id.is_none();
+            if !disks.iter().any(waits) {
+                add(disks, folder, None);
+            }
+        })
+    }
+
+    /// Forgets a folder in which no disk was ever seen; whether it was remembered.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn forget(&self, folder: &Path) -> Result<bool> {
+        self.change(|disks| {
+            let before = disks.len();
+            disks.retain(|disk| disk.folder != folder || disk.id.is_some());
+            disks.len() < before
+        })
+    }
+
+    /// Notes which disk is in which folder, in the order of the folders, and which were removed.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn note(
+        &self,
+        folders: &[(PathBuf, Option<DiskId>)],
+        removed: &BTreeSet<DiskId>,
+    ) -> Result<()> {
+        self.change(|disks| {
+            for (folder, id) in folders {
+                note(disks, folder, *id);
+            }
+            for disk in disks {
+                disk.removed = disk.id().is_some_and(|id| removed.contains(&id));
+            }
+        })
+    }
+
+    /// The number of each disk.
+    pub(super) fn numbers(&self) -> BTreeMap<DiskId, u32> {
+        let file = self.file.lock();
+        let disks = file.disks.iter();
+        disks
+            .filter_map(|disk| Some((disk.id()?, disk.number)))
+            .collect()
+    }
+
+    /// The disk of a number.
+    pub(super) fn by_number(&self, number: u32) -> Option<DiskId> {
+        let file = self.file.lock();
+        let mut disks = file.disks.iter();
+        disks.find(|disk| disk.number == number)?.id()
+    }
+
+    /// The disk that was in a folder last: one that was not removed, if there is one.
+    pub(super) fn at(&self, folder: &Path) -> Option<DiskId> {
+        let file = self.file.lock();
+        let here = file.disks.iter().rev().filter(|disk| disk.folder == folder);
+        let (removed, others): (Vec<_>, Vec<_>) = here
+            .filter(|disk| disk.id.is_some())
+            .partition(|disk| disk.removed);
+        others.first().or(removed.first())?.id()
+    }
+
+    /// Where a disk was last.
+    pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
+        let file = self.file.lock();
+        let mut disks = file.disks.iter();
+        let disk = disks.find(|disk| disk.id() == Some(id))?;
+        Some(disk.folder.clone())
+    }
+}
+
+fn note(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
+    let Some(id) = id else {
+        if !disks.iter().any(|disk| disk.folder == folder) {
+            add(disks, folder, None);
+        }
+        return;
+    };
+    if let Some(known) = disks.iter_mut().find(|disk| disk.id() == Some(id)) {
+        if known.folder != folder {
+            tracing::info!(
+                disk = known.number,
+                from = %known.folder.display(),
+                to = %folder.display(),
+                "a disk is in another folder now, which does no harm"
+            );
+            known.folder = folder.to_path_buf();
+        }
+        disks.retain(|disk| disk.folder != folder || disk.id.is_some());
+        return;
+    }
+    let waits = |disk: &&mut Remembered| disk.folder == folder && disk.id.is_none();
+    match disks.iter_mut().find(waits) {
+        Some(disk) => disk.id = Some(id.to_string()),
+        None => add(disks, folder, Some(id)),
+    }
+}
+
+fn add(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
+    let last = disks.iter().map(|disk| disk.number).max();
+    disks.push(Remembered {
+        number: last.unwrap_or(0) + 1,
+        id: id.map(|id| id.to_string()),
+        folder: folder.to_path_buf(),
+        removed: false,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster() -> (tempfile::TempDir, Roster) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let roster = Roster {
+            path: dir.path().join(FILE),
+            file: Mutex::new(PoolFile {
+                dewar: "1".to_owned(),
+                formatted: true,
+                master_key: "2".to_owned(),
+                disks: Vec::new(),
+            }),
+        };
+        (dir, roster)
+    }
+
+    fn found(folder: &str, id: u128) -> (PathBuf, Option<DiskId>) {
+        (PathBuf::from(folder), (id > 0).then_some(DiskId(id)))
+    }
+
+    #[test]
+    fn numbers_stay_with_their_disks() {
+        let (dir, roster) = roster();
+        let none = BTreeSet::new();
+        let first = [found("/a", 11), found("/b", 0), found("/c", 13)];
+        roster.note(&first, &none).expect("written");
+        // The second comes, and the others change places.
+        let second = [found("/a", 13), found("/b", 12), found("/c", 11)];
+        roster.note(&second, &none).expect("written");
+        for (number, id) in [(1, 11), (2, 12), (3, 13)] {
+            assert_eq!(roster.by_number(number), Some(DiskId(id)));
+        }
+        assert_eq!(roster.at(Path::new("/a")), Some(DiskId(13)));
+        // A new disk where the second was, which was removed.
+        let removed = BTreeSet::from([DiskId(12)]);
+        roster.reserve(Path::new("/b")).expect("written");
+        roster.note(&[found("/b", 14)], &removed).expect("written");
+        assert_eq!(roster.by_number(2), Some(DiskId(12)));
+        assert_eq!(roster.by_number(4), Some(DiskId(14)));
+        assert_eq!(roster.at(Path::new("/b")), Some(DiskId(14)));
+        // All of that is in the file.
+        let config = {
+            let mut config = Config::default();
+            config.server.state_dir = dir.path().to_path_buf();
+            config.pool.disks = vec!["/a".into(), "/x".into()];
+            config
+        };
+        let file = read(&path(&config)).expect("readable").expect("there");
+        assert_eq!(file, *roster.file.lock());
+        assert!(knows_pool(&config));
+        let folders = with_added(&config).pool.disks;
+        let expected: Vec<PathBuf> = ["/a", "/x", "/c", "/b"].map(PathBuf::from).into();
+        assert_eq!(folders, expected);
+    }
+
+    #[test]
+    fn a_folder_without_its_disk_can_be_forgotten() {
+        let (_dir, roster) = roster();
+        roster.reserve(Path::new("/new")).expect("written");
+        roster.reserve(Path::new("/new")).expect("written");
+        assert_eq!(roster.file.lock().disks.len(), 1);
+        assert!(roster.forget(Path::new("/new")).expect("written"));
+        assert!(!roster.forget(Path::new("/new")).expect("written"));
+        let one = [found("/new", 5)];
+        roster.note(&one, &BTreeSet::new()).expect("written");
+        assert!(!roster.forget(Path::new("/new")).expect("written"));
+    }
+}

@@ -1,0 +1,121 @@
+//! The XRootD door as a front of this process.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dewar_auth::{Caller, Origin};
+use dewar_env::{BoxFuture, Env};
+use dewar_store::Store;
+use dewar_types::{Error, ErrorKind, Result};
+use dewar_xrootd::{
+    Callers, Door, DoorConfig, DoorLimits, Peer, TlsStream, TlsUpgrade, Translation,
+};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Xrootd;
+use crate::listener::SocketFront;
+use crate::socket_owner;
+use crate::tls::Tls;
+
+struct XrootdFront {
+    door: Arc<Door>,
+}
+
+/// The door as it is configured.
+pub(super) fn front(
+    store: Store,
+    env: Env,
+    config: &Xrootd,
+    tls: Option<Arc<Tls>>,
+) -> Arc<dyn SocketFront> {
+    let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let rules = config.paths.iter();
+    let door = DoorConfig {
+        site: config.site.clone(),
+        translations: rules.filter_map(|rule| Translation::parse(rule)).collect(),
+        limits: DoorLimits {
+            files_max: number(u64::from(config.files_max)),
+            idle_timeout: config.idle_timeout,
+            stall_timeout: config.stall_timeout,
+            buffer_bytes: number(config.buffers.0),
+        },
+    };
+    let callers = Arc::new(LocalCallers {
+        store: store.clone(),
+        local_user: Some(config.local_user.clone()).filter(|name| !name.is_empty()),
+        trust_names: config.trust_names,
+    });
+    let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
+    Arc::new(XrootdFront {
+        door: Arc::new(Door::new(store, env, door, callers, tls)),
+    })
+}
+
+impl SocketFront for XrootdFront {
+    fn serve(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        let door = Arc::clone(&self.door);
+        Box::pin(async move { door.serve(socket, peer, stop).await })
+    }
+}
+
+struct Upgrade(Arc<Tls>);
+
+impl TlsUpgrade for Upgrade {
+    fn upgrade(&self, socket: TcpStream) -> BoxFuture<'_, std::io::Result<Box<dyn TlsStream>>> {
+        Box::pin(async move {
+            let stream = self.0.accept(socket).await?;
+            Ok(Box::new(stream) as Box<dyn TlsStream>)
+        })
+    }
+}
+
+/// Who clients are by what is configured: users of Dewar's own.
+struct LocalCallers {
+    store: Store,
+    local_user: Option<String>,
+    trust_names: bool,
+}
+
+impl LocalCallers {
+    async fn user(&self, name: &str, origin: Origin) -> Result<Caller> {
+        let user = self.store.accounts().user(name).await?;
+        Ok(Caller::admitted(user, origin))
+    }
+}
+
+impl Callers for LocalCallers {
+    fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<Caller>>> {
+        Box::pin(async move {
+            let Some(name) = &self.local_user else {
+                return Ok(None);
+            };
+            if !socket_owner::is_ours(peer.client, peer.server) {
+                return Ok(None);
+            }
+            self.user(name, peer.origin()).await.map(Some)
+        })
+    }
+
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    fn by_token<'a>(&'a self, _: &'a str, _: Origin) -> BoxFuture<'a, Result<Caller>> {
+        let message = "tokens are not taken";
+        Box::pin(async move { Err(Error::new(ErrorKind::Unauthenticated, message)) })
+    }
+
+    fn trusts_names(&self, _: &Peer) -> bool {
+        self.trust_names
+    }
+
+    fn by_name<'a>(&'a self, name: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move { self.user(name, origin).await })
+    }
+}

@@ -1,0 +1,115 @@
+//! Reading a connection, with a deadline for everything.
+
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use dewar_xrootd_proto::RequestHeader;
+
+use super::Ended;
+use crate::door::DoorLimits;
+use crate::limits::LOGIN_TIME;
+
+/// What is read ahead for headers and arguments.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// The reading half of a connection.
+pub(crate) struct Inlet<R> {
+    reader: R,
+    buffer: BytesMut,
+    idle: Duration,
+    stall: Duration,
+    /// For a connection that has not logged in.
+    login_until: Instant,
+}
+
+impl<R: AsyncRead + Unpin> Inlet<R> {
+    /// `unread` was read before and is first.
+    pub(crate) fn new(reader: R, unread: BytesMut, limits: DoorLimits) -> Self {
+        Self {
+            reader,
+            buffer: unread,
+            idle: limits.idle_timeout,
+            stall: limits.stall_timeout,
+            login_until: Instant::now() + LOGIN_TIME,
+        }
+    }
+
+    /// The header of a next request; the connection may be idle before.
+    pub(crate) async fn header(&mut self) -> Result<[u8; RequestHeader::LEN], Ended> {
+        if self.buffer.is_empty() {
+            self.buffer.reserve(BUFFER_BYTES);
+            match timeout(self.idle, self.reader.read_buf(&mut self.buffer)).await {
+                Err(_) => return Err(Ended::Idle),
+                Ok(Ok(0)) => return Err(Ended::Closed),
+                Ok(read) => read?,
+            };
+        }
+        self.fill(RequestHeader::LEN).await?;
+        let mut header = [0; RequestHeader::LEN];
+        self.buffer.copy_to_slice(&mut header);
+        Ok(header)
+    }
+
+    /// The same before the login, which has a deadline however slowly it comes.
+    pub(crate) async fn first_header(&mut self) -> Result<[u8; RequestHeader::LEN], Ended> {
+        let until = self.login_until;
+        match timeout_at(until, self.header()).await {
+            Ok(header) => header,
+            Err(_) => Err(Ended::Stalled),
+        }
+    }
+
+    /// Waits until so many bytes are in the buffer.
+    async fn fill(&mut self, len: usize) -> Result<(), Ended> {
+        while self.buffer.len() < len {
+            self.buffer
+                .reserve((len - self.buffer.len()).max(BUFFER_BYTES));
+            match timeout(self.stall, self.reader.read_buf(&mut self.buffer)).await {
+                Err(_) => return Err(Ended::Stalled),
+                Ok(Ok(0)) => return Err(Ended::Closed),
+                Ok(read) => read?,
+            };
+        }
+        Ok(())
+    }
+
+    /// So many bytes.
+    pub(crate) async fn exact(&mut self, len: usize) -> Result<Bytes, Ended> {
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        self.fill(len).await?;
+        Ok(self.buffer.split_to(len).freeze())
+    }
+
+    /// So many bytes of data, read into a buffer of their own.
+    pub(crate) async fn data(&mut self, len: usize) -> Result<BytesMut, Ended> {
+        let mut data = BytesMut::with_capacity(len);
+        let ready = self.buffer.len().min(len);
+        data.extend_from_slice(&self.buffer.split_to(ready));
+        while data.len() < len {
+            let left = (len - data.len()) as u64;
+            let mut reader = (&mut self.reader).take(left);
+            match timeout(self.stall, reader.read_buf(&mut data)).await {
+                Err(_) => return Err(Ended::Stalled),
+                Ok(Ok(0)) => return Err(Ended::Closed),
+                Ok(read) => read?,
+            };
+        }
+        Ok(data)
+    }
+
+    /// Throws bytes away.
+    pub(crate) async fn skip(&mut self, mut len: usize) -> Result<(), Ended> {
+        while len > 0 {
+            let take = len.min(BUFFER_BYTES);
+            self.fill(take).await?;
+            self.buffer.advance(take);
+            len -= take;
+        }
+        Ok(())
+    }
+}

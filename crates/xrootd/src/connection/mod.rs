@@ -1,0 +1,301 @@
+//! One connection: negotiation, then requests one after the other.
+//!
+//! ```text
+//! handshake + protocol --> (TLS) --> login --> auth? --> requests ... end
+//!                                    bind  ------------> requests ... end
+//! ```
+//!
+//! What changes the connection itself (protocol, login, auth, bind) is answered before the next
+//! request is read. Everything else runs as a task; how many may is bounded, and beyond that the
+//! socket is not read. Data of writes is taken from the socket here and handed to the file's own
+//! task, bounded by a budget.
+
+mod inlet;
+mod outlet;
+mod start;
+mod writing;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_env::BoxFuture;
+use dewar_xrootd_proto::{DecodeError, ErrorCode, Reply, Request, RequestCode, RequestHeader};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use inlet::Inlet;
+pub(crate) use outlet::Outlet;
+
+use crate::callers::Peer;
+use crate::door::Door;
+use crate::error::Refusal;
+use crate::limits::{REQUESTS_MAX, SKIP_BYTES_MAX};
+use crate::session::Session;
+use crate::verb::{self, Context};
+
+/// A stream that TLS was put on.
+pub trait TlsStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> TlsStream for T {}
+
+/// Puts TLS on connections.
+pub trait TlsUpgrade: Send + Sync {
+    /// Does the handshake.
+    fn upgrade(&self, socket: TcpStream) -> BoxFuture<'_, std::io::Result<Box<dyn TlsStream>>>;
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the client closed it")]
+    Closed,
+    #[error("nothing came for too long")]
+    Idle,
+    #[error("a request stalled")]
+    Stalled,
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Protocol(String),
+    #[error("the server stops")]
+    Stopped,
+}
+
+impl Door {
+    /// Serves a connection until it ends or `stop` is cancelled.
+    pub async fn serve(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        client: SocketAddr,
+        stop: CancellationToken,
+    ) {
+        // Small answers must not wait for the acknowledgement of others.
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%client, %error, "TCP_NODELAY");
+        }
+        let Ok(server) = socket.local_addr() else {
+            return;
+        };
+        let peer = Peer {
+            client,
+            server,
+            secure: false,
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Ended::Stopped),
+            outcome = start::negotiate(self, socket, peer) => outcome,
+        };
+        let outcome = match outcome {
+            Ok(start::Negotiated::Plain(socket, begun)) => {
+                let (reader, writer) = socket.into_split();
+                run(self, reader, writer, begun, stop).await
+            }
+            Ok(start::Negotiated::Secure(stream, begun)) => {
+                let (reader, writer) = tokio::io::split(stream);
+                run(self, reader, writer, begun, stop).await
+            }
+            Err(ended) => Err(ended),
+        };
+        match outcome {
+            Err(ended @ Ended::Protocol(_)) => tracing::debug!(%client, %ended, "connection ended"),
+            Err(ended) => tracing::trace!(%client, %ended, "connection ended"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// A connection after its negotiation.
+struct Connection<R> {
+    door: Arc<Door>,
+    inlet: Inlet<R>,
+    outlet: Outlet,
+    peer: Peer,
+    /// Who it is, as far as is known.
+    standing: start::Standing,
+    running: Arc<Semaphore>,
+    tasks: TaskTracker,
+    /// Ends everything that runs for this connection.
+    cut: CancellationToken,
+}
+
+async fn run<R, W>(
+    door: &Arc<Door>,
+    reader: R,
+    writer: W,
+    begun: start::Begun,
+    stop: CancellationToken,
+) -> Result<(), Ended>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let cut = CancellationToken::new();
+    let limits = door.config.limits;
+    let (outlet, sending) = Outlet::start(
+        writer,
+        Arc::clone(&door.room_out),
+        limits.stall_timeout,
+        cut.clone(),
+    );
+    let mut connection = Connection {
+        inlet: Inlet::new(reader, begun.unread, limits),
+        door: Arc::clone(door),
+        outlet,
+        peer: begun.peer,
+        standing: start::Standing::Nobody,
+        running: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        tasks: TaskTracker::new(),
+        cut: cut.clone(),
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Ended::Stopped),
+        () = cut.cancelled() => Err(Ended::Stalled),
+        outcome = connection.requests() => outcome,
+    };
+    // What was answered leaves before the socket closes; what still runs is for nobody.
+    let polite = matches!(outcome, Err(Ended::Stopped | Ended::Protocol(_)));
+    connection.end(polite).await;
+    drop(connection);
+    if polite {
+        let _ = tokio::time::timeout(limits.stall_timeout, sending).await;
+    }
+    cut.cancel();
+    outcome
+}
+
+impl<R: AsyncRead + Send + Unpin> Connection<R> {
+    async fn requests(&mut self) -> Result<(), Ended> {
+        loop {
+            let header = match self.standing {
+                start::Standing::In { .. } => self.inlet.header().await?,
+                _ => self.inlet.first_header().await?,
+            };
+            let header = RequestHeader::decode(&header)
+                .map_err(|error| Ended::Protocol(error.to_string()))?;
+            self.request(header).await?;
+        }
+    }
+
+    /// Reads and begins one request.
+    async fn request(&mut self, header: RequestHeader) -> Result<(), Ended> {
+        let len = match header.arguments_len() {
+            Ok(len) => len,
+            Err(error) => return self.senseless(&header, &error, header.len as usize).await,
+        };
+        let arguments = self.inlet.exact(len).await?;
+        let request = match Request::decode(&header, arguments) {
+            Ok(request) => request,
+            Err(error) => {
+                // What follows the arguments of a vector is not known without them.
+                if header.code == RequestCode::Writev.number() {
+                    return Err(Ended::Protocol(error.to_string()));
+                }
+                return self.senseless(&header, &error, 0).await;
+            }
+        };
+        self.door.counts.request(request.code());
+        match request {
+            Request::Protocol(protocol) => {
+                let reply = start::protocol_reply(&self.door, &self.peer, protocol, false);
+                self.outlet
+                    .reply(header.stream, &Reply::Ok(reply.encode()))
+                    .await;
+                Ok(())
+            }
+            Request::Login(login) => self.login(header.stream, login).await,
+            Request::Auth { kind, credential } => self.auth(header.stream, kind, credential).await,
+            Request::Bind { session } => self.bind(header.stream, session).await,
+            request => match self.standing.session() {
+                Some(session) => self.begin(session, &header, request).await,
+                None => {
+                    let message = "Invalid request; user not logged in";
+                    let reply = Reply::error(ErrorCode::InvalidRequest, message);
+                    self.outlet.reply(header.stream, &reply).await;
+                    Err(Ended::Protocol("a request before the login".to_owned()))
+                }
+            },
+        }
+    }
+
+    /// Answers what cannot be understood and skips `rest` bytes of it, if they are not too many.
+    async fn senseless(
+        &mut self,
+        header: &RequestHeader,
+        error: &DecodeError,
+        rest: usize,
+    ) -> Result<(), Ended> {
+        let refusal = Refusal::new(error.code(), error.to_string());
+        self.outlet.refuse(header.stream, &refusal).await;
+        if rest > SKIP_BYTES_MAX || self.standing.session().is_none() {
+            return Err(Ended::Protocol(error.to_string()));
+        }
+        self.inlet.skip(rest).await
+    }
+
+    /// Lets a request of a session run.
+    async fn begin(
+        &mut self,
+        session: Arc<Session>,
+        header: &RequestHeader,
+        request: Request,
+    ) -> Result<(), Ended> {
+        match request {
+            Request::Write(write) => self.take_write(&session, header.stream, write).await,
+            Request::Pgwrite(write) => self.take_pages(&session, header.stream, write).await,
+            Request::Writev { items, .. } => self.take_vector(&session, header.stream, items).await,
+            // Nothing was asked to be signed; what is signed all the same goes on as it is.
+            Request::Sigver(_) => Ok(()),
+            request => {
+                let permit = Arc::clone(&self.running).acquire_owned().await;
+                let permit = permit.map_err(|_| Ended::Stopped)?;
+                let context = Context {
+                    door: Arc::clone(&self.door),
+                    outlet: self.outlet.clone(),
+                    session,
+                    stream: header.stream,
+                    peer: self.peer,
+                };
+                let cut = self.cut.clone();
+                self.tasks.spawn(async move {
+                    let _permit = permit;
+                    tokio::select! {
+                        biased;
+                        () = cut.cancelled() => {}
+                        () = verb::answer(context, request) => {}
+                    }
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what runs; with `polite` after it was answered.
+    async fn end(&mut self, polite: bool) {
+        self.tasks.close();
+        if polite {
+            let patience = self.door.config.limits.stall_timeout;
+            let _ = tokio::time::timeout(patience, self.tasks.wait()).await;
+        }
+        if let start::Standing::In { session, main } = &self.standing
+            && *main
+        {
+            session.end();
+            self.door.forget(session.id());
+        } else if let start::Standing::In { session, .. } = &self.standing {
+            session.unbind(&self.outlet);
+        }
+    }
+}
+
+/// Bytes of a reply that fit into one buffer.
+pub(crate) fn small(reply: &Reply, stream: dewar_xrootd_proto::StreamId) -> Bytes {
+    let mut out = bytes::BytesMut::new();
+    reply.encode(stream, &mut out);
+    out.freeze()
+}

@@ -1,0 +1,151 @@
+//! The one place where answers of a connection leave it.
+//!
+//! Answers come from many tasks and go out whole, in the order in which they came. Large ones hold
+//! room ([`crate::session::Share`]) until the socket has taken them; small ones are bounded by the
+//! number of requests that run.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use dewar_xrootd_proto::{Reply, StreamId};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::small;
+use crate::error::Refusal;
+use crate::limits::{FRAME_BYTES_LEAST, OUT_BYTES_MAX};
+use crate::session::{Budget, Share};
+
+/// Answers waiting for the socket.
+const QUEUED_MAX: usize = 64;
+
+/// Pieces given to the kernel at once, as many as it takes.
+const SLICES_MAX: usize = 1024;
+
+/// One answer, or a part of one.
+struct Frame {
+    pieces: Vec<Bytes>,
+    _share: Option<Share>,
+}
+
+/// The way out of a connection; clones lead to the same.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    queue: mpsc::Sender<Frame>,
+    budget: Arc<Budget>,
+}
+
+impl Outlet {
+    /// Starts the task that writes. It ends when all clones are dropped, when `cut` is cancelled, or
+    /// when the client takes nothing for `stall`, and then cancels `cut` itself.
+    pub(super) fn start<W: AsyncWrite + Send + Unpin + 'static>(
+        writer: W,
+        room: Arc<Semaphore>,
+        stall: Duration,
+        cut: CancellationToken,
+    ) -> (Self, JoinHandle<()>) {
+        let (queue, frames) = mpsc::channel(QUEUED_MAX);
+        let task = tokio::spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                () = cut.cancelled() => Ok(()),
+                outcome = write_frames(writer, frames, stall) => outcome,
+            };
+            if let Err(error) = outcome {
+                tracing::trace!(%error, "an answer could not be sent");
+                cut.cancel();
+            }
+        });
+        let budget = Arc::new(Budget::new(OUT_BYTES_MAX, FRAME_BYTES_LEAST, room));
+        (Self { queue, budget }, task)
+    }
+
+    /// Room for an answer of `wanted` bytes, or for less.
+    pub(crate) async fn room(&self, wanted: usize) -> Share {
+        self.budget.take(wanted).await
+    }
+
+    /// Sends an answer. That nobody takes it any more is nothing that the sender could mend.
+    pub(crate) async fn send(&self, pieces: Vec<Bytes>, share: Option<Share>) {
+        let frame = Frame {
+            pieces,
+            _share: share,
+        };
+        let _ = self.queue.send(frame).await;
+    }
+
+    /// Sends a small answer.
+    pub(crate) async fn reply(&self, stream: StreamId, reply: &Reply) {
+        self.send(vec![small(reply, stream)], None).await;
+    }
+
+    /// Says that a request failed, or shall be sent again.
+    pub(crate) async fn refuse(&self, stream: StreamId, refusal: &Refusal) {
+        let reply = match refusal.wait {
+            Some(seconds) => Reply::Wait {
+                seconds,
+                message: refusal.message.clone(),
+            },
+            None => Reply::error(refusal.code, refusal.message.clone()),
+        };
+        self.reply(stream, &reply).await;
+    }
+
+    /// Whether both lead to the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.queue.same_channel(&other.queue)
+    }
+}
+
+async fn write_frames<W: AsyncWrite + Unpin>(
+    mut writer: W,
+    mut frames: mpsc::Receiver<Frame>,
+    stall: Duration,
+) -> std::io::Result<()> {
+    let mut waiting: VecDeque<Frame> = VecDeque::new();
+    let mut pieces: VecDeque<Bytes> = VecDeque::new();
+    loop {
+        let Some(first) = frames.recv().await else {
+            return writer.shutdown().await;
+        };
+        let mut next = Some(first);
+        while let Some(mut frame) = next {
+            pieces.extend(frame.pieces.drain(..).filter(|piece| !piece.is_empty()));
+            waiting.push_back(frame);
+            next = match pieces.len() {
+                len if len < SLICES_MAX => frames.try_recv().ok(),
+                _ => None,
+            };
+        }
+        while !pieces.is_empty() {
+            let slices: Vec<IoSlice<'_>> = pieces
+                .iter()
+                .take(SLICES_MAX)
+                .map(|piece| IoSlice::new(piece))
+                .collect();
+            let written = tokio::time::timeout(stall, writer.write_vectored(&slices)).await;
+            let mut written = written.map_err(|_| std::io::ErrorKind::TimedOut)??;
+            if written == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            while let Some(piece) = pieces.front_mut() {
+                if piece.len() > written {
+                    piece.advance(written);
+                    break;
+                }
+                written -= piece.len();
+                pieces.pop_front();
+            }
+        }
+        // Their room is free now.
+        waiting.clear();
+        tokio::time::timeout(stall, writer.flush())
+            .await
+            .map_err(|_| std::io::ErrorKind::TimedOut)??;
+    }
+}

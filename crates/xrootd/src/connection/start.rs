@@ -1,0 +1,384 @@
+//! From the first byte to the login.
+
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use dewar_auth::Caller;
+use dewar_types::ErrorKind;
+use dewar_xrootd_proto::options::{protocol, server};
+use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
+use dewar_xrootd_proto::request::{Login, Protocol};
+use dewar_xrootd_proto::{
+    ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader, SessionId,
+    StreamId, VERSION_PAGES,
+};
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Connection, Ended, TlsStream, small};
+use crate::callers::Peer;
+use crate::door::Door;
+use crate::error::Refusal;
+use crate::limits::{BOUND_MAX, LOGIN_TIME, TLS_TIME};
+use crate::session::Session;
+
+/// What was read and found out before the connection is split.
+pub(super) struct Begun {
+    pub(super) peer: Peer,
+    /// Read, and not looked at.
+    pub(super) unread: BytesMut,
+}
+
+/// A connection on which both sides know how to go on.
+pub(super) enum Negotiated {
+    Plain(TcpStream, Begun),
+    Secure(Box<dyn TlsStream>, Begun),
+}
+
+/// Who a connection is.
+pub(super) enum Standing {
+    /// It did not say.
+    Nobody,
+    /// It said, and must prove it.
+    Claims(SessionId),
+    /// It is in a session, whose first connection it is or not.
+    In { session: Arc<Session>, main: bool },
+}
+
+impl Standing {
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        match self {
+            Self::In { session, .. } => Some(Arc::clone(session)),
+            Self::Nobody | Self::Claims(_) => None,
+        }
+    }
+}
+
+/// Handshake and `protocol`, up to TLS where both sides can.
+pub(super) async fn negotiate(
+    door: &Arc<Door>,
+    mut socket: TcpStream,
+    mut peer: Peer,
+) -> Result<Negotiated, Ended> {
+    let mut buffer = BytesMut::with_capacity(4096);
+    let negotiating = exchange(door, &mut socket, &peer, &mut buffer);
+    let to_tls = timeout(LOGIN_TIME, negotiating)
+        .await
+        .map_err(|_| Ended::Stalled)??;
+    let Some(tls) = door.tls.as_ref().filter(|_| to_tls) else {
+        let unread = buffer;
+        return Ok(Negotiated::Plain(socket, Begun { peer, unread }));
+    };
+    // What came in clear behind the last clear request would count as encrypted.
+    if !buffer.is_empty() {
+        return Err(Ended::Protocol("bytes before the TLS handshake".to_owned()));
+    }
+    let stream = timeout(TLS_TIME, tls.upgrade(socket))
+        .await
+        .map_err(|_| Ended::Stalled)??;
+    peer.secure = true;
+    let unread = BytesMut::new();
+    Ok(Negotiated::Secure(stream, Begun { peer, unread }))
+}
+
+/// Answers what comes first; whether TLS comes next.
+async fn exchange(
+    door: &Door,
+    socket: &mut TcpStream,
+    peer: &Peer,
+    buffer: &mut BytesMut,
+) -> Result<bool, Ended> {
+    // A first segment may be short; what it is shows only when enough of it is there.
+    while buffer.len() < Handshake::LEN {
+        fill(socket, buffer).await?;
+        if !Handshake::can_begin_with(buffer) {
+            return Err(Ended::Protocol("another protocol".to_owned()));
+        }
+    }
+    buffer.advance(Handshake::LEN);
+    let reply = HandshakeReply {
+        version: VERSION_PAGES,
+        data_server: true,
+    };
+    socket.write_all(&reply.encode()).await?;
+    loop {
+        while buffer.len() < RequestHeader::LEN {
+            fill(socket, buffer).await?;
+        }
+        let mut head = [0; RequestHeader::LEN];
+        head.copy_from_slice(&buffer[..RequestHeader::LEN]);
+        let header =
+            RequestHeader::decode(&head).map_err(|error| Ended::Protocol(error.to_string()))?;
+        if header.code != RequestCode::Protocol.number() {
+            // The rest goes on where requests are read.
+            return Ok(false);
+        }
+        let len = header
+            .arguments_len()
+            .map_err(|error| Ended::Protocol(error.to_string()))?;
+        while buffer.len() < RequestHeader::LEN + len {
+            fill(socket, buffer).await?;
+        }
+        buffer.advance(RequestHeader::LEN);
+        let arguments = buffer.split_to(len).freeze();
+        let Ok(Request::Protocol(asked)) = Request::decode(&header, arguments) else {
+            return Err(Ended::Protocol(
+                "a protocol request that is none".to_owned(),
+            ));
+        };
+        door.counts.request(RequestCode::Protocol);
+        let reply = protocol_reply(door, peer, asked, true);
+        let to_tls = reply.flags & server::GOTO_TLS != 0;
+        let reply = Reply::Ok(reply.encode());
+        socket.write_all(&small(&reply, header.stream)).await?;
+        if to_tls {
+            return Ok(true);
+        }
+    }
+}
+
+async fn fill(socket: &mut TcpStream, buffer: &mut BytesMut) -> Result<(), Ended> {
+    match socket.read_buf(buffer).await? {
+        0 => Err(Ended::Closed),
+        _ => Ok(()),
+    }
+}
+
+/// What this server can do. `first`: the connection can still change to TLS.
+pub(super) fn protocol_reply(
+    door: &Door,
+    peer: &Peer,
+    asked: Protocol,
+    first: bool,
+) -> ProtocolReply {
+    let mut flags = server::IS_SERVER | server::SUPPORTS_POSC | server::SUPPORTS_PAGES;
+    if door.tls.is_some() {
+        flags |= server::HAVE_TLS;
+        let able = asked.flags & (protocol::ABLE_TLS | protocol::WANT_TLS) != 0;
+        if first && able && !peer.secure {
+            flags |= server::GOTO_TLS | server::TLS_LOGIN;
+        }
+    }
+    ProtocolReply {
+        version: VERSION_PAGES,
+        flags,
+        bind: None,
+        signing: None,
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Connection<R> {
+    pub(super) async fn login(&mut self, stream: StreamId, login: Login) -> Result<(), Ended> {
+        if !matches!(self.standing, Standing::Nobody) {
+            let message = "Invalid request; the user is logged in already";
+            let reply = Reply::error(ErrorCode::InvalidRequest, message);
+            self.outlet.reply(stream, &reply).await;
+            return Ok(());
+        }
+        let mut id = SessionId::default();
+        self.door.env.rng.fill(&mut id.0);
+        tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
+        let callers = Arc::clone(&self.door.callers);
+        match callers.of_connection(&self.peer).await {
+            Ok(Some(caller)) => {
+                self.enter(id, caller);
+                self.greet(stream, id, String::new()).await;
+                Ok(())
+            }
+            Ok(None) => {
+                let ways = self.ways();
+                if ways.is_empty() {
+                    let refusal = self.no_way();
+                    return self.turn_away(stream, &refusal).await;
+                }
+                self.standing = Standing::Claims(id);
+                self.greet(stream, id, ways).await;
+                Ok(())
+            }
+            Err(error) => {
+                let refusal = Refusal::of(&error, "log in from", &self.peer.client.to_string());
+                self.turn_away(stream, &refusal).await
+            }
+        }
+    }
+
+    async fn greet(&mut self, stream: StreamId, session: SessionId, security: String) {
+        let reply = LoginReply { session, security };
+        self.outlet.reply(stream, &Reply::Ok(reply.encode())).await;
+    }
+
+    /// How a client may prove who it is, as the login's answer says it.
+    fn ways(&self) -> String {
+        let mut ways = String::new();
+        if self.peer.secure && self.door.callers.takes_tokens() {
+            ways.push_str("&P=ztn,0:16384:");
+        }
+        if self.door.callers.trusts_names(&self.peer) {
+            ways.push_str("&P=unix");
+        }
+        ways
+    }
+
+    fn no_way(&self) -> Refusal {
+        if self.door.callers.takes_tokens() && !self.peer.secure {
+            let message = "Encryption is required: tokens are taken over TLS only";
+            return Refusal::new(ErrorCode::TlsRequired, message);
+        }
+        let message = "There is no way to prove who you are: none is configured";
+        Refusal::new(ErrorCode::AuthFailed, message)
+    }
+
+    async fn turn_away(&mut self, stream: StreamId, refusal: &Refusal) -> Result<(), Ended> {
+        self.door.counts.logins_failed.fetch_add(1, Relaxed);
+        self.outlet.refuse(stream, refusal).await;
+        Err(Ended::Protocol(refusal.message.clone()))
+    }
+
+    fn enter(&mut self, id: SessionId, caller: Caller) {
+        let session = Session::new(id, caller, self.peer, &self.door, &self.outlet, &self.cut);
+        self.door.register(&session);
+        self.standing = Standing::In {
+            session,
+            main: true,
+        };
+    }
+
+    pub(super) async fn auth(
+        &mut self,
+        stream: StreamId,
+        kind: [u8; 4],
+        credential: Bytes,
+    ) -> Result<(), Ended> {
+        let id = match &self.standing {
+            Standing::Claims(id) => *id,
+            Standing::In { .. } => {
+                // Clients that were told of no way may still try one; they are in.
+                self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
+                return Ok(());
+            }
+            Standing::Nobody => {
+                let message = "Invalid request; user not logged in";
+                let reply = Reply::error(ErrorCode::InvalidRequest, message);
+                self.outlet.reply(stream, &reply).await;
+                return Err(Ended::Protocol("a credential before the login".to_owned()));
+            }
+        };
+        match self.prove(kind, &credential).await {
+            Ok(caller) => {
+                self.enter(id, caller);
+                self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
+                Ok(())
+            }
+            Err(refusal) => self.turn_away(stream, &refusal).await,
+        }
+    }
+
+    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Caller, Refusal> {
+        let callers = &self.door.callers;
+        let origin = self.peer.origin();
+        let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
+        let told = match &kind {
+            b"ztn\0" if self.peer.secure && callers.takes_tokens() => {
+                let token = ztn_token(credential).ok_or_else(|| failed("no token was sent"))?;
+                callers.by_token(token, origin).await
+            }
+            b"unix" if callers.trusts_names(&self.peer) => {
+                let name = unix_name(credential).ok_or_else(|| failed("no user was named"))?;
+                callers.by_name(name, origin).await
+            }
+            _ => return Err(failed("this way of proving who you are is not offered")),
+        };
+        told.map_err(|error| match error.kind() {
+            ErrorKind::Busy(_) | ErrorKind::Unavailable | ErrorKind::Timeout => {
+                Refusal::of(&error, "log in from", &self.peer.client.to_string())
+            }
+            // What exactly is wrong with a credential is not told to who may be guessing.
+            _ => {
+                tracing::debug!(client = %self.peer.client, %error, "a credential was refused");
+                failed("Authentication failed")
+            }
+        })
+    }
+
+    pub(super) async fn bind(&mut self, stream: StreamId, id: SessionId) -> Result<(), Ended> {
+        let found = match &self.standing {
+            Standing::Nobody => self.door.session(id),
+            // A connection is one thing only.
+            Standing::Claims(_) | Standing::In { .. } => None,
+        };
+        // What was proven in clear or over TLS holds for connections of the same kind and place.
+        let same = |session: &Arc<Session>| {
+            let first = session.peer();
+            first.secure == self.peer.secure && first.client.ip() == self.peer.client.ip()
+        };
+        let Some(session) = found.filter(same) else {
+            let reply = Reply::error(ErrorCode::NotFound, "There is no such session");
+            self.outlet.reply(stream, &reply).await;
+            return Err(Ended::Protocol("a session that is not".to_owned()));
+        };
+        let Some(number) = session.bind(&self.outlet, &self.cut) else {
+            let message = format!("A session has at most {BOUND_MAX} bound connections");
+            let reply = Reply::error(ErrorCode::NoMemory, message);
+            self.outlet.reply(stream, &reply).await;
+            return Err(Ended::Protocol("too many bound connections".to_owned()));
+        };
+        self.standing = Standing::In {
+            session,
+            main: false,
+        };
+        let reply = Reply::Ok(Bytes::copy_from_slice(&[number]));
+        self.outlet.reply(stream, &reply).await;
+        Ok(())
+    }
+}
+
+/// The token in a credential of protocol ztn: its name, a version, `T`, two bytes of nothing, a
+/// length, and the token with a NUL.
+fn ztn_token(credential: &[u8]) -> Option<&str> {
+    let rest = credential.strip_prefix(b"ztn\0")?;
+    let (head, rest) = rest.split_at_checked(6)?;
+    if head[1] != b'T' {
+        return None;
+    }
+    let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    let token = rest.get(..len)?;
+    let token = token.strip_suffix(b"\0").unwrap_or(token);
+    std::str::from_utf8(token)
+        .ok()
+        .filter(|token| !token.is_empty())
+}
+
+/// The user in a credential of protocol unix: its name, a NUL, and user and group with a space.
+fn unix_name(credential: &[u8]) -> Option<&str> {
+    let rest = credential.strip_prefix(b"unix\0")?;
+    let end = rest.iter().position(|byte| matches!(byte, 0 | b' '));
+    let name = &rest[..end.unwrap_or(rest.len())];
+    std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_cut_at_their_lengths() {
+        let token = |len: u16, rest: &[u8]| {
+            let mut credential = b"ztn\0\0T\0\0".to_vec();
+            credential.extend_from_slice(&len.to_be_bytes());
+            credential.extend_from_slice(rest);
+            ztn_token(&credential).map(str::to_owned)
+        };
+        assert_eq!(token(5, b"abcd\0").as_deref(), Some("abcd"));
+        assert_eq!(token(4, b"abcd").as_deref(), Some("abcd"));
+        assert_eq!(token(6, b"abcd\0"), None);
+        assert_eq!(token(1, b"\0"), None);
+        assert_eq!(ztn_token(b"ztn\0\0"), None);
+        assert_eq!(unix_name(b"unix\0ann users\0"), Some("ann"));
+        assert_eq!(unix_name(b"unix\0ann\0"), Some("ann"));
+        assert_eq!(unix_name(b"unix\0 users"), None);
+    }
+}

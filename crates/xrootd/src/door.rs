@@ -1,0 +1,159 @@
+//! What all connections of this door share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dewar_env::Env;
+use dewar_store::Store;
+use dewar_xrootd_proto::{RequestCode, SessionId};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::callers::Callers;
+use crate::connection::TlsUpgrade;
+use crate::path::Translation;
+use crate::session::Session;
+
+/// What a door is like.
+#[derive(Clone, Debug, Default)]
+pub struct DoorConfig {
+    /// The site's name, told to clients that ask.
+    pub site: String,
+    /// Beginnings of paths that mean others.
+    pub translations: Vec<Translation>,
+    /// Its limits.
+    pub limits: DoorLimits,
+}
+
+/// What clients may take, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoorLimits {
+    /// Files that a session may have open.
+    pub files_max: usize,
+    /// For a connection without a request.
+    pub idle_timeout: Duration,
+    /// For the next bytes of a request, and for room to send the next bytes of an answer.
+    pub stall_timeout: Duration,
+    /// Bytes that all connections together may hold, on their way in and on their way out each.
+    /// Beyond, each goes on with little.
+    pub buffer_bytes: usize,
+}
+
+impl Default for DoorLimits {
+    fn default() -> Self {
+        Self {
+            files_max: 4096,
+            idle_timeout: Duration::from_secs(3600),
+            stall_timeout: Duration::from_secs(60),
+            buffer_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What room is counted in, in bytes.
+pub(crate) const ROOM_UNIT: usize = 4096;
+
+/// How often each request came, and how many bytes went through.
+#[derive(Debug)]
+pub struct Counts {
+    requests: [AtomicU64; RequestCode::ALL.len()],
+    /// Requests that failed.
+    pub failed: AtomicU64,
+    /// Bytes of files that were sent.
+    pub sent: AtomicU64,
+    /// Bytes of files that came.
+    pub received: AtomicU64,
+    /// Logins that failed.
+    pub logins_failed: AtomicU64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            requests: std::array::from_fn(|_| AtomicU64::new(0)),
+            failed: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            logins_failed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Counts {
+    pub(crate) fn request(&self, code: RequestCode) {
+        if let Some(count) = self.requests.get(usize::from(code.number() - 3000)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How often each request came.
+    pub fn requests(&self) -> impl Iterator<Item = (RequestCode, u64)> {
+        let counts = self.requests.iter().map(|count| count.load(Relaxed));
+        RequestCode::ALL.iter().copied().zip(counts)
+    }
+}
+
+/// The XRootD door.
+pub struct Door {
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    pub(crate) config: DoorConfig,
+    pub(crate) callers: Arc<dyn Callers>,
+    pub(crate) tls: Option<Arc<dyn TlsUpgrade>>,
+    pub(crate) room_in: Arc<Semaphore>,
+    pub(crate) room_out: Arc<Semaphore>,
+    pub(crate) counts: Counts,
+    sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
+}
+
+impl Door {
+    /// A door to a store. With `tls`, connections of clients that can are encrypted.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        env: Env,
+        config: DoorConfig,
+        callers: Arc<dyn Callers>,
+        tls: Option<Arc<dyn TlsUpgrade>>,
+    ) -> Self {
+        let room = || Arc::new(Semaphore::new(config.limits.buffer_bytes / ROOM_UNIT));
+        Self {
+            room_in: room(),
+            room_out: room(),
+            store,
+            env,
+            callers,
+            tls,
+            counts: Counts::default(),
+            sessions: Mutex::default(),
+            config,
+        }
+    }
+
+    /// What happened since the start.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Sessions that are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
+    pub(crate) fn register(&self, session: &Arc<Session>) {
+        let id = session.id().0;
+        self.sessions.lock().insert(id, Arc::downgrade(session));
+    }
+
+    pub(crate) fn forget(&self, id: SessionId) {
+        self.sessions.lock().remove(&id.0);
+    }
+
+    pub(crate) fn session(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.sessions.lock().get(&id.0)?.upgrade()
+    }
+}

@@ -1,0 +1,110 @@
+//! Errors of the store in the wire's words: the one place.
+
+use dewar_types::{Error, ErrorKind};
+use dewar_xrootd_proto::{DecodeError, ErrorCode};
+
+/// A request that failed.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+    /// Ask again after so many seconds, instead of failing.
+    pub(crate) wait: Option<u32>,
+}
+
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            wait: None,
+        }
+    }
+
+    pub(crate) fn unsupported(what: &str) -> Self {
+        Self::new(ErrorCode::Unsupported, format!("{what} is not supported"))
+    }
+
+    /// Says what was being done, as users of this protocol are used to read it.
+    pub(crate) fn of(error: &Error, doing: &str, path: &str) -> Self {
+        let code = code_of(error.kind());
+        let reason = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NoSuchBucket => "no such file or directory",
+            ErrorKind::Denied | ErrorKind::Unauthenticated => "permission denied",
+            ErrorKind::AlreadyExists => "file exists",
+            ErrorKind::IsADirectory => "is a directory",
+            ErrorKind::NotADirectory => "not a directory",
+            ErrorKind::NotEmpty => "directory not empty",
+            ErrorKind::Internal => "internal error",
+            _ => error.message(),
+        };
+        if error.kind() == ErrorKind::Internal {
+            tracing::error!(doing, %error, "a defect");
+        }
+        let wait = match error.kind() {
+            ErrorKind::Busy(after) => {
+                Some(u32::try_from(after.as_secs()).unwrap_or(60).clamp(1, 60))
+            }
+            _ => None,
+        };
+        Self {
+            wait,
+            ..Self::new(code, format!("Unable to {doing} {path}; {reason}"))
+        }
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+fn code_of(kind: ErrorKind) -> ErrorCode {
+    match kind {
+        ErrorKind::NoSuchBucket
+        | ErrorKind::NotFound
+        | ErrorKind::NoSuchVersion
+        | ErrorKind::DeleteMarker
+        | ErrorKind::NoSuchUpload
+        | ErrorKind::NoSuchStorageClass
+        | ErrorKind::NoSuchMail => ErrorCode::NotFound,
+        ErrorKind::Denied | ErrorKind::AclsDisabled | ErrorKind::AclsGrant => {
+            ErrorCode::NotAuthorized
+        }
+        ErrorKind::Unauthenticated => ErrorCode::AuthFailed,
+        // What clients know as "not empty" has no number of its own.
+        ErrorKind::AlreadyExists | ErrorKind::AlreadyOwned | ErrorKind::NotEmpty => {
+            ErrorCode::ItExists
+        }
+        ErrorKind::IsADirectory => ErrorCode::IsDirectory,
+        ErrorKind::NotADirectory => ErrorCode::FsError,
+        ErrorKind::Locked => ErrorCode::FileLocked,
+        ErrorKind::Precondition | ErrorKind::NotModified | ErrorKind::Conflict => {
+            ErrorCode::Conflict
+        }
+        ErrorKind::InvalidArgument
+        | ErrorKind::MalformedPolicy
+        | ErrorKind::InvalidRange
+        | ErrorKind::InvalidName
+        | ErrorKind::InvalidPart
+        | ErrorKind::InvalidPartOrder
+        | ErrorKind::PartTooSmall => ErrorCode::ArgInvalid,
+        ErrorKind::ChecksumMismatch => ErrorCode::ChkSumErr,
+        ErrorKind::Quota => ErrorCode::OverQuota,
+        ErrorKind::NoSpace => ErrorCode::NoSpace,
+        ErrorKind::TooLarge => ErrorCode::ArgTooLong,
+        ErrorKind::Busy(_) => ErrorCode::Overloaded,
+        ErrorKind::Timeout => ErrorCode::ReqTimedOut,
+        ErrorKind::Unsupported
+        | ErrorKind::BucketState
+        | ErrorKind::NotConfigured
+        | ErrorKind::EncryptionKey => ErrorCode::Unsupported,
+        ErrorKind::IncompleteBody | ErrorKind::Unavailable | ErrorKind::Corrupt => {
+            ErrorCode::IoError
+        }
+        ErrorKind::Internal => ErrorCode::ServerError,
+    }
+}

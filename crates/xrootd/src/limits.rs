@@ -1,0 +1,46 @@
+//! Every limit of the door that no configuration key sets.
+
+use std::time::Duration;
+
+/// Bytes of the file in one frame of an answer.
+pub const FRAME_BYTES: usize = 2 << 20;
+
+/// The same while the room that all connections share is used up.
+pub const FRAME_BYTES_LEAST: usize = 256 << 10;
+
+/// Bytes of the file taken from the socket at once. Whole pages, so that a piece of a page write
+/// holds whole pages too.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+/// The same while the room that all connections share is used up.
+pub const PIECE_BYTES_LEAST: usize = 64 << 10;
+
+/// Bytes of answers that one connection may have waiting.
+pub const OUT_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes written to files of one connection that the disks have not taken yet.
+pub const IN_BYTES_MAX: usize = 32 << 20;
+
+/// Requests of one connection that run at the same time; further ones wait in the socket.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Connections bound to a session beside its first.
+pub const BOUND_MAX: usize = 15;
+
+/// Elements of a vector that are read at the same time.
+pub const VECTOR_READS: usize = 32;
+
+/// Names of a directory asked for at once.
+pub const DIR_PAGE: usize = 1000;
+
+/// How long a connection may take from its first byte to the end of its login.
+pub const LOGIN_TIME: Duration = Duration::from_secs(60);
+
+/// How long a TLS handshake may take.
+pub const TLS_TIME: Duration = Duration::from_secs(15);
+
+/// Bytes of a request that makes no sense which are skipped so that the connection can go on.
+pub const SKIP_BYTES_MAX: usize = 16 << 20;
+
+/// Paths of one `prepare` or `statx`.
+pub const LIST_PATHS_MAX: usize = 10_000;

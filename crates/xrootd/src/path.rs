@@ -1,0 +1,224 @@
+//! Paths of the wire made canonical, once, before anything is asked of anybody.
+//!
+//! Slashes in a row count as one, `.` as nothing and `..` leads up, never above the root. A path
+//! that does not begin with a slash means the same as one that does: clients send either for
+//! `root://host/x`. So keys that S3 made with empty segments, `.` or `..` cannot be named here.
+
+use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_types::{BucketName, ObjectKey, TenantName};
+use dewar_xrootd_proto::{Cgi, ErrorCode, split_cgi};
+
+use crate::error::{Answer, Refusal};
+
+/// What a path means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Above all buckets.
+    Root,
+    /// A bucket.
+    Bucket(BucketRef),
+    /// Something in a bucket.
+    Object(ObjectRef),
+}
+
+/// A path as it was sent, and what it means.
+#[derive(Clone, Debug)]
+pub(crate) struct WirePath {
+    /// Canonical, for messages.
+    pub(crate) shown: String,
+    pub(crate) place: Place,
+    cgi: String,
+}
+
+/// Puts one beginning of paths in place of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translation {
+    from: String,
+    to: String,
+}
+
+impl Translation {
+    /// From `FROM=TO`, both absolute: `/store=/cms/store`.
+    #[must_use]
+    pub fn parse(rule: &str) -> Option<Self> {
+        let (from, to) = rule.split_once('=')?;
+        let canonical = |path: &str| path.starts_with('/').then(|| canonical(path)).flatten();
+        Some(Self {
+            from: canonical(from.trim())?,
+            to: canonical(to.trim())?,
+        })
+    }
+
+    /// The path with its beginning exchanged, where that is ours up to a slash.
+    fn apply(&self, path: &str) -> Option<String> {
+        let rest = match self.from.as_str() {
+            "/" => path,
+            from => path.strip_prefix(from)?,
+        };
+        if !rest.is_empty() && !rest.starts_with('/') {
+            return None;
+        }
+        let joined = match self.to.as_str() {
+            "/" => rest.to_owned(),
+            to if rest == "/" => to.to_owned(),
+            to => format!("{to}{rest}"),
+        };
+        Some(if joined.is_empty() {
+            "/".to_owned()
+        } else {
+            joined
+        })
+    }
+}
+
+impl WirePath {
+    /// # Errors
+    /// 3010 for what leads above the root, 3000 for what can be no name.
+    pub(crate) fn parse(sent: &str, translations: &[Translation]) -> Answer<Self> {
+        let (path, cgi) = split_cgi(sent);
+        let not_allowed = || {
+            let message = format!("The path '{path}' leads above the root and is disallowed.");
+            Refusal::new(ErrorCode::NotAuthorized, message)
+        };
+        let shown = canonical(path).ok_or_else(not_allowed)?;
+        // The longest beginning decides, whatever their order.
+        let matching = translations
+            .iter()
+            .filter_map(|rule| Some((rule.from.len(), rule.apply(&shown)?)));
+        let inner = matching.max_by_key(|(len, _)| *len);
+        let place = place(inner.as_ref().map_or(&shown, |(_, path)| path))?;
+        Ok(Self {
+            shown,
+            place,
+            cgi: cgi.0.to_owned(),
+        })
+    }
+
+    /// What hangs on it.
+    pub(crate) fn cgi(&self) -> Cgi<'_> {
+        Cgi(&self.cgi)
+    }
+
+    /// The object it means.
+    ///
+    /// # Errors
+    /// 3016 for the root and for buckets.
+    pub(crate) fn object(&self, doing: &str) -> Answer<&ObjectRef> {
+        match &self.place {
+            Place::Object(object) => Ok(object),
+            Place::Root | Place::Bucket(_) => {
+                let message = format!("Unable to {doing} {}; is a directory", self.shown);
+                Err(Refusal::new(ErrorCode::IsDirectory, message))
+            }
+        }
+    }
+}
+
+/// `None` for what leads above the root.
+fn canonical(path: &str) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop()?;
+            }
+            name => names.push(name),
+        }
+    }
+    Some(format!("/{}", names.join("/")))
+}
+
+fn place(path: &str) -> Answer<Place> {
+    let bad = |error: &dyn std::fmt::Display| {
+        Refusal::new(ErrorCode::ArgInvalid, format!("{path}: {error}"))
+    };
+    let mut rest = path.trim_start_matches('/');
+    let mut tenant = None;
+    if let Some(named) = rest.strip_prefix('@') {
+        let (name, behind) = named.split_once('/').unwrap_or((named, ""));
+        tenant = Some(TenantName::new(name).map_err(|error| bad(&error))?);
+        rest = behind;
+    }
+    if rest.is_empty() {
+        return Ok(Place::Root);
+    }
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    // A name that no bucket can have is the name of nothing that is there.
+    let name = BucketName::new(bucket).map_err(|_| {
+        let message = format!("{path}: no such file or directory ({bucket:?} can be no bucket)");
+        Refusal::new(ErrorCode::NotFound, message)
+    })?;
+    let bucket = BucketRef { tenant, name };
+    if key.is_empty() {
+        return Ok(Place::Bucket(bucket));
+    }
+    let key = ObjectKey::new(key).map_err(|error| bad(&error))?;
+    Ok(Place::Object(ObjectRef { bucket, key }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(path: &str) -> (String, Place) {
+        let path = WirePath::parse(path, &[]).expect("a path");
+        (path.shown, path.place)
+    }
+
+    #[test]
+    fn paths_become_canonical() {
+        for path in [
+            "//data//x///y/",
+            "/data/x/y",
+            "data/./x/y",
+            "/data/z/../x/y?a=/b//c",
+        ] {
+            let (shown, place) = parsed(path);
+            assert_eq!(shown, "/data/x/y");
+            let Place::Object(object) = place else {
+                panic!("{place:?}");
+            };
+            assert_eq!(
+                (object.bucket.name.as_str(), object.key.as_str()),
+                ("data", "x/y")
+            );
+        }
+        assert_eq!(parsed("/").1, Place::Root);
+        assert_eq!(parsed("//").1, Place::Root);
+        assert!(matches!(parsed("/data/").1, Place::Bucket(_)));
+        let Place::Bucket(bucket) = parsed("/@atlas/data").1 else {
+            panic!("no bucket");
+        };
+        assert_eq!(bucket.tenant.expect("named").as_str(), "atlas");
+        for above in ["..", "/../etc", "/data/../../x", "a/../.."] {
+            let refused = WirePath::parse(above, &[]).expect_err("above");
+            assert_eq!(refused.code, ErrorCode::NotAuthorized);
+        }
+        assert_eq!(
+            WirePath::parse("/X_/y", &[]).expect_err("no bucket").code,
+            ErrorCode::NotFound
+        );
+    }
+
+    #[test]
+    fn beginnings_are_exchanged_at_slashes_only() {
+        let rules: Vec<Translation> = ["/store=/cms/store", "/store/temp=/scratch", "/eos=/"]
+            .iter()
+            .map(|rule| Translation::parse(rule).expect("a rule"))
+            .collect();
+        let leads = |path: &str| match WirePath::parse(path, &rules).expect("a path").place {
+            Place::Root => "/".to_owned(),
+            Place::Bucket(bucket) => format!("/{}", bucket.name),
+            Place::Object(object) => format!("/{}/{}", object.bucket.name, object.key),
+        };
+        assert_eq!(leads("//store//a"), "/cms/store/a");
+        assert_eq!(leads("/store"), "/cms/store");
+        assert_eq!(leads("/store/temp/a"), "/scratch/a");
+        assert_eq!(leads("/store/temp/../a"), "/cms/store/a");
+        assert_eq!(leads("/stores/a"), "/stores/a");
+        assert_eq!(leads("/eos/data/a"), "/data/a");
+        assert_eq!(leads("/eos"), "/");
+        assert!(Translation::parse("store=/x").is_none() && Translation::parse("/store").is_none());
+    }
+}

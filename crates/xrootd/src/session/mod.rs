@@ -1,0 +1,193 @@
+//! A session: who a client is, its open files, and the connections that are bound to it.
+//!
+//! It lives as long as its first connection. Handles are numbers of the session's own, so no other
+//! session can name them.
+
+mod budget;
+pub(crate) mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use dewar_auth::Caller;
+use dewar_store::file::OpenFile;
+use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use budget::{Budget, Share};
+pub(crate) use writer::Writer;
+
+use crate::callers::Peer;
+use crate::connection::Outlet;
+use crate::door::Door;
+use crate::error::{Answer, Refusal};
+use crate::limits::{BOUND_MAX, IN_BYTES_MAX, PIECE_BYTES_LEAST};
+
+/// An open file.
+#[derive(Clone)]
+pub(crate) enum Handle {
+    /// For reading.
+    Reader(Arc<Reader>),
+    /// For writing, and reading what it is meanwhile.
+    Writer(Arc<Writer>),
+}
+
+/// A file open for reading.
+pub(crate) struct Reader {
+    pub(crate) file: OpenFile,
+    /// As it was opened, for messages.
+    pub(crate) path: String,
+}
+
+/// A session.
+pub(crate) struct Session {
+    id: SessionId,
+    caller: Caller,
+    peer: Peer,
+    files_max: usize,
+    handles: Mutex<BTreeMap<u32, Handle>>,
+    next: AtomicU32,
+    /// The ways out by number: 0 is the first connection's.
+    outlets: Mutex<[Option<Outlet>; BOUND_MAX + 1]>,
+    /// Room for what is written and the disks have not taken.
+    pub(crate) room: Budget,
+    /// Ends the session's connections.
+    cut: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn new(
+        id: SessionId,
+        caller: Caller,
+        peer: Peer,
+        door: &Door,
+        outlet: &Outlet,
+        cut: &CancellationToken,
+    ) -> Arc<Self> {
+        let mut outlets: [Option<Outlet>; BOUND_MAX + 1] = Default::default();
+        outlets[0] = Some(outlet.clone());
+        Arc::new(Self {
+            id,
+            caller,
+            peer,
+            files_max: door.config.limits.files_max,
+            handles: Mutex::default(),
+            // 0 would be as good, but clients print it as if there was none.
+            next: AtomicU32::new(1),
+            outlets: Mutex::new(outlets),
+            room: Budget::new(IN_BYTES_MAX, PIECE_BYTES_LEAST, Arc::clone(&door.room_in)),
+            cut: cut.clone(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Takes a file in.
+    ///
+    /// # Errors
+    /// Too many are open.
+    pub(crate) fn admit(&self, handle: Handle) -> Answer<FileHandle> {
+        let mut handles = self.handles.lock();
+        if handles.len() >= self.files_max {
+            let message = format!("{} files are open, more are not allowed", handles.len());
+            return Err(Refusal::new(ErrorCode::NoMemory, message));
+        }
+        loop {
+            let number = self.next.fetch_add(1, Relaxed);
+            if number != 0 && !handles.contains_key(&number) {
+                handles.insert(number, handle);
+                return Ok(FileHandle::new(number));
+            }
+        }
+    }
+
+    /// An open file.
+    ///
+    /// # Errors
+    /// 3004 for what is none.
+    pub(crate) fn handle(&self, handle: FileHandle, doing: &str) -> Answer<Handle> {
+        let found = self.handles.lock().get(&handle.number()).cloned();
+        found.ok_or_else(|| not_open(doing))
+    }
+
+    /// A file that is open for writing.
+    ///
+    /// # Errors
+    /// 3004 for what is none, 3010 for one that is open for reading.
+    pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> Answer<Arc<Writer>> {
+        match self.handle(handle, doing)? {
+            Handle::Writer(writer) => Ok(writer),
+            Handle::Reader(reader) => {
+                let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
+                Err(Refusal::new(ErrorCode::NotAuthorized, message))
+            }
+        }
+    }
+
+    /// Takes a file out.
+    ///
+    /// # Errors
+    /// 3004 for what is none.
+    pub(crate) fn release(&self, handle: FileHandle) -> Answer<Handle> {
+        let found = self.handles.lock().remove(&handle.number());
+        found.ok_or_else(|| not_open("close"))
+    }
+
+    /// The way out of a number.
+    pub(crate) fn outlet(&self, number: u8) -> Option<Outlet> {
+        self.outlets.lock().get(usize::from(number))?.clone()
+    }
+
+    /// Binds a connection; it ends with the session.
+    pub(crate) fn bind(&self, outlet: &Outlet, cut: &CancellationToken) -> Option<u8> {
+        if self.cut.is_cancelled() {
+            return None;
+        }
+        let mut outlets = self.outlets.lock();
+        let free = outlets.iter().position(Option::is_none)?;
+        outlets[free] = Some(outlet.clone());
+        drop(outlets);
+        let (session, bound) = (self.cut.clone(), cut.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = bound.cancelled() => {}
+                () = session.cancelled() => bound.cancel(),
+            }
+        });
+        u8::try_from(free).ok()
+    }
+
+    /// A bound connection has ended.
+    pub(crate) fn unbind(&self, outlet: &Outlet) {
+        for bound in self.outlets.lock().iter_mut() {
+            if bound.as_ref().is_some_and(|bound| bound.is(outlet)) {
+                *bound = None;
+            }
+        }
+    }
+
+    /// The session is over: what is open is closed, and what was being written was never there.
+    pub(crate) fn end(&self) {
+        self.cut.cancel();
+        self.handles.lock().clear();
+        *self.outlets.lock() = Default::default();
+    }
+}
+
+fn not_open(doing: &str) -> Refusal {
+    let message = format!("{doing} does not refer to an open file");
+    Refusal::new(ErrorCode::FileNotOpen, message)
+}

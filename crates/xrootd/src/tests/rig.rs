@@ -1,0 +1,299 @@
+//! A door on a store in memory, and a client that speaks through the codec.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dewar_auth::{Caller, MasterKeys, Origin};
+use dewar_data::blob::BlobStore;
+use dewar_data::pool::{DewarId, Member, Pool};
+use dewar_data::segment::Segments;
+use dewar_env::BoxFuture;
+use dewar_env::disk::sim::SimWorld;
+use dewar_meta::kv::MemoryKv;
+use dewar_meta::ns::Tree;
+use dewar_store::api::BucketRef;
+use dewar_store::upkeep::UpkeepConfig;
+use dewar_store::workers::Workers;
+use dewar_store::{BlobTable, JournalHold, Parts, Store};
+use dewar_types::{BlobId, BucketName, DiskId, Error, ErrorKind, Layout, Result, UserId};
+use dewar_xrootd_proto::page::unwrap_pages;
+use dewar_xrootd_proto::reply::{LoginReply, Progress};
+use dewar_xrootd_proto::request::{Login, PageRead, Protocol};
+use dewar_xrootd_proto::{
+    Handshake, HandshakeReply, Reply, Request, RequestHeader, ResponseHeader, SessionId, StreamId,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Callers, Door, DoorConfig, Peer};
+
+struct NoJournal;
+
+impl JournalHold for NoJournal {
+    fn last_seq(&self) -> u64 {
+        0
+    }
+
+    fn release(&self, _: u64) {}
+
+    fn margin(&self) -> i32 {
+        1
+    }
+
+    fn pressed(&self) -> bool {
+        false
+    }
+}
+
+/// Lets everybody in as the same user.
+struct Everybody(Caller);
+
+impl Callers for Everybody {
+    fn of_connection<'a>(&'a self, _: &'a Peer) -> BoxFuture<'a, Result<Option<Caller>>> {
+        Box::pin(async move { Ok(Some(self.0.clone())) })
+    }
+
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    fn by_token<'a>(&'a self, _: &'a str, _: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async { Err(Error::new(ErrorKind::Unauthenticated, "no tokens")) })
+    }
+
+    fn trusts_names(&self, _: &Peer) -> bool {
+        false
+    }
+
+    fn by_name<'a>(&'a self, _: &'a str, _: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async { Err(Error::new(ErrorKind::Unauthenticated, "no names")) })
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) door: Arc<Door>,
+    address: SocketAddr,
+    stop: CancellationToken,
+    _workers: Workers,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+impl Rig {
+    pub(super) async fn new(seed: u64) -> Self {
+        let world = SimWorld::with_disks(seed, 4);
+        let env = world.env();
+        let layout = Layout {
+            unit: 8192,
+            ..Layout::new(2, 1).expect("valid")
+        };
+        let disks = world.dyn_disks().into_iter().zip(1..);
+        let members = disks.map(|(disk, id)| Member {
+            id: DiskId(id),
+            disk,
+        });
+        let pool = Pool::new(env.clone(), DewarId(1), 0, layout, members.collect());
+        let blobs = Arc::new(BlobStore::new(Arc::new(pool.expect("no id twice"))));
+        let kv = Arc::new(MemoryKv::new());
+        let tree = Tree::open(Arc::clone(&kv) as _, env.clone(), 1).await;
+        let tree = Arc::new(tree.expect("opened"));
+        let hold = Arc::new(NoJournal);
+        let table = BlobTable::new(env.clone(), Arc::clone(&kv) as _, Arc::clone(&tree), hold);
+        let table = Arc::new(table);
+        let store = Store::new(Parts {
+            segments: Segments::new(Arc::clone(&blobs), Arc::clone(&table) as _),
+            master: Arc::new(MasterKeys::generate(&*env.rng)),
+            env: env.clone(),
+            kv,
+            tree,
+            blobs,
+            table,
+            small_bytes_max: 10_000,
+            upkeep: UpkeepConfig::default(),
+            part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
+            lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
+            ownership: dewar_auth::Ownership::default(),
+        });
+        let workers = Workers::start(&store, BlobId(0));
+        let user = store.accounts().add_user(UserId(10), "ann").await;
+        let caller = Caller::for_user(user.expect("added"));
+        let first = BucketRef::own(BucketName::new("first").expect("valid"));
+        store.create_bucket(&caller, &first).await.expect("made");
+        let callers = Arc::new(Everybody(caller));
+        let door = Arc::new(Door::new(store, env, DoorConfig::default(), callers, None));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let stop = CancellationToken::new();
+        let (serving, token) = (Arc::clone(&door), stop.clone());
+        tokio::spawn(async move {
+            while let Ok((socket, peer)) = listener.accept().await {
+                let (door, stop) = (Arc::clone(&serving), token.clone());
+                tokio::spawn(async move { door.serve(socket, peer, stop).await });
+            }
+        });
+        Self {
+            door,
+            address,
+            stop,
+            _workers: workers,
+        }
+    }
+
+    async fn connect(&self) -> Client {
+        let socket = TcpStream::connect(self.address).await.expect("connected");
+        let mut client = Client {
+            socket,
+            next: 0,
+            session: SessionId::default(),
+        };
+        let mut hello = BytesMut::from(&Handshake::BYTES[..]);
+        let protocol = Protocol {
+            version: 0x520,
+            flags: 0,
+            expect: 3,
+        };
+        Request::Protocol(protocol).encode(StreamId([0, 0]), &mut hello);
+        client.socket.write_all(&hello).await.expect("sent");
+        let mut reply = [0; HandshakeReply::LEN];
+        client
+            .socket
+            .read_exact(&mut reply)
+            .await
+            .expect("received");
+        assert_eq!(
+            HandshakeReply::decode(&reply).expect("a hello").version,
+            0x511
+        );
+        client.receive().await;
+        client
+    }
+
+    /// A client that is logged in.
+    pub(super) async fn client(&self) -> Client {
+        let mut client = self.connect().await;
+        match client.ask(&Request::Login(Login::default())).await {
+            Reply::Ok(body) => {
+                client.session = LoginReply::decode(body).expect("a login").session;
+            }
+            reply => panic!("{reply:?}"),
+        }
+        client
+    }
+
+    /// A connection bound to another's session.
+    pub(super) async fn bound(&self, to: &Client) -> Client {
+        let mut client = self.connect().await;
+        let session = to.session;
+        let reply = client.ask(&Request::Bind { session }).await;
+        assert_eq!(reply, Reply::Ok(Bytes::from_static(&[1])));
+        client
+    }
+}
+
+pub(super) struct Client {
+    socket: TcpStream,
+    next: u16,
+    session: SessionId,
+}
+
+impl Client {
+    pub(super) async fn send(&mut self, request: &Request, data: Bytes) -> StreamId {
+        self.next = self.next.wrapping_add(1);
+        let stream = StreamId(self.next.to_be_bytes());
+        let mut wire = BytesMut::new();
+        request.encode(stream, &mut wire);
+        wire.extend_from_slice(&data);
+        self.socket.write_all(&wire).await.expect("sent");
+        stream
+    }
+
+    /// The next reply, its parts put together.
+    pub(super) async fn receive(&mut self) -> (StreamId, Reply) {
+        let mut parts = BytesMut::new();
+        loop {
+            let (stream, reply) = self.frame().await;
+            match reply {
+                Reply::OkSoFar(part) => parts.extend_from_slice(&part),
+                Reply::Ok(last) if !parts.is_empty() => {
+                    parts.extend_from_slice(&last);
+                    return (stream, Reply::Ok(parts.freeze()));
+                }
+                reply => return (stream, reply),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> (StreamId, Reply) {
+        let mut head = [0; ResponseHeader::LEN];
+        self.socket.read_exact(&mut head).await.expect("a header");
+        let header = ResponseHeader::decode(&head).expect("a header");
+        let mut body = vec![0; header.len as usize];
+        self.socket.read_exact(&mut body).await.expect("a body");
+        let reply = Reply::decode(&header, Bytes::from(body)).expect("a reply");
+        (header.stream, reply)
+    }
+
+    pub(super) async fn ask(&mut self, request: &Request) -> Reply {
+        self.ask_with(request, Bytes::new()).await
+    }
+
+    pub(super) async fn ask_with(&mut self, request: &Request, data: Bytes) -> Reply {
+        let stream = self.send(request, data).await;
+        let (its, reply) = self.receive().await;
+        assert_eq!(its, stream);
+        reply
+    }
+
+    /// The bytes of a page read, checked.
+    pub(super) async fn pages(&mut self, read: PageRead) -> Bytes {
+        self.send(&Request::Pgread(read), Bytes::new()).await;
+        let mut out = BytesMut::new();
+        loop {
+            let Reply::Status(status) = self.frame().await.1 else {
+                panic!("no pages");
+            };
+            let mut data = vec![0; status.data_len as usize];
+            self.socket.read_exact(&mut data).await.expect("pages");
+            out.extend_from_slice(&unwrap_pages(status.offset, data.into()).expect("sound"));
+            if status.progress == Progress::Final {
+                return out.freeze();
+            }
+        }
+    }
+
+    /// Sends a request that may be none, and takes no answer.
+    pub(super) async fn raw(&mut self, code: u16, body: [u8; 16], data: &[u8]) {
+        let header = RequestHeader {
+            stream: StreamId([9, 9]),
+            code,
+            body,
+            len: data.len() as u32,
+        };
+        let mut wire = BytesMut::new();
+        header.encode(&mut wire);
+        wire.extend_from_slice(data);
+        // The door may have hung up.
+        let _ = self.socket.write_all(&wire).await;
+    }
+
+    pub(super) async fn is_closed(&mut self) -> bool {
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_secs(5), self.socket.read(&mut byte)).await;
+        matches!(read, Ok(Ok(0) | Err(_)))
+    }
+}

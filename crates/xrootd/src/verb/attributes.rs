@@ -1,0 +1,115 @@
+//! `fattr` and `chmod`.
+
+use bytes::Bytes;
+use dewar_store::api::ObjectRef;
+use dewar_store::file::AttributeChange;
+use dewar_types::ErrorKind;
+use dewar_xrootd_proto::ErrorCode;
+use dewar_xrootd_proto::options::fattr::{NEW, VALUES};
+use dewar_xrootd_proto::reply::{AttributeOutcome, AttributeReply};
+use dewar_xrootd_proto::request::{Fattr, FattrAction, Target};
+
+use super::{Context, failed};
+use crate::error::{Answer, Refusal};
+use crate::path::{Place, WirePath};
+use crate::session::Handle;
+
+/// Permission bits are kept and shown; who may do what is decided by policies.
+pub(super) async fn chmod(context: &Context, sent: &str, mode: u16) -> Answer<()> {
+    let path = context.path(sent)?;
+    let object = in_bucket("chmod", &path)?;
+    let caller = context.caller(&path).await?;
+    let change = AttributeChange {
+        mode: Some(u32::from(mode & 0o777)),
+        ..AttributeChange::default()
+    };
+    let store = &context.door.store;
+    let changed = store.change_attributes(&caller, object, change).await;
+    changed.map_err(failed("chmod", &path))?;
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+/// What may have attributes: everything below a bucket.
+fn in_bucket<'p>(doing: &str, path: &'p WirePath) -> Answer<&'p ObjectRef> {
+    match &path.place {
+        Place::Object(object) => Ok(object),
+        Place::Root | Place::Bucket(_) => {
+            let message = format!("Unable to {doing} {}; it is a bucket or above", path.shown);
+            Err(Refusal::new(ErrorCode::Unsupported, message))
+        }
+    }
+}
+
+pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
+    let path = match &fattr.target {
+        Target::Path(sent) => context.path(sent)?,
+        Target::Handle(handle) => match context.session.handle(*handle, "fattr")? {
+            Handle::Reader(reader) => context.path(&reader.path)?,
+            Handle::Writer(writer) => context.path(&writer.path)?,
+        },
+    };
+    let object = in_bucket("fattr", &path)?;
+    let caller = context.caller(&path).await?;
+    let store = &context.door.store;
+    let there = store.extended_attributes(&caller, object).await;
+    let there = there.map_err(failed("fattr", &path))?;
+    let outcome = |name: String, error: Option<ErrorCode>, value: Bytes| AttributeOutcome {
+        name,
+        error: error.map_or(0, |error| error.number() as u16),
+        value,
+    };
+    let missing = |name: &String| (!there.contains_key(name)).then_some(ErrorCode::AttrNotFound);
+    let mut change = AttributeChange::default();
+    let (outcomes, values) = match fattr.action {
+        FattrAction::List => {
+            let values = fattr.options & VALUES != 0;
+            let outcomes = there
+                .into_iter()
+                .map(|(name, value)| outcome(name, None, value));
+            let reply = AttributeReply {
+                outcomes: outcomes.collect(),
+            };
+            context.ok(reply.encode_list(values)).await;
+            return Ok(());
+        }
+        FattrAction::Get(names) => {
+            let get = |name: String| {
+                let (error, value) = (missing(&name), there.get(&name).cloned());
+                outcome(name, error, value.unwrap_or_default())
+            };
+            (names.into_iter().map(get).collect(), true)
+        }
+        FattrAction::Delete(names) => {
+            change.remove.clone_from(&names);
+            let gone = |name: String| {
+                let error = missing(&name);
+                outcome(name, error, Bytes::new())
+            };
+            (names.into_iter().map(gone).collect(), false)
+        }
+        FattrAction::Set(pairs) => {
+            let only_new = fattr.options & NEW != 0;
+            let mut outcomes = Vec::with_capacity(pairs.len());
+            for (name, value) in pairs {
+                if only_new && there.contains_key(&name) {
+                    outcomes.push(outcome(name, Some(ErrorCode::ItExists), Bytes::new()));
+                    continue;
+                }
+                outcomes.push(outcome(name.clone(), None, Bytes::new()));
+                change.set.push((name, value));
+            }
+            change.only_new = only_new;
+            (outcomes, false)
+        }
+    };
+    if !(change.set.is_empty() && change.remove.is_empty()) {
+        let changed = store.change_attributes(&caller, object, change).await;
+        changed.map_err(|error| match error.kind() {
+            ErrorKind::TooLarge => Refusal::new(ErrorCode::ArgTooLong, error.to_string()),
+            _ => failed("fattr", &path)(error),
+        })?;
+    }
+    context.ok(AttributeReply { outcomes }.encode(values)).await;
+    Ok(())
+}

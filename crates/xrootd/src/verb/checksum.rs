@@ -1,0 +1,50 @@
+//! `query checksum`: answered from the catalog, never by reading the file.
+
+use dewar_store::file::Node;
+use dewar_xrootd_proto::ErrorCode;
+
+use super::shown::{CHECKSUMS, checksum};
+use super::{Context, names};
+use crate::error::{Answer, Refusal};
+
+pub(super) async fn checksum_of(context: &Context, sent: &str) -> Answer<()> {
+    let path = context.path(sent)?;
+    let name = path.cgi().get("cks.type").unwrap_or("adler32").to_owned();
+    if !CHECKSUMS.iter().any(|(its, _)| *its == name) {
+        let message = format!("{name} checksum not supported.");
+        return Err(Refusal::new(ErrorCode::ServerError, message));
+    }
+    let info = match names::look(context, &path, "get the checksum of").await? {
+        Node::File(_, info) => info,
+        Node::Directory(_) => {
+            let message = format!(
+                "Unable to get the checksum of {}; is a directory",
+                path.shown
+            );
+            return Err(Refusal::new(ErrorCode::IsDirectory, message));
+        }
+    };
+    match checksum(&info.digests, &name) {
+        Some(text) => {
+            context.text(&text).await;
+            Ok(())
+        }
+        None => {
+            let known: Vec<&str> = CHECKSUMS
+                .iter()
+                .map(|(its, _)| *its)
+                .filter(|its| checksum(&info.digests, its).is_some())
+                .collect();
+            let known = match known.is_empty() {
+                true => "none".to_owned(),
+                false => known.join(", "),
+            };
+            let message = format!(
+                "Unable to get the checksum of {}; no {name} was computed when it was written \
+                 (there is: {known})",
+                path.shown
+            );
+            Err(Refusal::new(ErrorCode::Unsupported, message))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `query config`: what clients ask a server about itself.
+
+use bytes::Bytes;
+use dewar_xrootd_proto::limits::{
+    ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, READV_ITEM_BYTES_MAX, VECTOR_ITEMS_MAX,
+};
+
+use super::Context;
+use super::shown::CHECKSUMS;
+use crate::error::Answer;
+use crate::limits::BOUND_MAX;
+
+pub(super) async fn config(context: &Context, keys: &str) -> Answer<()> {
+    let lines: Vec<String> = keys
+        .split_ascii_whitespace()
+        .map(|key| value(context, key))
+        .collect();
+    let mut text = lines.join("\n");
+    text.push('\n');
+    // No NUL behind it: uproot reads the lines as numbers.
+    context.ok(Bytes::from(text)).await;
+    Ok(())
+}
+
+/// The value of a key; of one that is not known, the key itself.
+fn value(context: &Context, key: &str) -> String {
+    match key {
+        "bind_max" => BOUND_MAX.to_string(),
+        "chksum" => {
+            let list = CHECKSUMS.iter().enumerate();
+            let list: Vec<String> = list
+                .map(|(number, (name, _))| format!("{number}:{name}"))
+                .collect();
+            list.join(",")
+        }
+        "fattr" => format!("{ATTRIBUTE_NAME_BYTES_MAX} {ATTRIBUTE_VALUE_BYTES_MAX}"),
+        "cms" => "none".to_owned(),
+        "pio_max" => "5".to_owned(),
+        "readv_iov_max" => VECTOR_ITEMS_MAX.to_string(),
+        "readv_ior_max" => READV_ITEM_BYTES_MAX.to_string(),
+        "role" => "server".to_owned(),
+        "sitename" if !context.door.config.site.is_empty() => context.door.config.site.clone(),
+        // Third-party copies are not there.
+        "tpc" => "0".to_owned(),
+        "version" => concat!("dewar-", env!("CARGO_PKG_VERSION")).to_owned(),
+        "xattrs" => "0".to_owned(),
+        key => key.to_owned(),
+    }
+}

@@ -1,0 +1,196 @@
+//! Opening and closing files, and what is asked of open ones beside reading and writing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_checksum::AlgorithmSet;
+use dewar_store::api::{GetRequest, ReadCondition};
+use dewar_store::file::{FileWrite, WriteMode};
+use dewar_types::ErrorKind;
+use dewar_xrootd_proto::options::{open as bits, open_more};
+use dewar_xrootd_proto::reply::OpenReply;
+use dewar_xrootd_proto::request::{Open, Target};
+use dewar_xrootd_proto::{ErrorCode, FileHandle};
+
+use super::shown::{CHECKSUMS, file_flags, pending_text, text};
+use super::{Context, failed};
+use crate::error::{Answer, Refusal};
+use crate::path::{Place, WirePath};
+use crate::session::{Handle, Reader, Writer};
+
+pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
+    let path = context.path(&open.path)?;
+    let want_stat =
+        open.options & bits::RETSTAT != 0 || open.options_more & open_more::RETSTATX != 0;
+    let (handle, stat) = if open.writes() {
+        open_for_writing(context, &open, &path).await?
+    } else {
+        open_for_reading(context, &path).await?
+    };
+    let reply = OpenReply {
+        handle,
+        stat: want_stat.then_some(stat),
+    };
+    context.ok(reply.encode()).await;
+    Ok(())
+}
+
+/// The request for a whole object.
+pub(super) fn whole(object: &dewar_store::api::ObjectRef) -> GetRequest {
+    GetRequest {
+        object: object.clone(),
+        version: None,
+        range: None,
+        part: None,
+        condition: ReadCondition::default(),
+        customer_key: None,
+    }
+}
+
+async fn open_for_reading(context: &Context, path: &WirePath) -> Answer<(FileHandle, String)> {
+    let object = path.object("open")?;
+    let caller = context.caller(path).await?;
+    let store = &context.door.store;
+    let file = match store.open_file(&caller, whole(object)).await {
+        Ok(file) => file,
+        Err(error) => {
+            // Where a directory is, there may be no object of the name.
+            if error.kind() == ErrorKind::NotFound
+                && let Ok(dewar_store::file::Node::Directory(_)) = store.stat(&caller, object).await
+            {
+                let message = format!("Unable to open {}; is a directory", path.shown);
+                return Err(Refusal::new(ErrorCode::IsDirectory, message));
+            }
+            return Err(failed("open", path)(error));
+        }
+    };
+    let stat = text(
+        &file.attributes,
+        file_flags(),
+        file.info.size,
+        file.info.modified,
+    );
+    let reader = Reader {
+        file,
+        path: path.shown.clone(),
+    };
+    let handle = context.session.admit(Handle::Reader(Arc::new(reader)))?;
+    Ok((handle, stat))
+}
+
+async fn open_for_writing(
+    context: &Context,
+    open: &Open,
+    path: &WirePath,
+) -> Answer<(FileHandle, String)> {
+    let object = path.object("open")?;
+    let caller = context.caller(path).await?;
+    let mode = if open.options & bits::NEW != 0 {
+        WriteMode::New
+    } else if open.options & bits::DELETE != 0 {
+        WriteMode::Replace
+    } else {
+        WriteMode::Update
+    };
+    let cgi = path.cgi();
+    let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
+    let announced = announced.filter(|_| mode != WriteMode::Update);
+    let wanted = cgi.get("cks.type").unwrap_or_default();
+    let want = CHECKSUMS
+        .iter()
+        .filter(|(name, _)| wanted.split(',').any(|its| its == *name))
+        .fold(AlgorithmSet::EMPTY, |set, (_, algorithm)| {
+            set.with(*algorithm)
+        });
+    let permissions = match open.mode & 0o777 {
+        0 => 0o644,
+        mode => u32::from(mode),
+    };
+    let write = FileWrite {
+        object: object.clone(),
+        mode,
+        size: announced,
+        want,
+        permissions,
+    };
+    let revision = context
+        .door
+        .store
+        .write_file(&caller, write)
+        .await
+        .map_err(failed("open", path))?;
+    let stat = pending_text(revision.size(), context.door.env.clock.now());
+    let writer = Writer::start(revision, path.shown.clone(), announced);
+    let handle = context.session.admit(Handle::Writer(writer))?;
+    Ok((handle, stat))
+}
+
+pub(super) async fn close(context: &Context, handle: FileHandle) -> Answer<()> {
+    if let Handle::Writer(writer) = context.session.release(handle)? {
+        writer.commit(writer.announced).await?;
+    }
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+/// Waits for what was written. It becomes durable with the version, when the file is closed.
+pub(super) async fn sync(context: &Context, handle: FileHandle) -> Answer<()> {
+    if let Handle::Writer(writer) = context.session.handle(handle, "sync")? {
+        writer.sync().await?;
+    }
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+pub(super) async fn truncate(context: &Context, target: Target, size: i64) -> Answer<()> {
+    let size = u64::try_from(size)
+        .map_err(|_| Refusal::new(ErrorCode::ArgInvalid, "Truncate size is negative"))?;
+    match target {
+        Target::Handle(handle) => {
+            let writer = context.session.writer(handle, "truncate")?;
+            writer.truncate(size).await?;
+        }
+        Target::Path(sent) => {
+            let path = context.path(&sent)?;
+            let object = path.object("truncate")?;
+            let caller = context.caller(&path).await?;
+            let write = FileWrite {
+                object: object.clone(),
+                mode: WriteMode::Update,
+                size: None,
+                want: AlgorithmSet::EMPTY,
+                permissions: 0o644,
+            };
+            let store = &context.door.store;
+            let revision = store.write_file(&caller, write).await;
+            let mut revision = revision.map_err(failed("truncate", &path))?;
+            revision.truncate(size).map_err(failed("truncate", &path))?;
+            let done = revision.commit(None).await;
+            done.map_err(failed("truncate", &path))?;
+        }
+    }
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+pub(super) async fn stat(context: &Context, handle: FileHandle) -> Answer<()> {
+    let line = match context.session.handle(handle, "stat")? {
+        Handle::Reader(reader) => {
+            let info = &reader.file.info;
+            text(
+                &reader.file.attributes,
+                file_flags(),
+                info.size,
+                info.modified,
+            )
+        }
+        Handle::Writer(writer) => pending_text(writer.size(), context.door.env.clock.now()),
+    };
+    context.text(&line).await;
+    Ok(())
+}
+
+/// Whether a path means the root or a bucket.
+pub(super) fn is_above_objects(path: &WirePath) -> bool {
+    matches!(path.place, Place::Root | Place::Bucket(_))
+}

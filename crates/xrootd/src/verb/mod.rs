@@ -1,0 +1,175 @@
+//! The requests, one file for each group of them.
+
+mod attributes;
+mod checksum;
+mod config;
+mod dirlist;
+mod file;
+mod names;
+mod query;
+mod read;
+mod shown;
+mod vector;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::{Bytes, BytesMut};
+use dewar_auth::Caller;
+use dewar_types::Error;
+use dewar_xrootd_proto::request::{Request, Stat, Target};
+use dewar_xrootd_proto::{ErrorCode, Reply, StreamId};
+
+use crate::callers::Peer;
+use crate::connection::Outlet;
+use crate::door::Door;
+use crate::error::{Answer, Refusal};
+use crate::path::WirePath;
+use crate::session::Session;
+
+/// What a request runs with.
+pub(crate) struct Context {
+    pub(crate) door: Arc<Door>,
+    pub(crate) outlet: Outlet,
+    pub(crate) session: Arc<Session>,
+    pub(crate) stream: StreamId,
+    pub(crate) peer: Peer,
+}
+
+impl Context {
+    /// A path of the request, canonical.
+    fn path(&self, sent: &str) -> Answer<WirePath> {
+        WirePath::parse(sent, &self.door.config.translations)
+    }
+
+    /// Who asks: whom the token speaks for that hangs on the path, else the session's caller.
+    async fn caller(&self, path: &WirePath) -> Answer<Caller> {
+        let callers = &self.door.callers;
+        let Some(token) = path
+            .cgi()
+            .decoded("authz")
+            .filter(|_| callers.takes_tokens())
+        else {
+            return Ok(self.session.caller().clone());
+        };
+        let token = token.strip_prefix("Bearer ").unwrap_or(&token);
+        if !self.peer.secure && !self.peer.client.ip().to_canonical().is_loopback() {
+            let message = "Encryption is required: tokens are taken over TLS only";
+            return Err(Refusal::new(ErrorCode::TlsRequired, message));
+        }
+        let told = callers.by_token(token, self.peer.origin()).await;
+        told.map_err(|error| {
+            tracing::debug!(client = %self.peer.client, %error, "a token was refused");
+            Refusal::new(ErrorCode::AuthFailed, "Authentication failed")
+        })
+    }
+
+    /// The way out that a request names.
+    fn outlet(&self, number: u8) -> Answer<Outlet> {
+        if number == 0 {
+            return Ok(self.outlet.clone());
+        }
+        self.session.outlet(number).ok_or_else(|| {
+            let message = format!("There is no bound connection {number}");
+            Refusal::new(ErrorCode::ArgInvalid, message)
+        })
+    }
+
+    async fn ok(&self, body: impl Into<Bytes>) {
+        self.outlet
+            .reply(self.stream, &Reply::Ok(body.into()))
+            .await;
+    }
+
+    /// A success in words; clients want a NUL behind them.
+    async fn text(&self, text: &str) {
+        let mut body = BytesMut::with_capacity(text.len() + 1);
+        body.extend_from_slice(text.as_bytes());
+        body.extend_from_slice(b"\0");
+        self.ok(body.freeze()).await;
+    }
+}
+
+/// Says a store's error as a request's failure.
+fn failed<'a>(doing: &'a str, path: &'a WirePath) -> impl Fn(Error) -> Refusal + 'a {
+    move |error| Refusal::of(&error, doing, &path.shown)
+}
+
+/// Does a request and answers it.
+pub(crate) async fn answer(context: Context, request: Request) {
+    if let Err(refusal) = dispatch(&context, request).await {
+        context.door.counts.failed.fetch_add(1, Relaxed);
+        context.outlet.refuse(context.stream, &refusal).await;
+    }
+}
+
+async fn dispatch(context: &Context, request: Request) -> Answer<()> {
+    match request {
+        Request::Ping => {
+            context.ok(Bytes::new()).await;
+            Ok(())
+        }
+        Request::Open(open) => file::open(context, open).await,
+        Request::Close { handle } => file::close(context, handle).await,
+        Request::Sync { handle } => file::sync(context, handle).await,
+        Request::Truncate { target, size } => file::truncate(context, target, size).await,
+        Request::Read(read) => read::read(context, read).await,
+        Request::Pgread(read) => read::pages(context, read).await,
+        Request::Readv { path_id, items } => vector::read(context, path_id, items).await,
+        Request::Stat(stat) => match stat {
+            Stat {
+                target: Target::Path(path),
+                options,
+                ..
+            } => names::stat(context, &path, options).await,
+            Stat {
+                target: Target::Handle(handle),
+                ..
+            } => file::stat(context, handle).await,
+        },
+        Request::Statx { paths, .. } => names::statx(context, paths).await,
+        Request::Dirlist { options, path } => dirlist::list(context, &path, options).await,
+        Request::Mkdir {
+            options,
+            mode,
+            path,
+        } => names::mkdir(context, &path, options, mode).await,
+        Request::Rm { path } => names::rm(context, &path).await,
+        Request::Rmdir { path } => names::rmdir(context, &path).await,
+        Request::Mv { from, to } => names::mv(context, &from, &to).await,
+        Request::Chmod { mode, path } => attributes::chmod(context, &path, mode).await,
+        Request::Fattr(fattr) => attributes::fattr(context, fattr).await,
+        Request::Locate { path, .. } => names::locate(context, &path).await,
+        Request::Query { kind, argument, .. } => query::query(context, kind, &argument).await,
+        Request::Prepare(prepare) => query::prepare(context, prepare).await,
+        Request::Set { text, .. } => query::set(context, &text).await,
+        Request::Endsess { session } => {
+            // Only who has the session's own way of proving itself may end it.
+            if let Some(old) = context.door.session(session)
+                && old.id() != context.session.id()
+                && old.caller().principal() == context.session.caller().principal()
+                && old.peer().client.ip() == context.peer.client.ip()
+            {
+                old.end();
+                context.door.forget(session);
+            }
+            context.ok(Bytes::new()).await;
+            Ok(())
+        }
+        Request::Chkpoint { .. } => Err(Refusal::unsupported("A checkpoint")),
+        Request::Clone { .. } => Err(Refusal::unsupported("clone")),
+        Request::Gpfile { .. } => Err(Refusal::unsupported("gpfile")),
+        // The connection took these itself.
+        Request::Protocol(_)
+        | Request::Login(_)
+        | Request::Auth { .. }
+        | Request::Bind { .. }
+        | Request::Sigver(_)
+        | Request::Write(_)
+        | Request::Pgwrite(_)
+        | Request::Writev { .. } => {
+            let message = "Invalid request";
+            Err(Refusal::new(ErrorCode::InvalidRequest, message))
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Names: looking at them, making and removing them, giving them others.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use dewar_store::api::{DeleteRequest, ObjectRef, RenameRequest, WriteCondition};
+use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
+use dewar_types::{EntryId, ErrorKind, ObjectKey, Timestamp, UserId};
+use dewar_xrootd_proto::ErrorCode;
+use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
+use dewar_xrootd_proto::reply::StatFlags;
+
+use super::shown::stat_text;
+use super::{Context, failed};
+use crate::error::{Answer, Refusal};
+use crate::limits::LIST_PATHS_MAX;
+use crate::path::{Place, WirePath};
+
+/// What is above all buckets.
+pub(super) fn root() -> Node {
+    Node::Directory(NodeAttributes {
+        id: EntryId(1),
+        owner: UserId(0),
+        mode: 0o755,
+        modified: Timestamp(0),
+        changed: Timestamp(0),
+    })
+}
+
+/// What a path leads to.
+pub(super) async fn look(context: &Context, path: &WirePath, doing: &str) -> Answer<Node> {
+    let caller = context.caller(path).await?;
+    let store = &context.door.store;
+    let found = match &path.place {
+        Place::Root => return Ok(root()),
+        Place::Bucket(bucket) => store.stat_bucket(&caller, bucket).await,
+        Place::Object(object) => store.stat(&caller, object).await,
+    };
+    found.map_err(failed(doing, path))
+}
+
+pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> Answer<()> {
+    let path = context.path(sent)?;
+    if options & stat_bits::VFS != 0 {
+        let room = super::query::room(context);
+        let free = room.free >> 20;
+        let used = match room.total {
+            0 => 0,
+            total => room.used().saturating_mul(100) / total,
+        };
+        context.text(&format!("1 {free} {used} 0 0 0")).await;
+        return Ok(());
+    }
+    let node = look(context, &path, "stat").await?;
+    context.text(&stat_text(&node)).await;
+    Ok(())
+}
+
+/// One byte for each path.
+pub(super) async fn statx(context: &Context, paths: Vec<String>) -> Answer<()> {
+    if paths.len() > LIST_PATHS_MAX {
+        let message = format!("more than {LIST_PATHS_MAX} paths");
+        return Err(Refusal::new(ErrorCode::ArgTooLong, message));
+    }
+    let mut flags = Vec::with_capacity(paths.len());
+    for sent in paths {
+        let path = context.path(&sent)?;
+        let kind = match look(context, &path, "stat").await? {
+            Node::File(..) => StatFlags::default(),
+            Node::Directory(_) => StatFlags::DIRECTORY,
+        };
+        flags.push(kind.0 as u8);
+    }
+    context.ok(Bytes::from(flags)).await;
+    Ok(())
+}
+
+pub(super) async fn mkdir(context: &Context, sent: &str, options: u8, mode: u16) -> Answer<()> {
+    let path = context.path(sent)?;
+    let caller = context.caller(&path).await?;
+    let store = &context.door.store;
+    let parents = options & bits::PATH != 0;
+    let outcome = match &path.place {
+        Place::Root => Ok(()),
+        Place::Bucket(bucket) => store.create_bucket(&caller, bucket).await.map(|_| ()),
+        Place::Object(object) => {
+            let request = MakeDirRequest {
+                directory: object.clone(),
+                mode: u32::from(mode),
+                parents,
+            };
+            let made = store.make_dir(&caller, request.clone()).await;
+            match made {
+                // The first directory of a path is a bucket.
+                Err(error) if parents && error.kind() == ErrorKind::NoSuchBucket => {
+                    store
+                        .create_bucket(&caller, &object.bucket)
+                        .await
+                        .map_err(failed("mkdir", &path))?;
+                    store.make_dir(&caller, request).await
+                }
+                made => made,
+            }
+        }
+    };
+    match outcome {
+        // A directory that is there is what was wanted; a file is not.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::AlreadyExists | ErrorKind::AlreadyOwned
+            ) && matches!(look(context, &path, "mkdir").await, Ok(Node::Directory(_))) => {}
+        outcome => outcome.map_err(failed("mkdir", &path))?,
+    }
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+/// Removes a file, or a directory in which nothing is: clients rely on the latter.
+pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
+    let path = context.path(sent)?;
+    let object = path.object("rm")?;
+    let caller = context.caller(&path).await?;
+    let store = &context.door.store;
+    let request = DeleteRequest {
+        object: object.clone(),
+        version: None,
+        condition: WriteCondition::default(),
+        bypass: false,
+    };
+    match store.stat(&caller, object).await {
+        Ok(Node::Directory(_)) => store
+            .remove_dir(&caller, object)
+            .await
+            .map_err(failed("rm", &path))?,
+        Ok(Node::File(..)) => {
+            let deleted = store.delete(&caller, request).await;
+            if !deleted.map_err(failed("rm", &path))?.existed {
+                return Err(gone("rm", &path));
+            }
+        }
+        // Who may remove may not always look.
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            let deleted = store.delete(&caller, request).await;
+            if !deleted.map_err(failed("rm", &path))?.existed {
+                return Err(gone("rm", &path));
+            }
+        }
+        Err(error) => return Err(failed("rm", &path)(error)),
+    }
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+fn gone(doing: &str, path: &WirePath) -> Refusal {
+    let message = format!(
+        "Unable to {doing} {}; no such file or directory",
+        path.shown
+    );
+    Refusal::new(ErrorCode::NotFound, message)
+}
+
+pub(super) async fn rmdir(context: &Context, sent: &str) -> Answer<()> {
+    let path = context.path(sent)?;
+    let caller = context.caller(&path).await?;
+    let store = &context.door.store;
+    let removed = match &path.place {
+        Place::Root => {
+            let message = "Unable to rmdir /; it is the root";
+            return Err(Refusal::new(ErrorCode::NotAuthorized, message));
+        }
+        Place::Bucket(bucket) => store.delete_bucket(&caller, bucket).await,
+        Place::Object(object) => store.remove_dir(&caller, object).await,
+    };
+    removed.map_err(failed("rmdir", &path))?;
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+pub(super) async fn mv(context: &Context, from: &str, to: &str) -> Answer<()> {
+    let (source, target) = (context.path(from)?, context.path(to)?);
+    let (old, new) = (source.object("mv")?, target.object("mv")?);
+    if old.bucket != new.bucket {
+        let message = format!(
+            "Unable to mv {}; {} is in another bucket",
+            source.shown, target.shown
+        );
+        return Err(Refusal::new(ErrorCode::Unsupported, message));
+    }
+    let caller = context.caller(&source).await?;
+    let store = &context.door.store;
+    let directory = |key: &ObjectKey| {
+        ObjectKey::new(&format!("{key}/"))
+            .map_err(|error| Refusal::new(ErrorCode::ArgTooLong, error.to_string()))
+    };
+    let moved = store
+        .stat(&caller, old)
+        .await
+        .map_err(failed("mv", &source))?;
+    let there = store.stat(&caller, new).await;
+    let (old_key, new_key) = match (&moved, &there) {
+        (Node::Directory(_), _) => (directory(&old.key)?, directory(&new.key)?),
+        (Node::File(..), Ok(Node::Directory(_))) => {
+            let message = format!(
+                "Unable to mv {}; {} is a directory",
+                source.shown, target.shown
+            );
+            return Err(Refusal::new(ErrorCode::IsDirectory, message));
+        }
+        (Node::File(..), _) => (old.key.clone(), new.key.clone()),
+    };
+    let request = RenameRequest {
+        source: ObjectRef {
+            bucket: old.bucket.clone(),
+            key: old_key,
+        },
+        source_condition: WriteCondition::default(),
+        target: new_key,
+        condition: WriteCondition::default(),
+    };
+    let renamed = store.rename(&caller, request).await;
+    renamed.map_err(failed("mv", &source))?;
+    context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+/// Where a path is: here, as this client reached it.
+pub(super) async fn locate(context: &Context, sent: &str) -> Answer<()> {
+    // A star before a path asks for servers that could have it.
+    if !sent.starts_with('*') {
+        let path = context.path(sent)?;
+        look(context, &path, "locate").await?;
+    }
+    let server = context.peer.server;
+    let address = match server.ip().to_canonical() {
+        IpAddr::V4(address) => format!("[::{address}]:{}", server.port()),
+        IpAddr::V6(address) => format!("[{address}]:{}", server.port()),
+    };
+    context.text(&format!("Sw{address}")).await;
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! `query` of every kind, `prepare` and `set`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use dewar_store::file::Node;
+use dewar_xrootd_proto::options::prepare as bits;
+use dewar_xrootd_proto::request::Prepare;
+use dewar_xrootd_proto::{ErrorCode, QueryKind};
+
+use super::file::is_above_objects;
+use super::{Context, checksum, config, names};
+use crate::error::{Answer, Refusal};
+use crate::limits::LIST_PATHS_MAX;
+
+pub(super) async fn query(context: &Context, kind: u16, argument: &[u8]) -> Answer<()> {
+    let argument = text(argument)?;
+    match QueryKind::from_number(kind) {
+        Some(QueryKind::Checksum) => checksum::checksum_of(context, argument).await,
+        Some(QueryKind::Config) => config::config(context, argument).await,
+        Some(QueryKind::Space) => space(context, argument).await,
+        Some(QueryKind::Xattr) => xattr(context, argument).await,
+        Some(QueryKind::Stats) => stats(context).await,
+        Some(QueryKind::Prepare) => prepared(context, argument).await,
+        // These cancel or follow computations, of which there are none.
+        Some(QueryKind::ChecksumScan) => {
+            context.ok(Bytes::new()).await;
+            Ok(())
+        }
+        Some(
+            QueryKind::Visa
+            | QueryKind::FileInfo
+            | QueryKind::FsInfo
+            | QueryKind::Opaque
+            | QueryKind::OpaqueFile
+            | QueryKind::OpaqueHandle,
+        ) => Err(Refusal::unsupported("This query")),
+        None => Err(Refusal::new(
+            ErrorCode::ArgInvalid,
+            "Invalid information query type code",
+        )),
+    }
+}
+
+/// Text without the NULs that some clients send.
+fn text(argument: &[u8]) -> Answer<&str> {
+    let end = argument.iter().position(|byte| *byte == 0);
+    std::str::from_utf8(&argument[..end.unwrap_or(argument.len())])
+        .map_err(|_| Refusal::new(ErrorCode::ArgInvalid, "a query is not text"))
+}
+
+/// Room for bytes of files.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Room {
+    pub(super) total: u64,
+    pub(super) free: u64,
+}
+
+impl Room {
+    pub(super) fn used(&self) -> u64 {
+        self.total - self.free
+    }
+}
+
+/// What fits on the disks when each file takes its share of parity.
+pub(super) fn room(context: &Context) -> Room {
+    let store = &context.door.store;
+    let (mut total, mut free) = (0u64, 0u64);
+    for space in store.space().values() {
+        total = total.saturating_add(space.total);
+        free = free.saturating_add(space.available.min(space.total));
+    }
+    let Ok(layout) = store.room() else {
+        return Room {
+            total: total.max(1),
+            free: 0,
+        };
+    };
+    let (k, shards) = (u64::from(layout.k), layout.shards() as u64);
+    let data = |bytes: u64| bytes / shards.max(1) * k;
+    Room {
+        total: data(total),
+        free: data(free),
+    }
+}
+
+async fn space(context: &Context, argument: &str) -> Answer<()> {
+    let path = context.path(argument)?;
+    names::look(context, &path, "query the space of").await?;
+    let room = room(context);
+    let (total, free, used) = (room.total, room.free, room.used());
+    context
+        .text(&format!(
+            "oss.cgroup=public&oss.space={total}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota=-1"
+        ))
+        .await;
+    Ok(())
+}
+
+async fn xattr(context: &Context, argument: &str) -> Answer<()> {
+    let path = context.path(argument)?;
+    let node = names::look(context, &path, "query").await?;
+    let (kind, size, modified) = match &node {
+        Node::File(_, info) => ('f', info.size, info.modified),
+        Node::Directory(attributes) => ('d', 0, attributes.modified),
+    };
+    let (modified, changed) = (modified.secs(), node.attributes().changed.secs());
+    context
+        .text(&format!(
+            "oss.cgroup=public&oss.type={kind}&oss.used={size}&oss.mt={modified}&oss.ct={changed}\
+             &oss.at={modified}&oss.u=*&oss.g=*&oss.fs=w&ofs.ap=a"
+        ))
+        .await;
+    Ok(())
+}
+
+/// One line of XML, as monitoring reads it.
+async fn stats(context: &Context) -> Answer<()> {
+    let counts = context.door.counts();
+    let mut text = String::from("<statistics tod=\"");
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "{}\" ver=\"dewar-",
+        context.door.env.clock.now().secs()
+    );
+    text.push_str(concat!(
+        env!("CARGO_PKG_VERSION"),
+        "\" pgm=\"dewar\"><stats id=\"xrootd\"><num>"
+    ));
+    let _ = write!(text, "{}</num><ops>", context.door.sessions());
+    for (code, count) in counts.requests().filter(|(_, count)| *count > 0) {
+        let _ = write!(text, "<{name}>{count}</{name}>", name = code.name());
+    }
+    let _ = write!(
+        text,
+        "</ops><err>{}</err></stats><stats id=\"link\"><in>{}</in><out>{}</out></stats></statistics>",
+        counts.failed.load(Relaxed),
+        counts.received.load(Relaxed),
+        counts.sent.load(Relaxed)
+    );
+    context.text(&text).await;
+    Ok(())
+}
+
+/// Everything is on disk, so there is nothing to bring and nothing to wait for.
+pub(super) async fn prepare(context: &Context, prepare: Prepare) -> Answer<()> {
+    let mut lines = prepare.list.lines().filter(|line| !line.is_empty());
+    if prepare.options & bits::CANCEL != 0 {
+        context.ok(Bytes::new()).await;
+        return Ok(());
+    }
+    if lines.clone().count() > LIST_PATHS_MAX {
+        let message = format!("more than {LIST_PATHS_MAX} paths");
+        return Err(Refusal::new(ErrorCode::ArgTooLong, message));
+    }
+    if lines.clone().next().is_none() {
+        return Err(Refusal::new(ErrorCode::ArgMissing, "Prepare list is empty"));
+    }
+    // Names that lead nowhere are told now, as far as errors are wanted.
+    if prepare.options & bits::NOERRS == 0 {
+        for sent in lines.by_ref() {
+            let path = context.path(sent)?;
+            if !is_above_objects(&path) {
+                names::look(context, &path, "prepare").await?;
+            }
+        }
+    }
+    if prepare.options & bits::STAGE == 0 {
+        context.ok(Bytes::new()).await;
+        return Ok(());
+    }
+    let id = format!("{:016x}", context.door.env.rng.u64());
+    context.ok(Bytes::from(id)).await;
+    Ok(())
+}
+
+/// What became of a `prepare`: its id, then the paths.
+async fn prepared(context: &Context, argument: &str) -> Answer<()> {
+    let mut lines = argument.lines();
+    let id = lines.next().unwrap_or_default();
+    let mut text = String::from("{\"request_id\":");
+    json(&mut text, id);
+    text.push_str(",\"responses\":[");
+    for (number, sent) in lines
+        .filter(|line| !line.is_empty())
+        .take(LIST_PATHS_MAX)
+        .enumerate()
+    {
+        let path = context.path(sent)?;
+        let found = names::look(context, &path, "query").await;
+        if number > 0 {
+            text.push(',');
+        }
+        text.push_str("{\"path\":");
+        json(&mut text, sent);
+        let there = found.is_ok();
+        let _ = write!(
+            text,
+            ",\"path_exists\":{there},\"on_tape\":false,\"online\":{there},\"requested\":{there},\
+             \"has_reqid\":{there},\"req_time\":\"\",\"error_text\":"
+        );
+        json(
+            &mut text,
+            found.err().map_or("", |refusal| match refusal.code {
+                ErrorCode::NotFound => "no such file or directory",
+                _ => "permission denied",
+            }),
+        );
+        text.push('}');
+    }
+    text.push_str("]}");
+    context.text(&text).await;
+    Ok(())
+}
+
+/// Text as JSON has it.
+fn json(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// What applications tell of themselves; it goes to the log.
+pub(super) async fn set(context: &Context, text: &str) -> Answer<()> {
+    tracing::debug!(client = %context.peer.client, text, "set");
+    // An id of what was told, for those who ask for one.
+    if text.trim_start().starts_with("monitor info") {
+        context.ok(Bytes::copy_from_slice(&[0, 0, 0, 1])).await;
+    } else {
+        context.ok(Bytes::new()).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! `read` and `pgread`.
+//!
+//! A read goes out in frames of at most [`FRAME_BYTES`], each sent when its bytes are there. Only
+//! the room of one frame is held at a time, so a client that takes nothing holds little.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use dewar_store::file::FileBytes;
+use dewar_types::ByteRange;
+use dewar_xrootd_proto::page::{PAGE_BYTES, crc32c, wire_len, wrap_pages};
+use dewar_xrootd_proto::reply::Progress;
+use dewar_xrootd_proto::request::{PageRead, Read};
+use dewar_xrootd_proto::{
+    ErrorCode, FileHandle, PageStatus, Reply, RequestCode, ResponseHeader, Status,
+};
+
+use super::Context;
+use crate::connection::Outlet;
+use crate::error::{Answer, Refusal};
+use crate::limits::FRAME_BYTES;
+use crate::session::{Handle, Reader, Share, Writer};
+
+/// A file that can be read, for as long as a request takes.
+enum Source {
+    Reader(std::sync::Arc<Reader>),
+    Writer(std::sync::Arc<Writer>),
+}
+
+impl Source {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Reader(reader) => reader.file.info.size,
+            Self::Writer(writer) => writer.size(),
+        }
+    }
+}
+
+fn source(context: &Context, handle: FileHandle) -> Answer<Source> {
+    Ok(match context.session.handle(handle, "read")? {
+        Handle::Reader(reader) => Source::Reader(reader),
+        Handle::Writer(writer) => Source::Writer(writer),
+    })
+}
+
+/// What of a range there is.
+fn within(offset: i64, len: u32, size: u64) -> Answer<ByteRange> {
+    let start = u64::try_from(offset)
+        .map_err(|_| Refusal::new(ErrorCode::ArgInvalid, "Read offset is negative"))?;
+    let end = start.saturating_add(u64::from(len)).min(size);
+    Ok(ByteRange {
+        start: start.min(end),
+        end,
+    })
+}
+
+pub(super) async fn read(context: &Context, read: Read) -> Answer<()> {
+    let outlet = context.outlet(read.path_id)?;
+    let source = source(context, read.handle)?;
+    let range = within(read.offset, read.len, source.size())?;
+    if range.is_empty() {
+        outlet.reply(context.stream, &Reply::Ok(Bytes::new())).await;
+        return Ok(());
+    }
+    let mut frames = Frames::new(&source, range);
+    while let Some(frame) = frames.next(&outlet, FRAME_BYTES, false).await? {
+        let header = ResponseHeader {
+            stream: context.stream,
+            status: match frame.last {
+                true => Status::Ok,
+                false => Status::OkSoFar,
+            },
+            len: frame.len as u32,
+        };
+        let mut pieces = Vec::with_capacity(frame.pieces.len() + 1);
+        pieces.push(Bytes::copy_from_slice(&header.encode()));
+        pieces.extend(frame.pieces);
+        let sent = &context.door.counts.sent;
+        sent.fetch_add(frame.len as u64, Relaxed);
+        outlet.send(pieces, Some(frame.share)).await;
+    }
+    Ok(())
+}
+
+pub(super) async fn pages(context: &Context, read: PageRead) -> Answer<()> {
+    let outlet = context.outlet(read.path_id)?;
+    let source = source(context, read.handle)?;
+    let range = within(read.offset, read.len, source.size())?;
+    let head = |offset, data_len, last| {
+        let status = PageStatus {
+            request: RequestCode::Pgread,
+            progress: match last {
+                true => Progress::Final,
+                false => Progress::Partial,
+            },
+            offset,
+            data_len,
+        };
+        let mut head = BytesMut::new();
+        status.encode(context.stream, &mut head);
+        head.freeze()
+    };
+    if range.is_empty() {
+        let offset = read.offset.unsigned_abs();
+        outlet.send(vec![head(offset, 0, true)], None).await;
+        return Ok(());
+    }
+    let mut frames = Frames::new(&source, range);
+    while let Some(frame) = frames.next(&outlet, FRAME_BYTES, true).await? {
+        let len = wire_len(frame.offset, frame.len);
+        let mut pieces = vec![head(frame.offset, len as u32, frame.last)];
+        pieces.extend(wrap_pages(frame.offset, &frame.pieces, |_, page| {
+            crc32c(page)
+        }));
+        let sent = &context.door.counts.sent;
+        sent.fetch_add(frame.len as u64, Relaxed);
+        outlet.send(pieces, Some(frame.share)).await;
+    }
+    Ok(())
+}
+
+/// Bytes that go out together.
+struct Frame {
+    offset: u64,
+    len: usize,
+    pieces: Vec<Bytes>,
+    share: Share,
+    last: bool,
+}
+
+/// A range cut into frames.
+struct Frames<'s> {
+    source: &'s Source,
+    /// Of a reader: its bytes in order.
+    bytes: Option<FileBytes<'s>>,
+    /// Read and not sent.
+    rest: Bytes,
+    at: u64,
+    end: u64,
+}
+
+impl<'s> Frames<'s> {
+    fn new(source: &'s Source, range: ByteRange) -> Self {
+        Self {
+            source,
+            bytes: match source {
+                Source::Reader(reader) => Some(reader.file.read(range)),
+                Source::Writer(_) => None,
+            },
+            rest: Bytes::new(),
+            at: range.start,
+            end: range.end,
+        }
+    }
+
+    /// The next frame, of at most `max` bytes; with `paged` all but the last end with a page.
+    async fn next(&mut self, outlet: &Outlet, max: usize, paged: bool) -> Answer<Option<Frame>> {
+        let left = self.end - self.at;
+        if left == 0 {
+            return Ok(None);
+        }
+        let share = outlet.room(max.min(left as usize)).await;
+        let mut len = (share.bytes() as u64).min(left);
+        if paged && len < left {
+            let end = self.at + len;
+            let cut = end - end % PAGE_BYTES as u64;
+            if cut > self.at {
+                len = cut - self.at;
+            }
+        }
+        let offset = self.at;
+        let pieces = self.take(len as usize).await?;
+        self.at += len;
+        Ok(Some(Frame {
+            offset,
+            len: len as usize,
+            pieces,
+            share,
+            last: self.at == self.end,
+        }))
+    }
+
+    async fn take(&mut self, len: usize) -> Answer<Vec<Bytes>> {
+        let mut pieces = Vec::new();
+        let mut missing = len;
+        match (&mut self.bytes, self.source) {
+            (Some(bytes), Source::Reader(reader)) => {
+                while missing > 0 {
+                    if self.rest.is_empty() {
+                        self.rest = match bytes.next().await {
+                            Some(Ok(bytes)) => bytes,
+                            Some(Err(error)) => {
+                                return Err(Refusal::of(&error, "read", &reader.path));
+                            }
+                            None => return Err(short(&reader.path)),
+                        };
+                        continue;
+                    }
+                    let take = missing.min(self.rest.len());
+                    pieces.push(self.rest.split_to(take));
+                    missing -= take;
+                }
+            }
+            (_, Source::Writer(writer)) => {
+                let range = ByteRange {
+                    start: self.at,
+                    end: self.at + len as u64,
+                };
+                let bytes = writer.read(range).await?;
+                if bytes.remaining() != len {
+                    return Err(short(&writer.path));
+                }
+                pieces.push(bytes);
+            }
+            (None, Source::Reader(reader)) => return Err(short(&reader.path)),
+        }
+        Ok(pieces)
+    }
+}
+
+/// Fewer bytes than there should be: what was begun cannot be ended as announced.
+fn short(path: &str) -> Refusal {
+    let message = format!("Unable to read {path}; it became shorter");
+    Refusal::new(ErrorCode::IoError, message)
+}

@@ -1,0 +1,86 @@
+//! What a name leads to, in the words of `stat`.
+
+use dewar_checksum::{Algorithm, DigestSet};
+use dewar_store::file::{Node, NodeAttributes};
+use dewar_types::Timestamp;
+use dewar_xrootd_proto::reply::{StatFlags, StatMore, StatText};
+
+/// The checksums that clients know, by the names that they have there. What is `crc32` there is
+/// the one of POSIX `cksum`, which Dewar has not; its own is the one of zip.
+pub(super) const CHECKSUMS: [(&str, Algorithm); 7] = [
+    ("adler32", Algorithm::Adler32),
+    ("crc32c", Algorithm::Crc32c),
+    ("md5", Algorithm::Md5),
+    ("zcrc32", Algorithm::Crc32),
+    ("crc64nvme", Algorithm::Crc64Nvme),
+    ("sha1", Algorithm::Sha1),
+    ("sha256", Algorithm::Sha256),
+];
+
+/// What `stat` says of it.
+pub(super) fn stat_text(node: &Node) -> String {
+    let attributes = node.attributes();
+    let (flags, size, modified) = match node {
+        Node::Directory(_) => (
+            StatFlags::XSET
+                .with(StatFlags::DIRECTORY)
+                .with(StatFlags::READABLE)
+                .with(StatFlags::WRITABLE),
+            4096,
+            attributes.modified,
+        ),
+        Node::File(_, info) => (file_flags(), info.size, info.modified),
+    };
+    text(attributes, flags, size, modified)
+}
+
+pub(super) fn file_flags() -> StatFlags {
+    StatFlags::READABLE.with(StatFlags::WRITABLE)
+}
+
+/// What `stat` says of a file that is being written.
+pub(super) fn pending_text(size: u64, now: Timestamp) -> String {
+    let flags = file_flags().with(StatFlags::POSC_PENDING);
+    let stat = StatText {
+        id: 0,
+        size,
+        flags,
+        mtime: seconds(now),
+        more: None,
+    };
+    stat.to_string()
+}
+
+pub(super) fn text(
+    attributes: &NodeAttributes,
+    flags: StatFlags,
+    size: u64,
+    modified: Timestamp,
+) -> String {
+    let stat = StatText {
+        id: attributes.id.0,
+        size,
+        flags,
+        mtime: seconds(modified),
+        more: Some(StatMore {
+            ctime: seconds(attributes.changed),
+            // When something was read is not kept.
+            atime: seconds(modified),
+            mode: attributes.mode & 0o7777,
+            owner: attributes.owner.0.to_string(),
+            group: "*".to_owned(),
+        }),
+    };
+    stat.to_string()
+}
+
+fn seconds(time: Timestamp) -> i64 {
+    i64::try_from(time.secs()).unwrap_or(i64::MAX)
+}
+
+/// A checksum as `name value`, of those that are known.
+pub(super) fn checksum(digests: &DigestSet, name: &str) -> Option<String> {
+    let (_, algorithm) = CHECKSUMS.iter().find(|(its, _)| *its == name)?;
+    let digest = digests.get(*algorithm)?;
+    Some(format!("{name} {}", digest.hex()))
+}

@@ -1,0 +1,187 @@
+//! `readv`: many small reads in one request.
+//!
+//! Elements are answered in their order, as many in a frame as go in. Those of a frame are read at
+//! the same time; neighbours in the file are read as one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::{Bytes, BytesMut};
+use dewar_types::ByteRange;
+use dewar_xrootd_proto::limits::{READV_ITEM_BYTES_MAX, VECTOR_ITEM_BYTES};
+use dewar_xrootd_proto::request::ReadItem;
+use dewar_xrootd_proto::{ErrorCode, ResponseHeader, Status};
+use futures_util::StreamExt as _;
+
+use super::Context;
+use crate::connection::Outlet;
+use crate::error::{Answer, Refusal};
+use crate::limits::{FRAME_BYTES, VECTOR_READS};
+use crate::session::{Handle, Reader, Writer};
+
+/// Most bytes that one request may ask for.
+const TOTAL_MAX: u64 = i32::MAX as u64;
+
+/// An element whose file was found.
+#[derive(Clone)]
+struct Wanted {
+    item: ReadItem,
+    file: File,
+}
+
+#[derive(Clone)]
+enum File {
+    Reader(Arc<Reader>),
+    Writer(Arc<Writer>),
+}
+
+/// Elements that lie one behind the other in a file.
+struct Run {
+    file: File,
+    range: ByteRange,
+    items: Vec<ReadItem>,
+}
+
+pub(super) async fn read(context: &Context, path_id: u8, items: Vec<ReadItem>) -> Answer<()> {
+    let outlet = context.outlet(path_id)?;
+    let wanted = look(context, items)?;
+    let mut rest = &wanted[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(frame_of(rest));
+        send(context, &outlet, now, later.is_empty()).await?;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Finds the files, and refuses what cannot be.
+fn look(context: &Context, items: Vec<ReadItem>) -> Answer<Vec<Wanted>> {
+    let refuse = |code, message: &str| Err(Refusal::new(code, message));
+    if items.is_empty() {
+        return refuse(ErrorCode::ArgMissing, "Read vector is empty");
+    }
+    let total: u64 = items.iter().map(|item| u64::from(item.len)).sum();
+    if total > TOTAL_MAX {
+        return refuse(ErrorCode::NoMemory, "Total readv transfer is too large");
+    }
+    let mut wanted: Vec<Wanted> = Vec::with_capacity(items.len());
+    for item in items {
+        if item.len > READV_ITEM_BYTES_MAX {
+            return refuse(ErrorCode::NoMemory, "Single readv transfer is too large");
+        }
+        let file = match wanted.last() {
+            Some(before) if before.item.handle == item.handle => before.file.clone(),
+            _ => match context.session.handle(item.handle, "readv")? {
+                Handle::Reader(reader) => File::Reader(reader),
+                Handle::Writer(writer) => File::Writer(writer),
+            },
+        };
+        let (size, path) = match &file {
+            File::Reader(reader) => (reader.file.info.size, &reader.path),
+            File::Writer(writer) => (writer.size(), &writer.path),
+        };
+        let start = u64::try_from(item.offset).ok();
+        let end = start.and_then(|start| start.checked_add(u64::from(item.len)));
+        if end.is_none_or(|end| end > size) {
+            let message = format!("Unable to readv {path}; illegal seek");
+            return refuse(ErrorCode::FsError, &message);
+        }
+        wanted.push(Wanted { item, file });
+    }
+    Ok(wanted)
+}
+
+/// How many elements go into the next frame; at least one.
+fn frame_of(wanted: &[Wanted]) -> usize {
+    let mut bytes = 0;
+    let fits = |wanted: &&Wanted| {
+        bytes += wanted.item.len as usize + VECTOR_ITEM_BYTES;
+        bytes <= FRAME_BYTES
+    };
+    wanted.iter().take_while(fits).count().max(1)
+}
+
+async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) -> Answer<()> {
+    let data: usize = now.iter().map(|wanted| wanted.item.len as usize).sum();
+    let len = data + now.len() * VECTOR_ITEM_BYTES;
+    let share = outlet.room(len).await;
+    let runs = runs(now);
+    let mut read =
+        futures_util::stream::iter(runs.into_iter().map(read_run)).buffered(VECTOR_READS);
+    let header = ResponseHeader {
+        stream: context.stream,
+        status: match last {
+            true => Status::Ok,
+            false => Status::OkSoFar,
+        },
+        len: len as u32,
+    };
+    let mut pieces = vec![Bytes::copy_from_slice(&header.encode())];
+    let mut heads = BytesMut::with_capacity(now.len() * VECTOR_ITEM_BYTES);
+    while let Some(run) = read.next().await {
+        let (items, mut bytes) = run?;
+        for item in items {
+            heads.extend_from_slice(&item.encode());
+            pieces.push(heads.split().freeze());
+            pieces.push(bytes.split_to(item.len as usize));
+        }
+    }
+    let sent = &context.door.counts.sent;
+    sent.fetch_add(data as u64, Relaxed);
+    outlet.send(pieces, Some(share)).await;
+    Ok(())
+}
+
+fn runs(wanted: &[Wanted]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for Wanted { item, file } in wanted {
+        let start = item.offset.unsigned_abs();
+        let end = start + u64::from(item.len);
+        if let Some(run) = runs.last_mut()
+            && run.range.end == start
+            && run
+                .items
+                .last()
+                .is_some_and(|last| last.handle == item.handle)
+        {
+            run.range.end = end;
+            run.items.push(*item);
+            continue;
+        }
+        runs.push(Run {
+            file: file.clone(),
+            range: ByteRange { start, end },
+            items: vec![*item],
+        });
+    }
+    runs
+}
+
+async fn read_run(run: Run) -> Answer<(Vec<ReadItem>, Bytes)> {
+    let len = run.range.len() as usize;
+    let (bytes, path) = match &run.file {
+        File::Writer(writer) => (writer.read(run.range).await?, &writer.path),
+        File::Reader(reader) => {
+            let failed = |error| Refusal::of(&error, "readv", &reader.path);
+            let mut stream = reader.file.read(run.range);
+            let first = stream.next().await.transpose().map_err(failed)?;
+            let first = first.unwrap_or_default();
+            let bytes = if first.len() == len {
+                first
+            } else {
+                let mut joined = BytesMut::with_capacity(len);
+                joined.extend_from_slice(&first);
+                while let Some(bytes) = stream.next().await {
+                    joined.extend_from_slice(&bytes.map_err(failed)?);
+                }
+                joined.freeze()
+            };
+            (bytes, &reader.path)
+        }
+    };
+    if bytes.len() != len {
+        let message = format!("Unable to readv {path}; it became shorter");
+        return Err(Refusal::new(ErrorCode::IoError, message));
+    }
+    Ok((run.items, bytes))
+}
