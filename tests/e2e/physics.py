@@ -45,3 +45,13 @@ def compare(local, filesystem, path):
                 assert name == also and equal(want, got), f"{local.name}: {name}"
                 read += not isinstance(want, str)
     return read
+
+
+def compare_url(local, url):
+    """The same through a URL that uproot opens by itself."""
+    read = 0
+    with uproot.open(local) as expected, uproot.open(url) as actual:
+        for (name, want), (also, got) in zip(branches(expected), branches(actual), strict=True):
+            assert name == also and equal(want, got), f"{local.name}: {name}"
+            read += not isinstance(want, str)
+    return read

@@ -140,7 +140,7 @@ def test_a_disk_is_drained_and_removed(tended):
     assert refused.returncode == 2 or refused.returncode == 1, refused.stderr
     # Five are left, as 3+2: two more may go.
     pull(server, 1, 6)
-    wait_for_disks(server, 4)
+    wait_for_disks(server, 3)
     check(server.boto(), ["a", "b", "c", "d"], 1)
     check(server.boto(), ["later"], 2)
 
