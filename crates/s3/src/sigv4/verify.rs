@@ -18,7 +18,7 @@ use super::presigned::{Presigned, SIGNATURE};
 use super::query::Query;
 use super::scope::{ANY_REGION, Place, Scope};
 use crate::error::{Code, Refusal, Result};
-use crate::sigv2::{self, AuthorizationV2, PresignedV2};
+use crate::sigv2::{AuthorizationV2, PresignedV2};
 
 /// Names the payload's digest or mode.
 pub(crate) const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -237,36 +237,6 @@ impl Verifier {
                 },
             })
             .await?;
-        Ok(Claim::Signed(Box::new(Signed {
-            key,
-            payload: payload.map(str::to_owned),
-            seed: None,
-        })))
-    }
-
-    async fn verify_presigned_v2(
-        &self,
-        head: &Parts,
-        query: &Query,
-        bucket: Option<&str>,
-        now: Timestamp,
-    ) -> Result<Claim> {
-        let presigned = PresignedV2::parse(query)?;
-        presigned.check_time(now)?;
-        let token = query.get("x-amz-security-token");
-        let token = token.or(single(&head.headers, &SECURITY_TOKEN)?);
-        let key = self.key(&presigned.access_key, token).await?;
-        let strings = presigned.strings_to_sign(head, query, bucket);
-        let signed = |text: &String| sigv2::verifies(&key.secret, text, &presigned.signature);
-        if !strings.iter().any(signed) {
-            return Err(mismatch()
-                .element("AWSAccessKeyId", presigned.access_key)
-                .element(
-                    "StringToSign",
-                    strings.into_iter().next().unwrap_or_default(),
-                ));
-        }
-        let payload = single(&head.headers, &CONTENT_SHA256)?;
         Ok(Claim::Signed(Box::new(Signed {
             key,
             payload: payload.map(str::to_owned),

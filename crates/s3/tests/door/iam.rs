@@ -3,14 +3,13 @@
 use crate::client::{Client, Reply};
 use crate::house::{house, talk};
 
+const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+
 async fn iam(client: &Client, form: &str) -> Reply {
     let client = client.of_service("iam");
     let call = client
         .post("/")
-        .header(
-            "content-type",
-            "application/x-www-form-urlencoded; charset=utf-8",
-        )
+        .header("content-type", FORM)
         .body(format!("{form}&Version=2010-05-08"));
     call.send().await
 }
@@ -174,5 +173,23 @@ fn what_is_no_call_is_refused_in_words_of_iam() {
         assert_ne!(call(&owner.of_service("iam")).await.status, 200);
         let gone = iam(owner, "Action=GetUser&UserName=ann").await;
         refused(gone, 404, "NoSuchEntity");
+    });
+}
+
+/// Signature V2 does not cover the body, in which a call of the IAM API stands.
+#[test]
+fn signatures_of_version_2_are_not_taken() {
+    talk(async {
+        let house = house().await;
+        let owner = &house.owner;
+        let expires = owner.date().secs() + 60;
+        let signature = owner.sign_v2(&format!("POST\n\n{FORM}\n{expires}\n/"));
+        let id = owner.access_key();
+        let url = format!("/?AWSAccessKeyId={id}&Signature={signature}&Expires={expires}");
+        for action in ["ListUsers", "GetCallerIdentity"] {
+            let call = house.nobody.post(&url).header("content-type", FORM);
+            let call = call.body(format!("Action={action}"));
+            refused(call.send_unsigned().await, 400, "InvalidRequest");
+        }
     });
 }
