@@ -37,7 +37,15 @@ pub(crate) fn docs(workspace: &Workspace, check: bool) -> Result<()> {
     if check {
         return Ok(());
     }
-    let mut rustdoc = cargo(workspace, ["doc", "--workspace", "--no-deps"]);
+    let mut rustdoc = cargo(
+        workspace,
+        [
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ],
+    );
     run(rustdoc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
