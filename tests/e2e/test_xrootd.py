@@ -11,7 +11,7 @@ import zlib
 
 import pytest
 from conftest import content
-from xrootd_tools import TOOLS, address, environment, python, run, url, xrdcp, xrdfs
+from xrootd_tools import TOOLS, Certificate, address, environment, python, run, url, xrdcp, xrdfs
 
 @pytest.fixture
 def bucket(server, bucket):
@@ -467,33 +467,22 @@ assert (status, error) == (4003, 3030), data
 
 def test_clients_that_can_are_encrypted(own_server, tmp_path):
     """TLS begins right after the protocol's reply, for whoever says that it can."""
-    ca = tmp_path / "ca"
-    ca.mkdir()
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(tmp_path / "key.pem"),
-         "-out", str(ca / "cert.pem")], check=True, capture_output=True)
-    subject = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", str(ca / "cert.pem")],
-                             check=True, capture_output=True, text=True).stdout.strip()
-    (ca / f"{subject}.0").write_bytes((ca / "cert.pem").read_bytes())
+    tls = Certificate(tmp_path)
     own_server.stop()
-    config = own_server.data / "dewar.toml"
-    config.write_text(config.read_text().replace(
-        "[xrootd]\n", f'[xrootd]\ntls_certificate_file = "{ca}/cert.pem"\ntls_key_file = "{tmp_path}/key.pem"\n'))
+    tls.configure(own_server)
     own_server.start()
     endpoint = own_server.ready["xrootd"]["endpoint"]
     assert endpoint.startswith("roots://")
     data = content("tls", 20_000_000)
     (tmp_path / "up").write_bytes(data)
-    trusted = {"X509_CERT_DIR": str(ca)}
     for scheme in ("root", "roots"):
         target = f"{scheme}://localhost:{endpoint.rsplit(':', 1)[1]}//demo/{scheme}"
-        xrdcp(tmp_path / "up", target, **trusted)
-        xrdcp("-f", target, tmp_path / "down", **trusted)
+        xrdcp(tmp_path / "up", target, **tls.trusted)
+        xrdcp("-f", target, tmp_path / "down", **tls.trusted)
         assert (tmp_path / "down").read_bytes() == data
     # And by hand, so that it is known to be encrypted.
     import ssl
-    context = ssl.create_default_context(cafile=str(ca / "cert.pem"))
+    context = ssl.create_default_context(cafile=str(tls.certificate))
     plain = socket.create_connection(("127.0.0.1", int(endpoint.rsplit(":", 1)[1])), timeout=20)
     plain.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012) + frame(0, 3006, struct.pack(">iBB10x", 0x520, 2, 3)))
     receive(plain, 16)

@@ -31,8 +31,32 @@ def xrdcp(*arguments, check=True, **options):
     return run("xrdcp", "--nopbar", *arguments, check=check, **options)
 
 
-def xrdfs(server, *arguments, check=True):
-    return run("xrdfs", address(server), *arguments, check=check)
+def xrdfs(server, *arguments, check=True, **options):
+    return run("xrdfs", address(server), *arguments, check=check, **options)
+
+
+class Certificate:
+    """Of a localhost, signed by itself, and a folder of authorities as these clients want it."""
+
+    def __init__(self, folder):
+        self.authorities = folder / "ca"
+        self.authorities.mkdir()
+        self.certificate = self.authorities / "cert.pem"
+        self.key = folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(self.key),
+             "-out", str(self.certificate)], check=True, capture_output=True)
+        subject = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", str(self.certificate)],
+                                 check=True, capture_output=True, text=True).stdout.strip()
+        (self.authorities / f"{subject}.0").write_bytes(self.certificate.read_bytes())
+        self.trusted = {"X509_CERT_DIR": str(self.authorities)}
+
+    def configure(self, server):
+        config = server.data / "dewar.toml"
+        config.write_text(config.read_text().replace(
+            "[xrootd]\n",
+            f'[xrootd]\ntls_certificate_file = "{self.certificate}"\ntls_key_file = "{self.key}"\n'))
 
 
 def address(server):

@@ -99,10 +99,12 @@ impl Caller {
 
     /// A user as whom a front lets a client in without a secret, because of where it comes from.
     #[must_use]
-    pub fn admitted(user: User, origin: Origin) -> Self {
+    pub fn admitted(user: Arc<User>, origin: Origin) -> Self {
         Self {
+            principal: Principal::User(user),
             origin,
-            ..Self::for_user(user)
+            facts: None,
+            bounds: None,
         }
     }
 

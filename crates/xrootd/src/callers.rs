@@ -1,10 +1,11 @@
 //! Who a client is: the one seam between this door and identity.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use dewar_auth::{Caller, Origin};
+use dewar_auth::{Caller, Origin, Secret};
 use dewar_env::BoxFuture;
-use dewar_types::Result;
+use dewar_types::{Result, UserId};
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +29,33 @@ impl Peer {
     }
 }
 
+/// What a session was opened with. Who that is is asked anew for each request, so that what expires,
+/// is revoked or switched off meanwhile counts at once.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    /// A user who was let in without a secret.
+    User(UserId),
+    /// A bearer token.
+    Token(Arc<Secret>),
+}
+
 /// Turns what clients show into callers.
 pub trait Callers: Send + Sync {
     /// Who a client is without any proof, from where it comes; `None` where it must prove itself.
-    fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<Caller>>>;
+    fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<UserId>>>;
 
-    /// Whether clients may come with bearer tokens; asked over TLS only.
-    fn takes_tokens(&self) -> bool;
-
-    /// Who a bearer token speaks for.
-    fn by_token<'a>(&'a self, token: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
+    /// Whether clients may come with bearer tokens.
+    fn takes_tokens(&self) -> BoxFuture<'_, bool>;
 
     /// Whether clients from there may say themselves which user they are (protocol `unix`).
     fn trusts_names(&self, peer: &Peer) -> bool;
 
     /// Who a client is that says so itself.
-    fn by_name<'a>(&'a self, name: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
+    fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>>;
+
+    /// Whoever a proof stands for now.
+    ///
+    /// # Errors
+    /// [`dewar_types::ErrorKind::Unauthenticated`] where it stands for nobody any more.
+    fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>>;
 }

@@ -1,5 +1,8 @@
 //! Errors of the store in the wire's words: the one place.
 
+use std::error::Error as _;
+
+use dewar_auth::CredentialError;
 use dewar_types::{Error, ErrorKind};
 use dewar_xrootd_proto::{DecodeError, ErrorCode};
 
@@ -53,6 +56,28 @@ impl Refusal {
             wait,
             ..Self::new(code, format!("Unable to {doing} {path}; {reason}"))
         }
+    }
+
+    /// Says that a credential is not taken. What exactly is wrong with it is not told to who may be
+    /// guessing, but that its time is over or that its issuer is silent helps only who holds it.
+    pub(crate) fn of_credential(error: &Error, client: &str) -> Self {
+        let why = error.source().and_then(|source| source.downcast_ref());
+        let message = match (error.kind(), why) {
+            (ErrorKind::Unauthenticated, Some(CredentialError::Clear)) => {
+                let message = "Encryption is required: tokens are taken over TLS only";
+                return Self::new(ErrorCode::TlsRequired, message);
+            }
+            (ErrorKind::Unauthenticated, Some(why @ CredentialError::Expired))
+            | (ErrorKind::Unauthenticated, Some(why @ CredentialError::Unreachable)) => {
+                format!("Authentication failed; {why}")
+            }
+            (ErrorKind::Busy(_) | ErrorKind::Unavailable | ErrorKind::Timeout, _) => {
+                return Self::of(error, "log in from", client);
+            }
+            _ => "Authentication failed".to_owned(),
+        };
+        tracing::debug!(client, %error, "a credential was refused");
+        Self::new(ErrorCode::AuthFailed, message)
     }
 }
 

@@ -29,7 +29,7 @@ mod session;
 mod tests;
 mod verb;
 
-pub use callers::{Callers, Peer};
+pub use callers::{Callers, Peer, Proof};
 pub use connection::{TlsStream, TlsUpgrade};
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
 pub use path::Translation;

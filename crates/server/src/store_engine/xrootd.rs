@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dewar_auth::{Caller, Origin};
+use dewar_auth::{Caller, Credentials as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
-use dewar_types::{Error, ErrorKind, Result};
+use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Peer, TlsStream, TlsUpgrade, Translation,
+    Callers, Door, DoorConfig, DoorLimits, Peer, Proof, TlsStream, TlsUpgrade, Translation,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,7 @@ pub(super) fn front(
             buffer_bytes: number(config.buffers.0),
         },
     };
-    let callers = Arc::new(LocalCallers {
+    let callers = Arc::new(StoreCallers {
         store: store.clone(),
         local_user: Some(config.local_user.clone()).filter(|name| !name.is_empty()),
         trust_names: config.trust_names,
@@ -75,22 +75,15 @@ impl TlsUpgrade for Upgrade {
     }
 }
 
-/// Who clients are by what is configured: users of Dewar's own.
-struct LocalCallers {
+/// Who clients are: users of Dewar's own by what is configured, and whom issuers vouch for.
+struct StoreCallers {
     store: Store,
     local_user: Option<String>,
     trust_names: bool,
 }
 
-impl LocalCallers {
-    async fn user(&self, name: &str, origin: Origin) -> Result<Caller> {
-        let user = self.store.accounts().user(name).await?;
-        Ok(Caller::admitted(user, origin))
-    }
-}
-
-impl Callers for LocalCallers {
-    fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<Caller>>> {
+impl Callers for StoreCallers {
+    fn of_connection<'a>(&'a self, peer: &'a Peer) -> BoxFuture<'a, Result<Option<UserId>>> {
         Box::pin(async move {
             let Some(name) = &self.local_user else {
                 return Ok(None);
@@ -98,24 +91,37 @@ impl Callers for LocalCallers {
             if !socket_owner::is_ours(peer.client, peer.server) {
                 return Ok(None);
             }
-            self.user(name, peer.origin()).await.map(Some)
+            self.by_name(name).await.map(Some)
         })
     }
 
-    fn takes_tokens(&self) -> bool {
-        false
-    }
-
-    fn by_token<'a>(&'a self, _: &'a str, _: Origin) -> BoxFuture<'a, Result<Caller>> {
-        let message = "tokens are not taken";
-        Box::pin(async move { Err(Error::new(ErrorKind::Unauthenticated, message)) })
+    /// From the first issuer on.
+    fn takes_tokens(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            match self.store.accounts().issuers().await {
+                Ok(issuers) => !issuers.is_empty(),
+                Err(error) => {
+                    tracing::warn!(%error, "issuers of tokens cannot be looked up");
+                    false
+                }
+            }
+        })
     }
 
     fn trusts_names(&self, _: &Peer) -> bool {
         self.trust_names
     }
 
-    fn by_name<'a>(&'a self, name: &'a str, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
-        Box::pin(async move { self.user(name, origin).await })
+    fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>> {
+        Box::pin(async move { Ok(self.store.accounts().user(name).await?.id) })
+    }
+
+    fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
+        Box::pin(async move {
+            match proof {
+                Proof::User(id) => self.store.accounts().admitted(*id, origin).await,
+                Proof::Token(token) => self.store.bearer(token.reveal(), origin).await,
+            }
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::User;
+use dewar_auth::{Caller, CredentialError, Origin, User};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::Tenant;
 use dewar_meta::ns::keys as catalog;
@@ -12,7 +12,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 use super::record::{PlaceRecord, UserRecord, decode, encode};
 use super::{
     Accounts, BY_EMAIL, BY_ID, CACHED_MAX, check_name, check_path, designation, exists, folded,
-    none,
+    none, refused,
 };
 
 /// Longest display name in bytes.
@@ -198,6 +198,20 @@ impl Accounts {
             cache.users.insert(id, Arc::clone(&user));
         }
         Ok(Some(user))
+    }
+
+    /// The user of an id as a caller, for fronts that let clients in without a secret. Cached.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] if the user is gone or switched off, or its account is.
+    pub async fn admitted(&self, id: UserId, origin: Origin) -> Result<Caller> {
+        let gone = || refused(CredentialError::Invalid, format!("user {} is gone", id.0));
+        let user = self.user_by_id(id).await?.ok_or_else(gone)?;
+        if user.disabled || self.is_account_disabled(&user).await? {
+            let words = format!("user {} is disabled", user.name);
+            return Err(refused(CredentialError::Invalid, words));
+        }
+        Ok(Caller::admitted(user, origin))
     }
 
     /// The user of a mail address.

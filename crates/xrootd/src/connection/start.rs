@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use dewar_auth::Caller;
-use dewar_types::ErrorKind;
+use dewar_auth::Secret;
 use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
@@ -18,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Connection, Ended, TlsStream, small};
-use crate::callers::Peer;
+use crate::callers::{Peer, Proof};
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::limits::{BOUND_MAX, LOGIN_TIME, TLS_TIME};
@@ -182,16 +181,16 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
         let callers = Arc::clone(&self.door.callers);
         match callers.of_connection(&self.peer).await {
-            Ok(Some(caller)) => {
-                self.enter(id, caller);
+            Ok(Some(user)) => {
+                self.enter(id, Proof::User(user));
                 self.greet(stream, id, String::new()).await;
                 Ok(())
             }
             Ok(None) => {
-                let ways = self.ways();
+                let tokens = callers.takes_tokens().await;
+                let ways = self.ways(tokens);
                 if ways.is_empty() {
-                    let refusal = self.no_way();
-                    return self.turn_away(stream, &refusal).await;
+                    return self.turn_away(stream, &no_way(tokens)).await;
                 }
                 self.standing = Standing::Claims(id);
                 self.greet(stream, id, ways).await;
@@ -210,9 +209,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     /// How a client may prove who it is, as the login's answer says it.
-    fn ways(&self) -> String {
+    fn ways(&self, tokens: bool) -> String {
         let mut ways = String::new();
-        if self.peer.secure && self.door.callers.takes_tokens() {
+        if self.peer.secure && tokens {
             ways.push_str("&P=ztn,0:16384:");
         }
         if self.door.callers.trusts_names(&self.peer) {
@@ -221,23 +220,14 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         ways
     }
 
-    fn no_way(&self) -> Refusal {
-        if self.door.callers.takes_tokens() && !self.peer.secure {
-            let message = "Encryption is required: tokens are taken over TLS only";
-            return Refusal::new(ErrorCode::TlsRequired, message);
-        }
-        let message = "There is no way to prove who you are: none is configured";
-        Refusal::new(ErrorCode::AuthFailed, message)
-    }
-
     async fn turn_away(&mut self, stream: StreamId, refusal: &Refusal) -> Result<(), Ended> {
         self.door.counts.logins_failed.fetch_add(1, Relaxed);
         self.outlet.refuse(stream, refusal).await;
         Err(Ended::Protocol(refusal.message.clone()))
     }
 
-    fn enter(&mut self, id: SessionId, caller: Caller) {
-        let session = Session::new(id, caller, self.peer, &self.door, &self.outlet, &self.cut);
+    fn enter(&mut self, id: SessionId, proof: Proof) {
+        let session = Session::new(id, proof, self.peer, &self.door, &self.outlet, &self.cut);
         self.door.register(&session);
         self.standing = Standing::In {
             session,
@@ -266,8 +256,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             }
         };
         match self.prove(kind, &credential).await {
-            Ok(caller) => {
-                self.enter(id, caller);
+            Ok(proof) => {
+                self.enter(id, proof);
                 self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
                 Ok(())
             }
@@ -275,31 +265,24 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         }
     }
 
-    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Caller, Refusal> {
+    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Proof, Refusal> {
         let callers = &self.door.callers;
-        let origin = self.peer.origin();
         let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
-        let told = match &kind {
-            b"ztn\0" if self.peer.secure && callers.takes_tokens() => {
+        let refused = |error| Refusal::of_credential(&error, &self.peer.client.to_string());
+        let proof = match &kind {
+            b"ztn\0" if self.peer.secure && callers.takes_tokens().await => {
                 let token = ztn_token(credential).ok_or_else(|| failed("no token was sent"))?;
-                callers.by_token(token, origin).await
+                Proof::Token(Arc::new(Secret::new(token.to_owned())))
             }
             b"unix" if callers.trusts_names(&self.peer) => {
                 let name = unix_name(credential).ok_or_else(|| failed("no user was named"))?;
-                callers.by_name(name, origin).await
+                Proof::User(callers.by_name(name).await.map_err(refused)?)
             }
             _ => return Err(failed("this way of proving who you are is not offered")),
         };
-        told.map_err(|error| match error.kind() {
-            ErrorKind::Busy(_) | ErrorKind::Unavailable | ErrorKind::Timeout => {
-                Refusal::of(&error, "log in from", &self.peer.client.to_string())
-            }
-            // What exactly is wrong with a credential is not told to who may be guessing.
-            _ => {
-                tracing::debug!(client = %self.peer.client, %error, "a credential was refused");
-                failed("Authentication failed")
-            }
-        })
+        let told = callers.caller(&proof, self.peer.origin()).await;
+        told.map_err(refused)?;
+        Ok(proof)
     }
 
     pub(super) async fn bind(&mut self, stream: StreamId, id: SessionId) -> Result<(), Ended> {
@@ -332,6 +315,15 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         self.outlet.reply(stream, &reply).await;
         Ok(())
     }
+}
+
+fn no_way(tokens: bool) -> Refusal {
+    if tokens {
+        let message = "Encryption is required: tokens are taken over TLS only";
+        return Refusal::new(ErrorCode::TlsRequired, message);
+    }
+    let message = "There is no way to prove who you are: none is configured";
+    Refusal::new(ErrorCode::AuthFailed, message)
 }
 
 /// The token in a credential of protocol ztn: its name, a version, `T`, two bytes of nothing, a

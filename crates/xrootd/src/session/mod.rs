@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use dewar_auth::Caller;
 use dewar_store::file::OpenFile;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use budget::{Budget, Share};
 pub(crate) use writer::Writer;
 
-use crate::callers::Peer;
+use crate::callers::{Peer, Proof};
 use crate::connection::Outlet;
 use crate::door::Door;
 use crate::error::{Answer, Refusal};
@@ -44,7 +43,7 @@ pub(crate) struct Reader {
 /// A session.
 pub(crate) struct Session {
     id: SessionId,
-    caller: Caller,
+    proof: Proof,
     peer: Peer,
     files_max: usize,
     handles: Mutex<BTreeMap<u32, Handle>>,
@@ -60,7 +59,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         id: SessionId,
-        caller: Caller,
+        proof: Proof,
         peer: Peer,
         door: &Door,
         outlet: &Outlet,
@@ -70,7 +69,7 @@ impl Session {
         outlets[0] = Some(outlet.clone());
         Arc::new(Self {
             id,
-            caller,
+            proof,
             peer,
             files_max: door.config.limits.files_max,
             handles: Mutex::default(),
@@ -86,8 +85,8 @@ impl Session {
         self.id
     }
 
-    pub(crate) fn caller(&self) -> &Caller {
-        &self.caller
+    pub(crate) fn proof(&self) -> &Proof {
+        &self.proof
     }
 
     pub(crate) fn peer(&self) -> &Peer {

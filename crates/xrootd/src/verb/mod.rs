@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::Caller;
+use dewar_auth::{Caller, Secret};
 use dewar_types::Error;
 use dewar_xrootd_proto::request::{Request, Stat, Target};
 use dewar_xrootd_proto::{ErrorCode, Reply, StreamId};
 
-use crate::callers::Peer;
+use crate::callers::{Peer, Proof};
 use crate::connection::Outlet;
 use crate::door::Door;
 use crate::error::{Answer, Refusal};
@@ -44,24 +44,31 @@ impl Context {
 
     /// Who asks: whom the token speaks for that hangs on the path, else the session's caller.
     async fn caller(&self, path: &WirePath) -> Answer<Caller> {
-        let callers = &self.door.callers;
-        let Some(token) = path
-            .cgi()
-            .decoded("authz")
-            .filter(|_| callers.takes_tokens())
-        else {
-            return Ok(self.session.caller().clone());
-        };
-        let token = token.strip_prefix("Bearer ").unwrap_or(&token);
-        if !self.peer.secure && !self.peer.client.ip().to_canonical().is_loopback() {
-            let message = "Encryption is required: tokens are taken over TLS only";
-            return Err(Refusal::new(ErrorCode::TlsRequired, message));
+        match path.cgi().decoded("authz") {
+            Some(token) if self.door.callers.takes_tokens().await => {
+                let token = token.strip_prefix("Bearer ").unwrap_or(&token);
+                let proof = Proof::Token(Arc::new(Secret::new(token.to_owned())));
+                self.caller_of(&proof).await
+            }
+            _ => self.caller_of(self.session.proof()).await,
         }
-        let told = callers.by_token(token, self.peer.origin()).await;
-        told.map_err(|error| {
-            tracing::debug!(client = %self.peer.client, %error, "a token was refused");
-            Refusal::new(ErrorCode::AuthFailed, "Authentication failed")
-        })
+    }
+
+    async fn caller_of(&self, proof: &Proof) -> Answer<Caller> {
+        let told = self.door.callers.caller(proof, self.peer.origin()).await;
+        told.map_err(|error| Refusal::of_credential(&error, &self.peer.client.to_string()))
+    }
+
+    /// Whether another session was opened by whoever opened this one, from the same address.
+    async fn is_of_same(&self, other: &Session) -> Answer<bool> {
+        if other.peer().client.ip() != self.peer.client.ip() {
+            return Ok(false);
+        }
+        let Ok(theirs) = self.caller_of(other.proof()).await else {
+            return Ok(false);
+        };
+        let ours = self.caller_of(self.session.proof()).await?;
+        Ok(theirs.principal() == ours.principal())
     }
 
     /// The way out that a request names.
@@ -147,8 +154,7 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
             // Only who has the session's own way of proving itself may end it.
             if let Some(old) = context.door.session(session)
                 && old.id() != context.session.id()
-                && old.caller().principal() == context.session.caller().principal()
-                && old.peer().client.ip() == context.peer.client.ip()
+                && context.is_of_same(&old).await?
             {
                 old.end();
                 context.door.forget(session);
