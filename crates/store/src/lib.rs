@@ -40,6 +40,7 @@ pub mod marks;
 mod multipart;
 mod pieces;
 mod put;
+pub mod quota;
 mod rebuilt;
 mod rename;
 pub mod salvage;

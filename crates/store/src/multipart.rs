@@ -115,7 +115,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`],
-    /// [`ErrorKind::InvalidArgument`] for a number out of range.
+    /// [`ErrorKind::InvalidArgument`] for a number out of range; [`ErrorKind::Quota`] for a part that
+    /// does not fit even alone.
     pub async fn upload_part(
         &self,
         caller: &Caller,
@@ -131,9 +132,9 @@ impl Store {
         }
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
         let encrypted = encrypted(&open);
-        let encryption = open.encryption;
+        let (encryption, owner) = (open.encryption, open.owner);
         let origin = Origin {
-            owner: open.owner.0,
+            owner: owner.0,
             path: bucket.path(key.as_str()),
             part: Some(PartOf {
                 upload: request.upload,
@@ -143,6 +144,10 @@ impl Store {
             metadata: open.metadata,
         };
         let (size, key_of) = (request.size, data_key.as_ref());
+        if let Some(size) = size {
+            let tree = &self.inner.tree;
+            tree.check_room(&bucket, &key, owner, size).await?;
+        }
         let incoming = Incoming::new(&self.inner, want, size, origin, key_of).await?;
         Ok(PartUpload {
             shared: Shared::clone(&self.inner),

@@ -44,7 +44,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Precondition`],
-    /// [`ErrorKind::TooLarge`], [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::TooLarge`], [`ErrorKind::Quota`], [`ErrorKind::NoSpace`],
+    /// [`ErrorKind::Unavailable`].
     pub async fn put(&self, caller: &Caller, request: PutRequest) -> Result<Upload> {
         let shared = &self.inner;
         let object_key = request.object.key;
@@ -73,6 +74,12 @@ impl Store {
         let owner = shared
             .object_owner(caller, &bucket, object_key.as_str(), request.acl.as_ref())
             .await?;
+        if let Some(size) = request.size {
+            shared
+                .tree
+                .check_room(&bucket, &object_key, owner.owner, size)
+                .await?;
+        }
         let want = match request.checksum {
             Some(algorithm) => request.want.with(algorithm),
             None => request.want,
@@ -121,8 +128,8 @@ impl Upload {
     ///
     /// # Errors
     /// [`ErrorKind::IncompleteBody`], [`ErrorKind::ChecksumMismatch`], [`ErrorKind::Precondition`],
-    /// [`ErrorKind::Conflict`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSpace`],
-    /// [`ErrorKind::Unavailable`]; the name is as it was.
+    /// [`ErrorKind::Conflict`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Quota`],
+    /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; the name is as it was.
     pub async fn commit(self, expect: Expect) -> Result<ObjectInfo> {
         let id = self.incoming.version();
         let checksum = full_checksum(self.checksum);

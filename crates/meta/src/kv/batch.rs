@@ -114,6 +114,20 @@ pub enum Require {
         /// First key after the range.
         to: Bytes,
     },
+    /// The counter is at most this (an absent one is 0) before the batch adds to it, with all that
+    /// was put in order before the batch: what limits is exact however many write at once.
+    AtMost {
+        /// The counter's key.
+        counter: Bytes,
+        /// Its largest value.
+        max: i64,
+    },
+}
+
+/// What a counter's value says; what is none counts as 0.
+pub(super) fn counted(value: Option<&[u8]>) -> i64 {
+    let bytes = value.and_then(|value| value.try_into().ok());
+    bytes.map_or(0, i64::from_be_bytes)
 }
 
 impl Require {

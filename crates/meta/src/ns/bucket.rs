@@ -361,6 +361,8 @@ impl Tree {
             ] {
                 stage.delete(counter.key());
             }
+            let scope = Scope::Bucket(bucket.id);
+            stage.delete(keys::quota(scope));
             let change = dir_change(
                 Verb::DeleteBucket,
                 bucket,
@@ -370,7 +372,10 @@ impl Tree {
             );
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
+                Committed::Done => {
+                    self.quotas.forget(scope);
+                    return Ok(());
+                }
                 Committed::Lost => turn.lost().await?,
             }
         }

@@ -119,6 +119,7 @@ impl Tree {
             };
             options.target.check_write(turn.path(), current)?;
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.watch_source(&source);
             for copy in &source.copies {
                 stage.share(&copy.extents);

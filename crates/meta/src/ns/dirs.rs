@@ -123,6 +123,7 @@ impl Tree {
             if chain.last().record.space.is_some() {
                 stage.delete(Counter::Objects(Scope::Space(id)).key());
                 stage.delete(Counter::Bytes(Scope::Space(id)).key());
+                stage.delete(keys::quota(Scope::Space(id)));
             }
             let above = chain.above();
             stage.hint(&above).await?;

@@ -20,6 +20,7 @@
 //! | `D` | disk (16), what (1) | what was decided about a disk, and how far its scrub is; the store's |
 //! | `w` | what (1) | how far background work is; the store's |
 //! | `c` | kind (1), id (8) | counters, `i64` |
+//! | `Q` | kind of counter of bytes (1), id (8) | `QuotaRecord` |
 //! | `i` | kind (1) | first number not yet reserved, 8 bytes |
 //! | `t` | tenant name | `TenantRecord` |
 //! | `U` | tenant (8), user name | users, the identity layer's |
@@ -30,6 +31,7 @@
 //! In table `e` a file `a` sorts as `a` and a directory `a` as `a/`. Names hold no `/`, so walking
 //! directories depth-first in key order visits whole paths in byte order, as S3 lists them.
 
+use super::record::{Counter, Scope};
 use bytes::{BufMut, Bytes, BytesMut};
 use dewar_types::{BlobId, DiskId, EntryId, Error, ErrorKind, TenantId, UploadId, VersionId};
 
@@ -67,6 +69,8 @@ pub const WORK: u8 = b'w';
 pub const REBUILT: u8 = b'R';
 /// Counters.
 pub const COUNTER: u8 = b'c';
+/// Quotas.
+pub const QUOTA: u8 = b'Q';
 /// Id reservations.
 pub const IDS: u8 = b'i';
 /// Tenants.
@@ -451,6 +455,29 @@ pub fn parse_dead(key: &[u8]) -> Result<(BlobId, u32), Error> {
     let (segment, rest) = numbered(key, DEAD, "dead mark")?;
     let offset = rest.try_into().map_err(|_| corrupt(key, "dead mark"))?;
     Ok((BlobId(segment), u32::from_be_bytes(offset)))
+}
+
+/// The quota of what a counter counts.
+#[must_use]
+pub fn quota(scope: Scope) -> Bytes {
+    let counter = Counter::Bytes(scope).key();
+    build(&[&[QUOTA], counter.get(1..).unwrap_or_default()])
+}
+
+/// All quotas.
+#[must_use]
+pub fn quotas() -> KeyRange {
+    KeyRange::prefix(Bytes::from_static(&[QUOTA]))
+}
+
+/// What a quota's key limits.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it is no such key.
+pub fn parse_quota(key: &[u8]) -> Result<Scope, Error> {
+    let counter = build(&[&[COUNTER], key.get(1..).unwrap_or_default()]);
+    let scope = Counter::scope_of_bytes(&counter).filter(|_| key.first() == Some(&QUOTA));
+    scope.ok_or_else(|| corrupt(key, "quota"))
 }
 
 /// A blob to be freed, queued at `time` (nanoseconds since the epoch).

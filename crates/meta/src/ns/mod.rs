@@ -27,7 +27,8 @@
 //!   the blob ([`Tree::unnamed_blobs`]) or marks the slot dead.
 //! - **Implicit directories** come with the first key below them and are invisible when nothing
 //!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
-//! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch.
+//! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch, and what
+//!   limits them ([`quota`]) is judged with it.
 //! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
 //!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
 //! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
@@ -39,7 +40,7 @@
 //! take several batches, each complete in itself.
 //!
 //! # What is deliberately absent
-//! Counters do not limit; symlinks are stored but nothing makes them.
+//! Symlinks are stored but nothing makes them.
 
 #![allow(
     clippy::large_enum_variant,
@@ -63,6 +64,7 @@ mod list;
 mod list_versions;
 mod multipart;
 mod publish;
+mod quota;
 mod reclaim;
 pub mod record;
 mod rename;
@@ -98,9 +100,9 @@ pub use multipart::{
     PartPage, UploadPage, UploadQuery,
 };
 pub use publish::{Extra, NewVersion, Published};
+pub use quota::{Quota, SetQuota};
 pub use reclaim::{Reclaimed, Unnamed};
 pub use rename::RenameOptions;
-pub use space::SpaceLimits;
 pub use versions::{Circumstances, VersionAttributes};
 
 use self::cache::DirCache;
@@ -122,6 +124,7 @@ pub struct Tree {
     ids: Arc<Ids>,
     cache: Arc<DirCache>,
     contended: Arc<Contended>,
+    quotas: Arc<quota::Quotas>,
 }
 
 /// A file, and what must stay so for a change that depends on it.
@@ -142,12 +145,14 @@ impl Tree {
     /// What the engine says.
     pub async fn open(kv: Arc<dyn Kv>, env: Env, zone: Zone) -> Result<Self, Error> {
         let ids = Arc::new(Ids::new(Arc::clone(&kv), env.clone(), zone));
+        let quotas = Arc::new(quota::Quotas::load(&*kv).await?);
         let tree = Self {
             kv,
             env,
             ids,
             cache: Arc::new(DirCache::new(DIRS_CACHED)),
             contended: Arc::new(Contended::new()),
+            quotas,
         };
         let default = TenantName::default();
         if tree.tenant(&default).await?.is_none() {

@@ -177,6 +177,7 @@ impl Tree {
                 Some(id) => self.places_of(turn.path(), id, current).await?,
             };
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             for copy in &new.copies {
                 let (shared, fresh): (Vec<_>, Vec<_>) = copy
                     .extents

@@ -70,6 +70,7 @@ impl Tree {
                 });
             }
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             let published = stage.move_file(actor, &source, &target, file).await?;
             match stage.commit().await? {
                 Committed::Done => return Ok(published),

@@ -7,7 +7,7 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
 
 use super::cache::{Dir, Generation};
 use super::record::{DirRecord, Entry, FileRecord, HintStep, Record, Scope};
-use super::{Bucket, Tree, keys};
+use super::{Bucket, Quota, Tree, keys};
 use crate::kv::Read;
 
 /// The directories on a path, the bucket first.
@@ -88,6 +88,14 @@ impl Chain {
             bucket: self.bucket.clone(),
             since: self.since,
         }
+    }
+
+    /// The limits of the spaces on the path.
+    pub(super) fn quotas(&self) -> impl Iterator<Item = (Scope, Quota)> {
+        self.dirs.iter().filter_map(|dir| {
+            let mark = dir.record.space.as_ref()?;
+            Some((Scope::Space(dir.record.attributes.id), Quota::of_mark(mark)))
+        })
     }
 
     /// Everything that counts what is in the last directory, apart from owners.

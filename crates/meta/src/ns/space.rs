@@ -14,20 +14,11 @@ use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
 use super::walk::{Step, Walk};
-use super::{Actor, Bucket, Tree, Usage, keys};
+use super::{Actor, Bucket, Quota, Tree, Usage, keys};
 use crate::kv::{KvRead, Scan};
 
 /// Older versions read at once.
 const PAGE: usize = 1000;
-
-/// Limits of a space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpaceLimits {
-    /// Most bytes.
-    pub max_bytes: Option<u64>,
-    /// Most objects.
-    pub max_objects: Option<u64>,
-}
 
 impl Tree {
     /// Marks a directory as the root of a space, or changes the limits of one, and gives its id. A
@@ -40,16 +31,20 @@ impl Tree {
         actor: &Actor<'_>,
         bucket: &Bucket,
         path: &ObjectKey,
-        limits: SpaceLimits,
+        quota: Quota,
     ) -> Result<EntryId, Error> {
-        self.remark(actor, bucket, path, |record, _| {
+        self.remark(actor, bucket, path, |record, stage| {
             record.implicit = false;
             let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
             record.space = Some(SpaceMark {
                 counted,
-                max_bytes: limits.max_bytes,
-                max_objects: limits.max_objects,
+                max_bytes: quota.max_bytes,
+                max_objects: quota.max_objects,
+                soft_bytes: quota.soft_bytes,
+                soft_objects: quota.soft_objects,
             });
+            let id = record.attributes.id;
+            Self::note_space(stage, id, quota, (bucket.id, path));
         })
         .await
     }
@@ -69,6 +64,7 @@ impl Tree {
             let space = Scope::Space(record.attributes.id);
             stage.delete(Counter::Objects(space).key());
             stage.delete(Counter::Bytes(space).key());
+            stage.delete(keys::quota(space));
         })
         .await?;
         Ok(())

@@ -24,7 +24,7 @@ use super::record::{
     LongRecord, Record, Scope, VersionRecord,
 };
 use super::resolve::Chain;
-use super::{Actor, Tree, ids, keys};
+use super::{Actor, Quota, Tree, ids, keys, quota};
 use crate::kv::{Batch, Carry, CommitError, Read, Require, Seq};
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
@@ -63,6 +63,9 @@ pub(super) struct Stage<'t> {
     forget: Vec<Bytes>,
     /// Something that was read is gone already: the commit cannot succeed.
     stale: bool,
+    /// The limits of spaces that are counted, and whether any limits are kept to.
+    spaces: BTreeMap<Scope, Quota>,
+    limited: bool,
 }
 
 impl<'t> Stage<'t> {
@@ -82,7 +85,45 @@ impl<'t> Stage<'t> {
             made: Vec::new(),
             forget: Vec::new(),
             stale: false,
+            spaces: BTreeMap::new(),
+            limited: false,
         }
+    }
+
+    /// What it adds must fit into the quotas.
+    pub(super) fn keep_to_quotas(&mut self) {
+        self.limited = true;
+    }
+
+    /// The limit of a counter that something is added to.
+    fn limit(&self, counter: Counter) -> Option<(Scope, Quota)> {
+        let (Counter::Objects(scope) | Counter::Bytes(scope)) = counter else {
+            return None;
+        };
+        let quota = match scope {
+            Scope::Space(_) => self.spaces.get(&scope).copied(),
+            _ => self.tree.quota(scope),
+        };
+        Some((scope, quota?))
+    }
+
+    /// What must hold so that what is added fits, each with what is limited.
+    fn limits(&self) -> Vec<(Require, Scope, Quota)> {
+        let added = self
+            .adds
+            .iter()
+            .filter(|(_, delta)| self.limited && **delta > 0);
+        added
+            .filter_map(|(counter, delta)| {
+                let (scope, quota) = self.limit(*counter)?;
+                let max = i64::try_from(quota.max(*counter)?).unwrap_or(i64::MAX);
+                let require = Require::AtMost {
+                    counter: counter.key(),
+                    max: max.saturating_sub(*delta),
+                };
+                Some((require, scope, quota))
+            })
+            .collect()
     }
 
     /// The time of the change.
@@ -146,6 +187,7 @@ impl<'t> Stage<'t> {
         objects: i64,
         bytes: i64,
     ) {
+        self.spaces.extend(chain.quotas());
         let mut scopes = chain.scopes();
         scopes.push(Scope::User(owner));
         scopes.extend(group.map(Scope::Group));
@@ -459,6 +501,7 @@ impl<'t> Stage<'t> {
         if self.stale {
             return Ok(Committed::Lost);
         }
+        let limits = self.limits();
         let mut batch = Batch {
             require: self.dirs.iter().map(|dir| dir.unchanged()).collect(),
             log: self.log,
@@ -466,6 +509,9 @@ impl<'t> Stage<'t> {
             ..Batch::default()
         };
         batch.require.append(&mut self.require);
+        let first_limit = batch.require.len();
+        let required = limits.iter().map(|(require, ..)| require.clone());
+        batch.require.extend(required);
         for (key, value) in self.writes {
             match value {
                 Some(value) => batch.puts.push((key, value)),
@@ -499,6 +545,11 @@ impl<'t> Stage<'t> {
             Err(CommitError::Conflict(index)) => {
                 if let Some(dir) = self.dirs.get(index) {
                     self.tree.cache.forget([&dir.key]);
+                }
+                let limit = index.checked_sub(first_limit);
+                if let Some((_, scope, quota)) = limit.and_then(|at| limits.get(at)) {
+                    let usage = self.tree.usage(*scope).await?;
+                    return Err(quota::exceeded(*scope, *quota, usage));
                 }
                 Ok(Committed::Lost)
             }

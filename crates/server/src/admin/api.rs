@@ -9,6 +9,7 @@ use thiserror::Error as ThisError;
 use super::catalog::BackupInfo;
 use super::federation::{FederationReply, FederationRequest};
 use super::identity::{IdentityReply, IdentityRequest};
+use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
 use super::upkeep::{DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
 
@@ -215,6 +216,8 @@ pub enum Request {
     Identity(IdentityRequest),
     /// Issuers of tokens, roles and sessions.
     Federation(FederationRequest),
+    /// Quotas.
+    Quota(QuotaRequest),
     /// Begin to back the catalog up, unless that is under way.
     BackupStart {
         /// The folder, an absolute path.
@@ -296,6 +299,8 @@ pub enum Reply {
     Identity(IdentityReply),
     /// About issuers of tokens, roles and sessions.
     Federation(FederationReply),
+    /// Quotas and what is used of them.
+    Quotas(Vec<QuotaInfo>),
 }
 
 /// A kind of failure that a script can tell from others, as the last part of the command's exit
@@ -388,6 +393,13 @@ pub trait AdminApi: Send + Sync {
             "nobody is let in from outside here",
         ))
     }
+    /// Answers about quotas.
+    async fn quota(&self, _request: QuotaRequest) -> Result<Vec<QuotaInfo>> {
+        Err(AdminError::new(
+            Failure::Unavailable,
+            "nothing is limited here",
+        ))
+    }
     /// Begins a backup of the catalog, unless one is under way.
     async fn backup_start(&self, _target: &str, _keep: u32) -> Result<()> {
         Err(AdminError::new(
@@ -443,6 +455,7 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
         Request::Identity(request) => Reply::Identity(api.identity(request).await?),
         Request::Federation(request) => Reply::Federation(api.federation(request).await?),
+        Request::Quota(request) => Reply::Quotas(api.quota(request).await?),
         Request::BackupStart { target, keep } => {
             api.backup_start(&target, keep).await?;
             Reply::Done

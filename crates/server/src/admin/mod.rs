@@ -12,6 +12,7 @@ mod catalog;
 mod client;
 mod federation;
 mod identity;
+mod quota;
 pub(crate) mod secret_text;
 mod server;
 mod socket;
@@ -28,6 +29,7 @@ pub use federation::{
     TokenInfo,
 };
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
+pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{

@@ -376,6 +376,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Keys(page) => print_json(page),
             Reply::Identity(reply) => print_json(reply),
             Reply::Federation(reply) => print_json(reply),
+            Reply::Quotas(quotas) => print_json(quotas),
         }?;
         return Ok(0);
     }
@@ -398,7 +399,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             key.secret_key.reveal()
         ),
         Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
-        Reply::Identity(_) | Reply::Federation(_) => "done\n".to_owned(),
+        Reply::Identity(_) | Reply::Federation(_) | Reply::Quotas(_) => "done\n".to_owned(),
         Reply::Keys(page) => table(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),

@@ -12,6 +12,7 @@ pub mod exit;
 mod federation;
 mod identity;
 mod journal_bench;
+mod quota;
 mod run;
 pub(crate) mod status;
 mod target;
@@ -32,6 +33,7 @@ pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
 pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
+pub use quota::QuotaCommand;
 pub use target::Target;
 
 /// What the server's side can be told to do.
@@ -65,6 +67,9 @@ pub enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Limit what buckets, directories, users and tenants may hold
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Say how a running server fares: what is wrong, how bad it is, and what to do
     Status(StatusArgs),
     /// List disks, or decide what becomes of one
@@ -141,6 +146,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Issuer(command) => federation::issuer(command, opener),
         Command::Role(command) => federation::role(command, opener),
         Command::Session(command) => federation::session(command, opener),
+        Command::Quota(command) => quota::quota(command, opener),
         Command::Status(args) => status::run(&args.target, args.json),
         Command::Disk(command) => disks::disk(command, opener),
         Command::Scrub(args) => disks::scrub(args),

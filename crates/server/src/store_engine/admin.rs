@@ -21,7 +21,7 @@ use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskInfo, DoorStatus, Failure,
     FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo,
-    NewKey, Page, PoolStatus, State, Status, UserAdd, UserInfo,
+    NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State, Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
 use crate::issuers::WebKeys;
@@ -188,6 +188,10 @@ impl AdminApi for StoreAdmin {
 
     async fn federation(&self, request: FederationRequest) -> Result<FederationReply> {
         super::federation::answer(&self.store, &self.web_keys, request).await
+    }
+
+    async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaInfo>> {
+        super::quota::answer(&self.store, request).await
     }
 
     async fn backup_start(&self, target: &str, keep: u32) -> Result<()> {

@@ -14,6 +14,7 @@ mod door;
 mod federation;
 mod identity;
 mod metrics;
+mod quota;
 mod room;
 pub(crate) mod roster;
 mod upkeep;

@@ -154,8 +154,8 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`] as [`WriteMode`] says,
     /// [`ErrorKind::IsADirectory`], [`ErrorKind::NotADirectory`], [`ErrorKind::Denied`],
-    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSpace`],
-    /// [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
+    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::TooLarge`], [`ErrorKind::Quota`],
+    /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
     pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
         let shared = &self.inner;
         let key = write.object.key;
@@ -197,6 +197,10 @@ impl Store {
         let owner = shared
             .object_owner(caller, &bucket, key.as_str(), None)
             .await?;
+        if let Some(size) = write.size {
+            let room = shared.tree.check_room(&bucket, &key, owner.owner, size);
+            room.await?;
+        }
         let fresh = match (&encryption::chosen(None, &bucket)?, &base) {
             (None, _) => None,
             (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),

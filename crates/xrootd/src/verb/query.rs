@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_store::file::Node;
+use dewar_store::quota::Usage;
+use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::prepare as bits;
 use dewar_xrootd_proto::request::Prepare;
 use dewar_xrootd_proto::{ErrorCode, QueryKind};
 
 use super::file::is_above_objects;
-use super::{Context, checksum, config, names};
+use super::{Context, checksum, config, failed, names};
 use crate::error::{Answer, Refusal};
 use crate::limits::LIST_PATHS_MAX;
+use crate::path::{Place, WirePath};
 
 pub(super) async fn query(context: &Context, kind: u16, argument: &[u8]) -> Answer<()> {
     let argument = text(argument)?;
@@ -89,13 +92,36 @@ async fn space(context: &Context, argument: &str) -> Answer<()> {
     let path = context.path(argument)?;
     names::look(context, &path, "query the space of").await?;
     let room = room(context);
-    let (total, free, used) = (room.total, room.free, room.used());
+    let (mut total, mut free, mut used) = (room.total, room.free, room.used());
+    let mut quota = "-1".to_owned();
+    if let Some((bytes, usage)) = limit(context, &path).await? {
+        total = bytes;
+        used = usage.bytes;
+        free = free.min(bytes.saturating_sub(used));
+        quota = bytes.to_string();
+    }
     context
         .text(&format!(
-            "oss.cgroup=public&oss.space={total}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota=-1"
+            "oss.cgroup=public&oss.space={total}&oss.free={free}&oss.maxf={free}&oss.used={used}&oss.quota={quota}"
         ))
         .await;
     Ok(())
+}
+
+/// How many bytes the quota nearest to a path allows, and what is used of it, for who may list there.
+async fn limit(context: &Context, path: &WirePath) -> Answer<Option<(u64, Usage)>> {
+    let (bucket, key) = match &path.place {
+        Place::Root => return Ok(None),
+        Place::Bucket(bucket) => (bucket, None),
+        Place::Object(object) => (&object.bucket, Some(&object.key)),
+    };
+    let caller = context.caller(path).await?;
+    match context.door.store.quota_at(&caller, bucket, key).await {
+        Ok(Some((quota, usage))) => Ok(quota.max_bytes.map(|bytes| (bytes, usage))),
+        Ok(None) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
+        Err(error) => Err(failed("query the space of", path)(error)),
+    }
 }
 
 async fn xattr(context: &Context, argument: &str) -> Answer<()> {

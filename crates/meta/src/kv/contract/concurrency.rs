@@ -69,6 +69,38 @@ pub async fn concurrent_increments_are_exact(kv: Arc<dyn Kv>) {
     assert_eq!(get(&*kv, "n").await, Some(expected));
 }
 
+/// Many writers fill a counter up to its limit: not one more gets in, and not one less.
+pub async fn limits_are_exact(kv: Arc<dyn Kv>) {
+    const LIMIT: i64 = 100;
+    race(&kv, 16, |writer, kv| async move {
+        for round in 0..10 {
+            let mut batch = adds(&[("used", 3)]);
+            batch
+                .puts
+                .push((bytes(format!("k/{writer}/{round}")), bytes("v")));
+            batch.require.push(Require::AtMost {
+                counter: bytes("used"),
+                max: LIMIT - 3,
+            });
+            match kv.commit(batch).await {
+                Ok(_) | Err(CommitError::Conflict(0)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+    assert_eq!(count(&*kv, "used").await, Some(99));
+    // What goes makes room.
+    commit(&kv, adds(&[("used", -3)])).await;
+    let mut batch = adds(&[("used", 4)]);
+    batch.require.push(Require::AtMost {
+        counter: bytes("used"),
+        max: LIMIT - 4,
+    });
+    commit(&kv, batch).await;
+    assert_eq!(count(&*kv, "used").await, Some(100));
+}
+
 /// Adds of many writers sum up without any conflict.
 pub async fn concurrent_adds_are_exact(kv: Arc<dyn Kv>) {
     race(&kv, 16, |writer, kv| async move {

@@ -54,6 +54,7 @@ macro_rules! kv_contract {
             conflict_is_visible_at_once,
             concurrent_increments_are_exact,
             concurrent_adds_are_exact,
+            limits_are_exact,
             transfers_keep_the_sum,
             random_operations_match_the_model,
         );

@@ -39,6 +39,7 @@ pub fn apply(model: &mut Model, batch: &Batch) -> Result<(), usize> {
             Require::Empty { from, to } => !model
                 .range(from.clone()..)
                 .any(|(key, _)| to.is_empty() || key < to),
+            Require::AtMost { counter, max } => count_in(model, counter) <= *max,
         };
         if !holds {
             return Err(index);
@@ -51,12 +52,16 @@ pub fn apply(model: &mut Model, batch: &Batch) -> Result<(), usize> {
         model.remove(key);
     }
     for (key, delta) in &batch.adds {
-        let old = model.get(key).map_or(0, |value| {
-            i64::from_be_bytes(value[..].try_into().expect("a counter has 8 bytes"))
-        });
-        model.insert(key.clone(), bytes((old + delta).to_be_bytes()));
+        let sum = count_in(model, key) + delta;
+        model.insert(key.clone(), bytes(sum.to_be_bytes()));
     }
     Ok(())
+}
+
+fn count_in(model: &Model, counter: &Bytes) -> i64 {
+    model.get(counter).map_or(0, |value| {
+        i64::from_be_bytes(value[..].try_into().expect("a counter has 8 bytes"))
+    })
 }
 
 /// Everything in `kv` equals the model, by a scan forward, one backward, and gets.
@@ -140,6 +145,12 @@ pub fn random_batch(dice: &mut Dice, reads: &[(Bytes, Read)], step: usize) -> Ba
         batch.require.push(Require::Empty {
             from: plain(from),
             to: plain(from + dice.below(4)),
+        });
+    }
+    if dice.below(6) == 0 {
+        batch.require.push(Require::AtMost {
+            counter: counter(dice.below(6)),
+            max: dice.below(60) as i64 - 10,
         });
     }
     if dice.below(4) == 0 {

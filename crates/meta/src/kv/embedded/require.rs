@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use super::layer::{Known, Layer};
 use super::{Inner, State};
 use crate::index::IndexView;
-use crate::kv::{Require, Scan, Seq};
+use crate::kv::{Require, Scan, Seq, batch};
 
 /// Keys of an allegedly empty range that are read from the index at once.
 const RANGE_PAGE: usize = 1024;
@@ -54,7 +54,7 @@ impl Inner {
             match require {
                 // The layers tell whether it changed since it was read: no value is needed.
                 Require::Same { read_at, .. } if *read_at >= applied && *read_at > 0 => {}
-                Require::Same { key, .. } => {
+                Require::Same { key, .. } | Require::AtMost { counter: key, .. } => {
                     let value = match view.get_now(key) {
                         Some(value) => value?,
                         None => view.get(key).await?,
@@ -131,6 +131,15 @@ pub(super) fn judge(
                 ahead.values.get(&at),
             ),
             Require::Empty { from, to } => empty(from, to, active, frozen, ahead.ranges.get(&at)),
+            Require::AtMost { counter, max } => {
+                let below = ahead.values.get(&at).cloned().flatten();
+                let now = appended(counter, active, frozen).over(below);
+                if batch::counted(now.as_deref()) <= *max {
+                    Ok(())
+                } else {
+                    Err(touched(counter, active, frozen).unwrap_or(0))
+                }
+            }
         };
         if let Err(collided) = holds {
             return Err((at, collided));
@@ -143,6 +152,16 @@ fn touched(key: &[u8], active: &Layer, frozen: Option<&Layer>) -> Option<Seq> {
     active
         .touched(key)
         .or_else(|| frozen.and_then(|layer| layer.touched(key)))
+}
+
+/// What the layers know of a key, durable or not.
+fn appended(key: &[u8], active: &Layer, frozen: Option<&Layer>) -> Known {
+    let mut known = Known::default();
+    active.look(key, Seq::MAX, &mut known);
+    if let Some(frozen) = frozen {
+        frozen.look(key, Seq::MAX, &mut known);
+    }
+    known
 }
 
 fn same(
@@ -160,11 +179,7 @@ fn same(
         (Some(seq), _) if read_at > 0 && seq <= read_at && below.is_none() => return Ok(()),
         _ => {}
     }
-    let mut known = Known::default();
-    active.look(key, Seq::MAX, &mut known);
-    if let Some(frozen) = frozen {
-        frozen.look(key, Seq::MAX, &mut known);
-    }
+    let known = appended(key, active, frozen);
     let collided = touched.unwrap_or(0);
     if !known.complete() && below.is_none() {
         // A counter was added to since it was read, and its base is not at hand. Its value is then
@@ -186,14 +201,7 @@ fn empty(
     frozen: Option<&Layer>,
     below: Option<&Range>,
 ) -> Result<(), Seq> {
-    let value = |key: &[u8], under: Option<Bytes>| {
-        let mut known = Known::default();
-        active.look(key, Seq::MAX, &mut known);
-        if let Some(frozen) = frozen {
-            frozen.look(key, Seq::MAX, &mut known);
-        }
-        known.over(under)
-    };
+    let value = |key: &[u8], under: Option<Bytes>| appended(key, active, frozen).over(under);
     let keys = below.map_or(&[][..], |range| &range.keys);
     for key in keys {
         if value(key, Some(Bytes::new())).is_some() {

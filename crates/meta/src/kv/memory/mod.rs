@@ -176,6 +176,9 @@ impl State {
                 };
                 self.scan(&any, self.last).pairs.is_empty()
             }
+            Require::AtMost { counter, max } => {
+                super::batch::counted(self.get(counter, self.last).value.as_deref()) <= *max
+            }
         }
     }
 

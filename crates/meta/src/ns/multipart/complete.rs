@@ -101,6 +101,7 @@ impl Tree {
             let joined = join(&open.record, &named)?;
 
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.close_upload(&open, &parts);
             let Some(copies) = self.join_copies(&chosen).await? else {
                 turn.lost().await?;

@@ -50,4 +50,20 @@ impl Counter {
         };
         keys::counter(kind, id)
     }
+
+    /// Whose bytes the counter with this key counts; `None` for any other key.
+    #[must_use]
+    pub fn scope_of_bytes(key: &[u8]) -> Option<Scope> {
+        let (id, kind) = (key.get(2..)?.try_into().ok()?, key.get(1)?);
+        let id = u64::from_be_bytes(id);
+        let scope = match kind {
+            b't' => Scope::Tenant(TenantId(id)),
+            b'b' => Scope::Bucket(EntryId(id)),
+            b's' => Scope::Space(EntryId(id)),
+            b'u' => Scope::User(UserId(id)),
+            b'g' => Scope::Group(GroupId(id)),
+            _ => return None,
+        };
+        (key[0] == keys::COUNTER).then_some(scope)
+    }
 }

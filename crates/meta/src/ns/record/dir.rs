@@ -116,6 +116,33 @@ pub struct SpaceMark {
     /// Most objects, if limited.
     #[n(2)]
     pub max_objects: Option<u64>,
+    /// Bytes from which on there are many, if somebody wants to know.
+    #[n(3)]
+    pub soft_bytes: Option<u64>,
+    /// Objects from which on there are many, if somebody wants to know.
+    #[n(4)]
+    pub soft_objects: Option<u64>,
+}
+
+/// The limits of a tenant, a user or a bucket, or where a space with limits is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct QuotaRecord {
+    /// Most bytes, if limited.
+    #[n(0)]
+    pub max_bytes: Option<u64>,
+    /// Most objects, if limited.
+    #[n(1)]
+    pub max_objects: Option<u64>,
+    /// Bytes from which on there are many, if somebody wants to know.
+    #[n(2)]
+    pub soft_bytes: Option<u64>,
+    /// Objects from which on there are many, if somebody wants to know.
+    #[n(3)]
+    pub soft_objects: Option<u64>,
+    /// Bucket and path that a space had when its limits were set; those stand in its mark.
+    #[n(4)]
+    pub place: Option<(EntryId, String)>,
 }
 
 /// An implicit directory that may have become empty, and where it hangs.

@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 pub use change::{ChangeRecord, Verb, VersionSummary};
 pub use counter::{Counter, Scope};
 pub use dir::{
-    BucketSettings, DefaultRetention, DirRecord, HintRecord, HintStep, ObjectLock, SpaceMark,
-    TenantRecord, Versioning,
+    BucketSettings, DefaultRetention, DirRecord, HintRecord, HintStep, ObjectLock, QuotaRecord,
+    SpaceMark, TenantRecord, Versioning,
 };
 pub use document::{DocumentKind, DocumentRecord};
 pub use encryption::{EncryptionRecord, KeyHolder};
@@ -125,6 +125,7 @@ records! {
     TenantRecord: b't' 1 "tenant";
     ChangeRecord: b'c' 1 "change";
     DocumentRecord: b'D' 1 "bucket document";
+    QuotaRecord: b'q' 1 "quota";
 }
 
 /// Whether a field may be left out.

@@ -246,7 +246,7 @@ fn bucket() -> DirRecord {
         space: Some(SpaceMark {
             counted: true,
             max_bytes: Some(1 << 50),
-            max_objects: None,
+            ..SpaceMark::default()
         }),
     }
 }

@@ -9,6 +9,7 @@ mod listing;
 mod model;
 mod model_ops;
 mod probe;
+mod quotas;
 mod rules;
 mod version_model;
 

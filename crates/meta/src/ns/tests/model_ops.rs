@@ -784,7 +784,7 @@ impl World {
         if mark {
             let result = self
                 .tree
-                .mark_space(&ALICE, b, &key(path), SpaceLimits::default())
+                .mark_space(&ALICE, b, &key(path), Quota::default())
                 .await;
             assert_eq!(kind(result).map(drop), expected, "{note}");
             if expected.is_ok() {

@@ -406,11 +406,11 @@ async fn groups_and_spaces_are_counted() {
     .await
     .unwrap();
     let outer = tree
-        .mark_space(&ALICE, &bucket, &key("s"), SpaceLimits::default())
+        .mark_space(&ALICE, &bucket, &key("s"), Quota::default())
         .await
         .unwrap();
     let inner = tree
-        .mark_space(&ALICE, &bucket, &key("s/t"), SpaceLimits::default())
+        .mark_space(&ALICE, &bucket, &key("s/t"), Quota::default())
         .await
         .unwrap();
     // Not counted yet; what changes meanwhile must come out right.

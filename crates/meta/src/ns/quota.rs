@@ -1,0 +1,341 @@
+//! Quotas: how much a tenant, a user, a bucket or a space may hold.
+//!
+//! They are judged where batches are put in order, against the counters that ride in the same
+//! batches, so they are exact however many write at once, and after a crash. Only what puts content
+//! somewhere keeps to them: what frees, repairs or rebuilds is never refused.
+//!
+//! The limits of a space stand in its mark and move with the directory; the others are few, and are
+//! kept in memory. A change counts for batches that are put together after it.
+
+use std::collections::BTreeMap;
+
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
+use parking_lot::RwLock;
+use tokio::sync::Mutex;
+
+use super::record::{Counter, QuotaRecord, Record, Scope, SpaceMark};
+use super::resolve::not_found;
+use super::stage::{Committed, Stage};
+use super::{Actor, Bucket, Tree, Usage, keys};
+use crate::kv::{Kv, Scan};
+
+/// Quotas read at once.
+const PAGE: usize = 1000;
+
+/// Limits of what a scope may hold. The soft ones are told and hinder nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Most bytes of all versions.
+    pub max_bytes: Option<u64>,
+    /// Most objects.
+    pub max_objects: Option<u64>,
+    /// Bytes from which on it is said that there are many.
+    pub soft_bytes: Option<u64>,
+    /// Objects from which on it is said that there are many.
+    pub soft_objects: Option<u64>,
+}
+
+impl Quota {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn of_mark(mark: &SpaceMark) -> Self {
+        Self {
+            max_bytes: mark.max_bytes,
+            max_objects: mark.max_objects,
+            soft_bytes: mark.soft_bytes,
+            soft_objects: mark.soft_objects,
+        }
+    }
+
+    pub(super) fn max(&self, counter: Counter) -> Option<u64> {
+        match counter {
+            Counter::Objects(_) => self.max_objects,
+            Counter::Bytes(_) => self.max_bytes,
+            Counter::Dead(_) => None,
+        }
+    }
+
+    /// Whether so much more fits beside what is there.
+    #[must_use]
+    pub fn fits(&self, usage: Usage, objects: u64, bytes: u64) -> bool {
+        let fits = |max: Option<u64>, used: u64, more: u64| {
+            more == 0 || max.is_none_or(|max| used.saturating_add(more) <= max)
+        };
+        fits(self.max_objects, usage.objects, objects) && fits(self.max_bytes, usage.bytes, bytes)
+    }
+
+    /// Whether more is there than the soft limits say.
+    #[must_use]
+    pub fn is_soft_exceeded(&self, usage: Usage) -> bool {
+        let over = |soft: Option<u64>, used: u64| soft.is_some_and(|soft| used > soft);
+        over(self.soft_objects, usage.objects) || over(self.soft_bytes, usage.bytes)
+    }
+}
+
+/// A quota as it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetQuota {
+    /// Of what.
+    pub scope: Scope,
+    /// Its limits; those of a space are in its mark.
+    pub quota: Quota,
+    /// Where a space was when its limits were set: bucket and path. It may have been moved since.
+    pub place: Option<(EntryId, ObjectKey)>,
+}
+
+/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    by_scope: RwLock<BTreeMap<Scope, Quota>>,
+    /// One change at a time, so that memory and catalog agree.
+    changing: Mutex<()>,
+}
+
+impl Quotas {
+    /// # Errors
+    /// What the engine says.
+    pub(super) async fn load(kv: &dyn Kv) -> Result<Self, Error> {
+        let all = all(kv).await?.into_iter();
+        let by_scope = all.map(|set| (set.scope, set.quota)).collect();
+        Ok(Self {
+            by_scope: RwLock::new(by_scope),
+            changing: Mutex::default(),
+        })
+    }
+
+    pub(super) fn get(&self, scope: Scope) -> Option<Quota> {
+        self.by_scope.read().get(&scope).copied()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_scope.read().is_empty()
+    }
+
+    fn put(&self, scope: Scope, quota: Quota) {
+        self.by_scope.write().insert(scope, quota);
+    }
+
+    pub(super) fn forget(&self, scope: Scope) {
+        self.by_scope.write().remove(&scope);
+    }
+}
+
+async fn all(kv: &dyn Kv) -> Result<Vec<SetQuota>, Error> {
+    let range = keys::quotas();
+    let mut from = range.from.clone();
+    let mut found = Vec::new();
+    loop {
+        let scan = Scan {
+            from: &from,
+            to: &range.to,
+            limit: PAGE,
+            reverse: false,
+        };
+        let page = kv.scan(scan).await?;
+        for (key, value) in &page.pairs {
+            let record = QuotaRecord::from_value(key, value)?;
+            let place = match record.place {
+                Some((bucket, path)) => Some((bucket, ObjectKey::new(&path)?)),
+                None => None,
+            };
+            found.push(SetQuota {
+                scope: keys::parse_quota(key)?,
+                quota: Quota {
+                    max_bytes: record.max_bytes,
+                    max_objects: record.max_objects,
+                    soft_bytes: record.soft_bytes,
+                    soft_objects: record.soft_objects,
+                },
+                place,
+            });
+        }
+        match page.pairs.last() {
+            Some((last, _)) if page.more => from = keys::just_after(last),
+            _ => return Ok(found),
+        }
+    }
+}
+
+impl Tree {
+    /// The limits of a tenant, a user or a bucket, from memory.
+    #[must_use]
+    pub fn quota(&self, scope: Scope) -> Option<Quota> {
+        self.quotas.get(scope)
+    }
+
+    /// All quotas that are set, spaces by the place that they had then and without their limits.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn set_quotas(&self) -> Result<Vec<SetQuota>, Error> {
+        all(&*self.kv).await
+    }
+
+    /// Limits a tenant, a user or a bucket; an empty quota takes the limits away. What is there
+    /// already stays, however much it is.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn limit(&self, scope: Scope, quota: Quota) -> Result<(), Error> {
+        let _one = self.quotas.changing.lock().await;
+        let mut stage = Stage::new(self);
+        if quota.is_empty() {
+            stage.delete(keys::quota(scope));
+        } else {
+            stage.put(keys::quota(scope), record(quota, None).to_value());
+        }
+        // It reads nothing, so it cannot lose.
+        let Committed::Done = stage.commit().await? else {
+            return Err(Error::new(ErrorKind::Conflict, "a quota is being changed"));
+        };
+        if quota.is_empty() {
+            self.quotas.forget(scope);
+        } else {
+            self.quotas.put(scope, quota);
+        }
+        Ok(())
+    }
+
+    /// The limits of the space at a path and its id; `None` where the directory is no space.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such directory; what the engine says.
+    pub async fn space(
+        &self,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<Option<(EntryId, Quota)>, Error> {
+        let chain = self.dir_chain(bucket, path).await?;
+        if !self.stands(&chain).await? {
+            return Err(not_found(&bucket.path(path.as_str())));
+        }
+        let mark = chain.last().record.space.as_ref();
+        Ok(mark.map(|mark| (chain.last_id(), Quota::of_mark(mark))))
+    }
+
+    /// Whether an object of this size fits under its name, beside what is there and in place of what
+    /// the name holds. It may be otherwise when it is published: this is to refuse early what would
+    /// be refused late.
+    ///
+    /// # Errors
+    /// `Quota`, with what is limited and how full it is; what the engine says.
+    pub async fn check_room(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        owner: UserId,
+        size: u64,
+    ) -> Result<(), Error> {
+        if self.quotas.is_empty() {
+            return Ok(());
+        }
+        let target = self.target(bucket, key).await?;
+        let (objects, bytes) = match target.file() {
+            Some(file) => (0, size.saturating_sub(file.current.size)),
+            None => (1, size),
+        };
+        let scopes = [
+            Scope::Tenant(bucket.tenant.id),
+            Scope::Bucket(bucket.id),
+            Scope::User(owner),
+        ];
+        let mut limits: Vec<(Scope, Quota)> = scopes
+            .into_iter()
+            .filter_map(|scope| Some((scope, self.quota(scope)?)))
+            .collect();
+        limits.extend(target.chain.quotas());
+        for (scope, quota) in limits {
+            let usage = self.usage(scope).await?;
+            if !quota.fits(usage, objects, bytes) {
+                return Err(exceeded(scope, quota, usage));
+            }
+        }
+        Ok(())
+    }
+
+    /// The limits of the innermost limited space that a path is in, or is.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn innermost_space(
+        &self,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<Option<(Scope, Quota)>, Error> {
+        let chain = self.dir_chain(bucket, path).await?;
+        Ok(chain.quotas().filter(|(_, quota)| !quota.is_empty()).last())
+    }
+
+    /// Notes where a space with limits is, for the list of quotas.
+    pub(super) fn note_space(
+        stage: &mut Stage<'_>,
+        id: EntryId,
+        quota: Quota,
+        place: (EntryId, &ObjectKey),
+    ) {
+        let key = keys::quota(Scope::Space(id));
+        if quota.is_empty() {
+            stage.delete(key);
+        } else {
+            stage.put(key, record(Quota::default(), Some(place)).to_value());
+        }
+    }
+
+    /// Limits a directory, which becomes a space by it, and counts what is there already; an empty
+    /// quota leaves it a space without limits.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict`; what the engine says.
+    pub async fn limit_space(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: &ObjectKey,
+        quota: Quota,
+    ) -> Result<EntryId, Error> {
+        let id = self.mark_space(actor, bucket, path, quota).await?;
+        if !quota.is_empty() {
+            self.quotas.put(Scope::Space(id), Quota::default());
+        }
+        self.count_space(bucket, path).await?;
+        Ok(id)
+    }
+}
+
+fn record(quota: Quota, place: Option<(EntryId, &ObjectKey)>) -> QuotaRecord {
+    QuotaRecord {
+        max_bytes: quota.max_bytes,
+        max_objects: quota.max_objects,
+        soft_bytes: quota.soft_bytes,
+        soft_objects: quota.soft_objects,
+        place: place.map(|(bucket, path)| (bucket, path.as_str().to_owned())),
+    }
+}
+
+/// Refuses what does not fit.
+pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
+    let what = match scope {
+        Scope::Tenant(_) => "the tenant",
+        Scope::Bucket(_) => "the bucket",
+        Scope::Space(_) => "the directory",
+        Scope::User(_) => "the owner",
+        Scope::Group(_) => "the group",
+    };
+    let mut words = format!(
+        "{what} holds {} bytes in {} objects, and may hold",
+        usage.bytes, usage.objects
+    );
+    let mut and = "";
+    if let Some(max) = quota.max_bytes {
+        words.push_str(&format!(" {max} bytes"));
+        and = " and";
+    }
+    if let Some(max) = quota.max_objects {
+        words.push_str(&format!("{and} {max} objects"));
+    }
+    Error::new(ErrorKind::Quota, words)
+}

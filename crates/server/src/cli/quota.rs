@@ -1,0 +1,133 @@
+//! `dewar quota`.
+
+use clap::{Args, Subcommand};
+
+use super::accounts::{Shared, ask, strange};
+use super::columns::{amount, print, print_json, table};
+use super::exit::CommandResult;
+use crate::admin::{QuotaInfo, QuotaLimits, QuotaRequest, Reply, Request};
+use crate::config::ByteSize;
+use crate::engine::OpenEngine;
+
+/// What can be done about quotas.
+#[derive(Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// List all quotas with what is used of them
+    List(QuotaListArgs),
+    /// Show one
+    Show(TargetArgs),
+    /// Set the limits of something; those that are not given are taken away
+    Set(QuotaSetArgs),
+    /// Take all limits away
+    Remove(TargetArgs),
+}
+
+/// All quotas.
+#[derive(Debug, Args)]
+pub struct QuotaListArgs {
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Something that can be limited.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME or tenant:NAME (tenant: is the default
+    /// tenant)
+    target: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// Limits.
+#[derive(Debug, Args)]
+pub struct QuotaSetArgs {
+    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME or tenant:NAME (tenant: is the default
+    /// tenant)
+    target: String,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// At least one of these.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct LimitArgs {
+    /// Most bytes, as 500GB or 2TiB; all versions count
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// Most objects
+    #[arg(long, value_name = "NUMBER")]
+    objects: Option<u64>,
+    /// Bytes from which on it is told that there are many
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    soft_bytes: Option<u64>,
+    /// Objects from which on it is told that there are many
+    #[arg(long, value_name = "NUMBER")]
+    soft_objects: Option<u64>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let size = ByteSize::parse(text).ok_or("digits and a unit, as 500GB or 2TiB, are wanted")?;
+    Ok(size.0)
+}
+
+pub(super) fn quota<O: OpenEngine>(command: QuotaCommand, opener: &O) -> CommandResult {
+    let limits = QuotaLimits::default();
+    let (shared, request) = match command {
+        QuotaCommand::List(QuotaListArgs { shared }) => (shared, QuotaRequest::List {}),
+        QuotaCommand::Show(TargetArgs { target, shared }) => {
+            (shared, QuotaRequest::Show { target })
+        }
+        QuotaCommand::Remove(TargetArgs { target, shared }) => {
+            (shared, QuotaRequest::Set { target, limits })
+        }
+        QuotaCommand::Set(args) => {
+            let limits = QuotaLimits {
+                max_bytes: args.limits.bytes,
+                max_objects: args.limits.objects,
+                soft_bytes: args.limits.soft_bytes,
+                soft_objects: args.limits.soft_objects,
+            };
+            let target = args.target;
+            (args.shared, QuotaRequest::Set { target, limits })
+        }
+    };
+    let Reply::Quotas(quotas) = ask(&shared, opener, Request::Quota(request))? else {
+        return Err(strange());
+    };
+    match shared.json {
+        true => print_json(&quotas),
+        false => print(&text(&quotas)),
+    }
+    .map(|()| 0)
+}
+
+fn text(quotas: &[QuotaInfo]) -> String {
+    let head = ["target", "bytes", "of", "objects", "of", "soft", "state"];
+    let limit = |limit: Option<u64>, show: fn(u64) -> String| limit.map_or("-".into(), show);
+    let rows = quotas.iter().map(|quota| {
+        let limits = &quota.limits;
+        let soft = [
+            limits.soft_bytes.map(amount),
+            limits.soft_objects.map(|objects| objects.to_string()),
+        ];
+        let soft: Vec<String> = soft.into_iter().flatten().collect();
+        vec![
+            quota.target.clone(),
+            amount(quota.bytes),
+            limit(limits.max_bytes, amount),
+            quota.objects.to_string(),
+            limit(limits.max_objects, |objects| objects.to_string()),
+            if soft.is_empty() {
+                "-".into()
+            } else {
+                soft.join(", ")
+            },
+            quota.state.clone(),
+        ]
+    });
+    table(&head, &rows.collect::<Vec<_>>())
+}

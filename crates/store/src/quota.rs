@@ -1,0 +1,277 @@
+//! Quotas: set and seen by the administrator, seen by who uses what they limit.
+//!
+//! They are kept to in one place, where versions are published (`dewar_meta::ns`). Verbs that know
+//! how much will come ask before they take bytes.
+
+use std::fmt;
+
+use dewar_auth::{Action, Caller};
+use dewar_meta::ns::record::Scope;
+use dewar_meta::ns::{Actor, Bucket, BucketQuery};
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
+
+pub use dewar_meta::ns::{Quota, Usage};
+
+use crate::api::BucketRef;
+use crate::{Inner, Store};
+
+/// Buckets read at once.
+const PAGE: usize = 1000;
+
+/// What can be limited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuotaTarget {
+    /// All buckets of a tenant.
+    Tenant(TenantName),
+    /// All that belongs to an account, `[TENANT:]NAME`, in whatever bucket.
+    User(String),
+    /// A bucket; no tenant means the default one.
+    Bucket(BucketRef),
+    /// A directory and all below it.
+    Directory(BucketRef, ObjectKey),
+}
+
+impl fmt::Display for QuotaTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(name) => write!(f, "tenant:{name}"),
+            Self::User(name) => write!(f, "user:{name}"),
+            Self::Bucket(bucket) => show_bucket(f, bucket),
+            Self::Directory(bucket, path) => {
+                show_bucket(f, bucket)?;
+                write!(f, "/{path}")
+            }
+        }
+    }
+}
+
+fn show_bucket(f: &mut fmt::Formatter<'_>, bucket: &BucketRef) -> fmt::Result {
+    match &bucket.tenant {
+        Some(tenant) if !tenant.is_default() => write!(f, "/@{tenant}/{}", bucket.name),
+        _ => write!(f, "/{}", bucket.name),
+    }
+}
+
+/// A limit and how much of it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaReport {
+    /// What is limited, as an administrator names it.
+    pub target: String,
+    /// Its limits.
+    pub quota: Quota,
+    /// What it holds.
+    pub usage: Usage,
+}
+
+/// What a target means in the catalog.
+enum Meant {
+    Scope(Scope),
+    Directory(Bucket, ObjectKey),
+}
+
+impl Store {
+    /// Sets all limits of a target; what is not named is not limited any more. What is there already
+    /// stays, however much it is. A directory must exist, and is counted for itself from then on,
+    /// which takes a walk over what is in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
+    pub async fn set_quota(&self, target: &QuotaTarget, quota: Quota) -> Result<QuotaReport> {
+        let tree = &self.inner.tree;
+        let scope = match self.inner.meant(target).await? {
+            Meant::Scope(scope) => {
+                tree.limit(scope, quota).await?;
+                scope
+            }
+            Meant::Directory(bucket, path) => {
+                let actor = Actor {
+                    user: UserId(0),
+                    principal: "",
+                };
+                Scope::Space(tree.limit_space(&actor, &bucket, &path, quota).await?)
+            }
+        };
+        Ok(QuotaReport {
+            target: target.to_string(),
+            quota,
+            usage: tree.usage(scope).await?,
+        })
+    }
+
+    /// The limits of a target, and what it holds. A directory that was never limited is not counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`]; those of the catalog.
+    pub async fn quota(&self, target: &QuotaTarget) -> Result<QuotaReport> {
+        let tree = &self.inner.tree;
+        let (scope, quota) = match self.inner.meant(target).await? {
+            Meant::Scope(scope) => (scope, tree.quota(scope).unwrap_or_default()),
+            Meant::Directory(bucket, path) => {
+                let found = tree.space(&bucket, &path).await?;
+                let (id, quota) = found.ok_or_else(|| {
+                    let message = format!("{target} has no quota and is not counted for itself");
+                    Error::new(ErrorKind::NotFound, message)
+                })?;
+                (Scope::Space(id), quota)
+            }
+        };
+        Ok(QuotaReport {
+            target: target.to_string(),
+            quota,
+            usage: tree.usage(scope).await?,
+        })
+    }
+
+    /// All quotas that are set.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn quotas(&self) -> Result<Vec<QuotaReport>> {
+        let tree = &self.inner.tree;
+        let mut reports = Vec::new();
+        for set in tree.set_quotas().await? {
+            let mut quota = set.quota;
+            let target = match (set.scope, &set.place) {
+                (Scope::Tenant(id), _) => {
+                    let tenants = tree.tenants().await?;
+                    let tenant = tenants.into_iter().find(|tenant| tenant.id == id);
+                    tenant.map(|tenant| QuotaTarget::Tenant(tenant.name).to_string())
+                }
+                (Scope::User(id), _) => {
+                    let user = self.inner.accounts.user_by_id(id).await?;
+                    user.map(|user| {
+                        let name = match user.tenant.is_default() {
+                            true => user.name.clone(),
+                            false => format!("{}:{}", user.tenant, user.name),
+                        };
+                        QuotaTarget::User(name).to_string()
+                    })
+                }
+                (Scope::Bucket(id), _) => {
+                    let bucket = self.inner.bucket_by_id(id).await?;
+                    bucket.map(|bucket| QuotaTarget::Bucket(named(&bucket)).to_string())
+                }
+                (Scope::Space(id), Some((bucket, path))) => {
+                    match self.inner.bucket_by_id(*bucket).await? {
+                        None => None,
+                        Some(bucket) => {
+                            let place = QuotaTarget::Directory(named(&bucket), path.clone());
+                            match tree.space(&bucket, path).await {
+                                Ok(Some((found, limits))) if found == id => {
+                                    quota = limits;
+                                    Some(place.to_string())
+                                }
+                                // It may have been moved: what it is now called is not known.
+                                Ok(_) => Some(format!("directory {}, once {place}", id.0)),
+                                Err(error) if error.kind() == ErrorKind::NotFound => {
+                                    Some(format!("directory {}, once {place}", id.0))
+                                }
+                                Err(error) => return Err(error),
+                            }
+                        }
+                    }
+                }
+                (Scope::Space(_) | Scope::Group(_), _) => None,
+            };
+            // What it was for is gone.
+            let Some(target) = target else { continue };
+            reports.push(QuotaReport {
+                target,
+                quota,
+                usage: tree.usage(set.scope).await?,
+            });
+        }
+        Ok(reports)
+    }
+
+    /// The limits that are nearest to a path, with what is used of them: those of the innermost
+    /// space, else of the bucket. `None` where neither is limited.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for who may not list the bucket; [`ErrorKind::NoSuchBucket`].
+    pub async fn quota_at(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        path: Option<&ObjectKey>,
+    ) -> Result<Option<(Quota, Usage)>> {
+        let prefix = path.map(ObjectKey::as_str);
+        let admitted = self.inner.admit(caller, Action::ListBucket, bucket, prefix);
+        let bucket = admitted.await?;
+        let tree = &self.inner.tree;
+        let space = match path {
+            Some(path) => tree.innermost_space(&bucket, path).await?,
+            None => None,
+        };
+        let scope = Scope::Bucket(bucket.id);
+        let nearest = space.or_else(|| Some((scope, tree.quota(scope)?)));
+        match nearest {
+            Some((scope, quota)) => Ok(Some((quota, tree.usage(scope).await?))),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Inner {
+    async fn meant(&self, target: &QuotaTarget) -> Result<Meant> {
+        let system = Caller::system();
+        Ok(match target {
+            QuotaTarget::Tenant(name) => {
+                let found = self.tree.tenant(name).await?;
+                let none = || Error::new(ErrorKind::NotFound, format!("there is no {target}"));
+                Meant::Scope(Scope::Tenant(found.ok_or_else(none)?.id))
+            }
+            QuotaTarget::User(name) => {
+                let user = self.accounts.user(name).await?;
+                if !user.is_root() {
+                    let message = format!(
+                        "what {target} makes belongs to its account: limit user:{}",
+                        name.split_once('/').map_or(name.as_str(), |(root, _)| root)
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
+                Meant::Scope(Scope::User(user.id))
+            }
+            QuotaTarget::Bucket(bucket) => {
+                Meant::Scope(Scope::Bucket(self.bucket_of(&system, bucket).await?.id))
+            }
+            QuotaTarget::Directory(bucket, path) => {
+                Meant::Directory(self.bucket_of(&system, bucket).await?, path.clone())
+            }
+        })
+    }
+
+    async fn bucket_by_id(&self, id: EntryId) -> Result<Option<Bucket>> {
+        for tenant in self.tree.tenants().await? {
+            let mut after = None::<String>;
+            loop {
+                let query = BucketQuery {
+                    owner: None,
+                    prefix: "",
+                    after: after.as_deref(),
+                    max: PAGE,
+                };
+                let page = self.tree.buckets(&tenant, query).await?;
+                let found = page
+                    .buckets
+                    .iter()
+                    .find(|bucket| bucket.record.attributes.id == id);
+                if let Some(found) = found {
+                    return self.tree.bucket(&tenant, &found.name).await;
+                }
+                match page.buckets.last() {
+                    Some(last) if page.truncated => after = Some(last.name.to_string()),
+                    _ => break,
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn named(bucket: &Bucket) -> BucketRef {
+    BucketRef {
+        tenant: Some(bucket.tenant.name.clone()),
+        name: bucket.name.clone(),
+    }
+}

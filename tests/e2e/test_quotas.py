@@ -1,0 +1,123 @@
+"""Quotas: refused by each protocol in its own words, exact, and kept through a kill."""
+
+import concurrent.futures
+import os
+
+import botocore.exceptions
+import pytest
+from server import Server
+from xrootd_tools import url, xrdcp, xrdfs
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("quotas")).start()
+    server.boto().create_bucket(Bucket="atlas")
+    yield server
+    assert not server.unexpected(), "\n".join(server.unexpected())
+    server.stop()
+
+
+def refused(call, **arguments):
+    with pytest.raises(botocore.exceptions.ClientError) as raised:
+        call(**arguments)
+    assert raised.value.response["Error"]["Code"] == "QuotaExceeded", raised.value
+    assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    return raised.value.response["Error"]["Message"]
+
+
+def quota(server, target):
+    return server.admin("quota", "show", target)[0]
+
+
+def test_a_bucket_is_full_for_every_protocol(site, tmp_path):
+    s3 = site.boto()
+    site.admin("quota", "set", "/atlas", "--bytes", "1MB", "--soft-bytes", "500KB")
+    s3.put_object(Bucket="atlas", Key="a", Body=b"a" * 600_000)
+    assert quota(site, "/atlas") == {
+        "target": "/atlas", "bytes": 600_000, "objects": 1, "state": "soft",
+        "limits": {"max_bytes": 1_000_000, "soft_bytes": 500_000}}
+    words = refused(s3.put_object, Bucket="atlas", Key="b", Body=b"b" * 400_001)
+    assert "600000 bytes" in words and "1000000" in words, words
+
+    up = tmp_path / "up"
+    up.write_bytes(os.urandom(400_001))
+    done = xrdcp(up, url(site, "/atlas/b"), check=False)
+    assert done.returncode != 0 and "3021" in done.stderr, done.stderr
+    room = xrdfs(site, "spaceinfo", "/atlas").stdout
+    assert "1000000" in room and "600000" in room, room
+
+    # Parts do not count before they are an object; the object that they become does.
+    upload = s3.create_multipart_upload(Bucket="atlas", Key="parts")["UploadId"]
+    refused(s3.upload_part, Bucket="atlas", Key="parts", UploadId=upload, PartNumber=1, Body=b"p" * 400_001)
+    part = s3.upload_part(Bucket="atlas", Key="parts", UploadId=upload, PartNumber=1, Body=b"p" * 400_000)
+    s3.put_object(Bucket="atlas", Key="c", Body=b"c")
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    refused(s3.complete_multipart_upload, Bucket="atlas", Key="parts", UploadId=upload, MultipartUpload=parts)
+    refused(s3.copy_object, Bucket="atlas", Key="copy", CopySource="atlas/a")
+
+    s3.delete_object(Bucket="atlas", Key="c")
+    s3.complete_multipart_upload(Bucket="atlas", Key="parts", UploadId=upload, MultipartUpload=parts)
+    assert quota(site, "/atlas")["state"] == "full"
+    # In place of what is there, and less.
+    s3.put_object(Bucket="atlas", Key="a", Body=b"A" * 600_000)
+    s3.delete_object(Bucket="atlas", Key="parts")
+    s3.delete_object(Bucket="atlas", Key="a")
+    site.admin("quota", "remove", "/atlas")
+    assert site.admin("quota", "list") == []
+
+
+def test_a_directory_is_exact_under_many_writers_and_a_kill(site):
+    s3 = site.boto()
+    s3.put_object(Bucket="atlas", Key="run/before", Body=b"0123456789")
+    site.admin("quota", "set", "/atlas/run", "--objects", "20", "--bytes", "1GB")
+    assert quota(site, "/atlas/run")["bytes"] == 10
+
+    def put(number):
+        try:
+            s3.put_object(Bucket="atlas", Key=f"run/x/{number}", Body=b"x")
+            return True
+        except botocore.exceptions.ClientError as error:
+            assert error.response["Error"]["Code"] == "QuotaExceeded"
+            return False
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        taken = sum(pool.map(put, range(60)))
+    assert taken == 19
+    s3.put_object(Bucket="atlas", Key="beside", Body=b"free")
+    site.kill()
+    site.start()
+    s3 = site.boto()
+    assert quota(site, "/atlas/run")["objects"] == 20
+    refused(s3.put_object, Bucket="atlas", Key="run/more", Body=b"")
+    # The directory keeps its limits under another name.
+    xrdfs(site, "mv", "/atlas/run", "/atlas/walk")
+    refused(s3.put_object, Bucket="atlas", Key="walk/more", Body=b"")
+    [listed] = site.admin("quota", "list")
+    assert listed["objects"] == 20 and "/atlas/run" in listed["target"]
+    assert quota(site, "/atlas/walk")["state"] == "full"
+    site.admin("quota", "remove", "/atlas/walk")
+
+
+def test_users_and_tenants(site):
+    key = site.admin("user", "add", "ann") and site.admin("key", "add", "--user", "ann")
+    import boto3
+    from botocore.config import Config
+    ann = boto3.client("s3", endpoint_url=site.s3["endpoint"], region_name=site.s3["region"],
+                       aws_access_key_id=key["access_key"], aws_secret_access_key=key["secret_key"],
+                       config=Config(retries={"max_attempts": 1}))
+    ann.create_bucket(Bucket="anns")
+    site.admin("quota", "set", "user:ann", "--objects", "2")
+    for name in ("1", "2"):
+        ann.put_object(Bucket="anns", Key=name, Body=b"")
+    refused(ann.put_object, Bucket="anns", Key="3", Body=b"")
+    site.boto().put_object(Bucket="atlas", Key="others", Body=b"")
+    site.admin("quota", "set", "tenant:", "--bytes", "0")
+    refused(site.boto().put_object, Bucket="atlas", Key="more", Body=b"x")
+    names = {line["target"] for line in site.admin("quota", "list")}
+    assert names == {"user:ann", "tenant:"}
+    for target in names:
+        site.admin("quota", "remove", target)
+    site.boto().put_object(Bucket="atlas", Key="more", Body=b"x")
+    for bad in ("atlas", "/none", "user:nobody", "/atlas/none", "tenant:none"):
+        assert site.admin("quota", "set", bad, "--objects", "1", check=False).returncode != 0, bad
