@@ -194,7 +194,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
     }
     let sound = found.ledger.as_ref().is_some_and(|ledger| {
         let whole = |line: &crate::admin::LedgerLineInfo| line.failures_left >= ledger.full;
-        ledger.lines.iter().all(whole) && ledger.found_bad == 0
+        ledger.lines.iter().all(whole) && ledger.catalog >= ledger.full && ledger.found_bad == 0
     });
     show(&Reply::Fsck(found), args.shared.json)?;
     Ok(if sound { 0 } else { FAILED })

@@ -100,6 +100,7 @@ impl OpenEngine for Opener {
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
         Ok(FakeEngine {
+            doors: Mutex::default(),
             admin: Arc::clone(&self.admin),
             events: Arc::clone(&self.events),
         })
