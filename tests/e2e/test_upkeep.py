@@ -2,11 +2,12 @@
 
 import json
 import random
+import subprocess
 import time
 
 import pytest
 from conftest import content
-from server import Server
+from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
 
 NOISE = r"disk\d|shard|decoded around|journal|holder|missing|repair|scrub"
@@ -52,6 +53,13 @@ def fsck(server, *arguments):
     done = server.admin("fsck", *arguments, check=False)
     assert done.returncode in (0, 1) and done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)["ledger"]
+
+
+def status_text(server):
+    done = subprocess.run([BIN, "status", "--dir", str(server.data)], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def passes(server):
@@ -130,7 +138,16 @@ def test_fsck_names_what_is_at_risk_online_and_offline(tended):
 def test_a_disk_is_drained_and_removed(tended):
     server = tended
     server.allow(NOISE)
-    server.admin("disk", "drain", str(server.disk(3)))
+    refused = server.admin("disk", "drain", str(server.disk(3)), check=False)
+    assert refused.returncode == 4 and "no disk is spare" in refused.stderr, refused.stderr
+    assert "3+2" in refused.stderr and "--narrower" in refused.stderr, refused.stderr
+    assert server.admin("status")["pool"]["disks"][2]["state"] == "online"
+    told = server.admin("disk", "drain", str(server.disk(3)), "--narrower")
+    assert (told["action"], told["number"], told["narrower"]) == ("drain", 3, "3+2")
+    assert told["shards"] > 0 and told["bytes"] > 0
+    line = server.admin("status")["pool"]["disks"][2]
+    assert line["state"] == "draining" and line["shards_left"] is not None, line
+    assert "all is well" not in status_text(server)
     until("it is empty", lambda: disk(server, 3)["shards"] == 0 and not shards(server, 3))
     write(server.boto(), ["later"], 2)
     assert not shards(server, 3)
@@ -153,6 +170,9 @@ def test_removing_too_much_is_refused_with_what_would_be_lost(tended):
     refused = server.admin("disk", "remove", str(server.disk(4)), check=False)
     assert refused.returncode == 4, (refused.returncode, refused.stderr)
     assert "could not be read" in refused.stderr
+    assert str(server.disk(4)) in refused.stderr, "it does not say which disk that is"
+    lines = refused.stderr.splitlines()
+    assert len(lines) < 12 and sum("error:" in line for line in lines) == 1, refused.stderr
     unknown = server.admin("disk", "remove", "/nonexistent", check=False)
     assert unknown.returncode == 3
     put_back(server, 1, 2)

@@ -149,6 +149,10 @@ impl DiskFile for InMemory {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         refused()
     }
+    fn is_in_place(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     fn len(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(std::future::ready(Ok(self.0.len() as u64)))
     }

@@ -12,15 +12,16 @@
 //! # Cancellation
 //! The tasks of this module end when the journal is closed or dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use dewar_env::{Access, DiskErrorKind};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
+use crate::epoch::{EPOCH_PATH, Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
 use crate::fill::fill;
 use crate::lane::{Found, Lane, Stock};
 use crate::log::{Phase, Shared, State};
@@ -29,6 +30,8 @@ use crate::log::{Phase, Shared, State};
 const TICK: Duration = Duration::from_secs(1);
 /// How long a disk that failed an operation is not asked to hold the journal again.
 const REST: Duration = Duration::from_secs(30);
+/// How often it is looked whether the files are still there.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Spare files made ahead, per holder.
 const SPARES: usize = 1;
 /// Spare files kept, per holder: the log shrinks and grows by a few files as its holds move.
@@ -70,6 +73,8 @@ impl Tasks {
             candidate: Arc::default(),
             preparing: None,
             waiting: Vec::new(),
+            looked: shared.env.clock.elapsed(),
+            robbed: Arc::default(),
         };
         self.spawn(shared, keeper.run());
     }
@@ -136,6 +141,10 @@ struct Keeper {
     preparing: Option<DiskId>,
     /// Replacements that are ready for the next epoch.
     waiting: Vec<Replacement>,
+    /// When it was looked last whether the files are still there.
+    looked: Duration,
+    /// Members whose epoch file somebody removed.
+    robbed: Arc<Mutex<BTreeSet<DiskId>>>,
 }
 
 #[derive(Clone)]
@@ -158,6 +167,7 @@ impl Keeper {
             if self.shared.state.lock().phase == Phase::Closed {
                 return;
             }
+            self.look_for_files();
             self.look().await;
             self.write_floor().await;
             self.refresh(&mut seen).await;
@@ -173,6 +183,46 @@ impl Keeper {
                 (member.id, known)
             })
             .collect()
+    }
+
+    /// Has it looked whether files were removed behind our back: each disk by itself, since it may hang.
+    fn look_for_files(&mut self) {
+        let now = self.shared.env.clock.elapsed();
+        let Some(tasks) = self.tasks.upgrade() else {
+            return;
+        };
+        if now.saturating_sub(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let (lanes, members) = {
+            let state = self.shared.state.lock();
+            if state.phase != Phase::Running {
+                return;
+            }
+            (state.lanes.clone(), state.members.clone())
+        };
+        for lane in lanes.into_iter().filter(|lane| lane.failure().is_none()) {
+            let shared = Arc::clone(&self.shared);
+            tasks.spawn(&self.shared, async move {
+                if lane.look_for_files().await {
+                    shared.holder_failed();
+                }
+            });
+        }
+        for member in members {
+            if !member.disk.state().writable() {
+                continue;
+            }
+            let (shared, robbed) = (Arc::clone(&self.shared), Arc::clone(&self.robbed));
+            tasks.spawn(&self.shared, async move {
+                let found = member.disk.open(EPOCH_PATH, Access::Read).await;
+                if matches!(found, Err(error) if error.kind() == DiskErrorKind::NotFound) {
+                    robbed.lock().insert(member.id);
+                    shared.attention.notify_one();
+                }
+            });
+        }
     }
 
     async fn look(&mut self) {
@@ -194,8 +244,8 @@ impl Keeper {
                 if lane.tell() {
                     tracing::warn!(disk = %lane.id, why, "a holder leaves the journal");
                 }
-                // A disk that went away may hold again as soon as it is back.
-                if !lane.was_away() {
+                // Such a disk may hold again as soon as it can.
+                if !lane.is_innocent() {
                     self.resting.entry(lane.id).or_insert(now);
                 }
                 failed = true;
@@ -491,7 +541,8 @@ impl Keeper {
             let before = seen.insert(member.id, (Arc::clone(&member), now));
             let same =
                 before.is_some_and(|(known, state)| Arc::ptr_eq(&known, &member) && state == now);
-            if now.writable() && !same {
+            let robbed = self.robbed.lock().remove(&member.id);
+            if now.writable() && (!same || robbed) {
                 back.push(member);
             }
         }

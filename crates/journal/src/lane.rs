@@ -65,6 +65,10 @@ pub(crate) struct Lane {
     pub(crate) attention: Notify,
     /// It was said that the lane has failed.
     told: AtomicBool,
+    /// It failed because somebody removed files of it.
+    robbed: AtomicBool,
+    /// Its files are being looked for.
+    looking: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -143,6 +147,8 @@ impl Lane {
             ready: Notify::new(),
             attention: Notify::new(),
             told: AtomicBool::new(false),
+            robbed: AtomicBool::new(false),
+            looking: AtomicBool::new(false),
         };
         Arc::new(lane)
     }
@@ -199,9 +205,56 @@ impl Lane {
         !self.told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether its disk is or was away, so that it is no fault of its own.
-    pub(crate) fn was_away(&self) -> bool {
-        self.disk.state() != self.began
+    /// Whether it failed by no fault of its disk, which is or was away or lost files to somebody.
+    pub(crate) fn is_innocent(&self) -> bool {
+        self.disk.state() != self.began || self.robbed.load(Ordering::Relaxed)
+    }
+
+    /// Ends the lane after an operation that failed.
+    fn fail_with(&self, error: &DiskError) {
+        if error.kind() == DiskErrorKind::NotFound {
+            self.robbed.store(true, Ordering::Relaxed);
+        }
+        self.fail(&error.to_string());
+    }
+
+    /// Looks whether its files are still there under their names, and fails if not: records in a file
+    /// that somebody removed are nowhere. Cheap enough for every few seconds; whether it failed.
+    pub(crate) async fn look_for_files(&self) -> bool {
+        if self.looking.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        let slots: Vec<Arc<Slot>> = {
+            let inner = self.inner.lock();
+            let placed = inner.files.values().map(|placed| &placed.slot);
+            placed.chain(&inner.spares).map(Arc::clone).collect()
+        };
+        let mut robbed = false;
+        for slot in &slots {
+            // What cannot be looked at now is no news. Meanwhile it may have been removed by the tender.
+            if matches!(slot.file.is_in_place().await, Ok(false)) && self.has(slot) {
+                dewar_env::reached("files of the journal were lost while it ran");
+                self.robbed.store(true, Ordering::Relaxed);
+                let label = self.disk.label();
+                self.fail(&format!("somebody removed {label}/{}", slot.path));
+                robbed = true;
+                break;
+            }
+        }
+        drop(slots);
+        self.looking.store(false, Ordering::Relaxed);
+        // What became free meanwhile was taken for busy.
+        if !self.inner.lock().retired.is_empty() {
+            self.attention.notify_one();
+        }
+        robbed
+    }
+
+    fn has(&self, slot: &Arc<Slot>) -> bool {
+        let inner = self.inner.lock();
+        let mut placed = inner.files.values().map(|placed| &placed.slot);
+        placed.any(|other| Arc::ptr_eq(other, slot))
+            || inner.spares.iter().any(|other| Arc::ptr_eq(other, slot))
     }
 
     /// Ends the lane.
@@ -265,7 +318,7 @@ impl Lane {
         let retired = !inner.retired.is_empty();
         drop(inner);
         if let Err(error) = &written {
-            self.fail(&error.to_string());
+            self.fail_with(error);
         } else if retired {
             self.attention.notify_one();
         }
@@ -453,7 +506,7 @@ impl Lane {
             self.ready.notify_waiters();
             for slot in surplus {
                 if let Err(error) = self.disk.remove(&slot.path).await {
-                    self.fail(&error.to_string());
+                    self.fail_with(&error);
                 }
             }
             {
@@ -484,7 +537,7 @@ impl Lane {
                     return true;
                 }
                 Err(error) => {
-                    self.fail(&error.to_string());
+                    self.fail_with(&error);
                     return false;
                 }
             }

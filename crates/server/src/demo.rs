@@ -178,7 +178,7 @@ impl Demo {
     /// # Errors
     /// One of them is not there and cannot be made.
     pub async fn fill<E: Engine>(&self, running: &Running<E>) -> Result<Shown, DemoError> {
-        let admin = running.engine().admin();
+        let admin = running.engine().admin(Vec::new());
         let failed = |what| move |source| DemoError::Setup { what, source };
         if !exists(admin.key_list(Some(NAME), None).await, |page| {
             page.items

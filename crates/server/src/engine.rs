@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
+use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
 use crate::config::Config;
 use crate::listener::{BoxError, Front, SocketFront};
 use crate::metrics::{Metrics, Readiness};
@@ -45,8 +45,8 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
-    /// What administrators ask.
-    fn admin(&self) -> Arc<dyn AdminApi>;
+    /// What administrators ask. They are told of `doors`, as they are listened on.
+    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi>;
 
     /// Whether requests can be served now. Must not block.
     fn readiness(&self) -> Readiness;

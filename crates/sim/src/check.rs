@@ -242,8 +242,12 @@ async fn strays(
         }
         let shards = named.get(id).into_iter().flatten();
         expected.extend(shards.cloned());
+        // The anchor of the folder, and the mark of its doubt.
+        let marks = ["blobs/anchor", "blobs/doubted"];
         let ours = |path: &String| {
-            !path.ends_with(".tmp") && (path.starts_with("blobs/") || path.starts_with("index/"))
+            !path.ends_with(".tmp")
+                && !marks.contains(&path.as_str())
+                && (path.starts_with("blobs/") || path.starts_with("index/"))
         };
         let found: BTreeSet<String> = disk.paths().into_iter().filter(ours).collect();
         let spare: Vec<_> = found.difference(&expected).collect();

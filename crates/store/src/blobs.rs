@@ -23,7 +23,8 @@ pub trait JournalHold: Send + Sync {
     /// Records up to and including this one are no longer needed for their slots.
     fn release(&self, seq: u64);
 
-    /// How many disks may be lost without losing a record that is still needed.
+    /// How many disks may be lost without losing the catalog: a record of the journal that is still
+    /// needed, or the last copy of the index.
     fn margin(&self) -> i32;
 
     /// Whether the journal is filling up, so that segments should be sealed early.
@@ -74,8 +75,8 @@ impl BlobTable {
         self.hold.moves()
     }
 
-    /// How many disks may be lost without losing what stands in the journal only.
-    pub(crate) fn journal_margin(&self) -> i32 {
+    /// How many disks may be lost without losing the catalog, or what stands in the journal only.
+    pub(crate) fn catalog_margin(&self) -> i32 {
         self.hold.margin()
     }
 

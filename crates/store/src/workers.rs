@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
-use crate::upkeep::{repair, scrub};
+use crate::upkeep::{presence, repair, scrub};
 use crate::{Shared, Store};
 
 /// Pause after a step that failed.
@@ -55,6 +55,7 @@ impl Workers {
             start(free(inner())),
             start(reclaim_dirs(inner())),
             start(space(inner())),
+            start(presence(inner())),
             start(repair(inner())),
             start(scrub(inner())),
             start(lifecycle(inner())),

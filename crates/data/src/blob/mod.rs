@@ -4,6 +4,7 @@
 mod check;
 mod findings;
 mod notices;
+mod presence;
 mod reader;
 mod rebuild;
 mod record;
@@ -26,6 +27,7 @@ use tracing::Instrument as _;
 
 pub use check::{Checked, Damage};
 pub use findings::Findings;
+pub use presence::Listed;
 pub use reader::{BlobReader, BlobStream};
 pub use rebuild::{Rebuilt, Target};
 pub use record::{BlobRecord, fuzz_blob_record};

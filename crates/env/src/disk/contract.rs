@@ -28,6 +28,7 @@ pub async fn check(disk: &Arc<dyn Disk>) {
     names(disk).await;
     renames(disk).await;
     open_files_outlive_their_names(disk).await;
+    removed_files_promise_nothing(disk).await;
     small_files(disk).await;
     wrong_paths(disk).await;
     wrong_accesses(disk).await;
@@ -316,6 +317,36 @@ async fn open_files_outlive_their_names(disk: &dyn Disk) {
     disk.replace_file("open/b", "three".into()).await.unwrap();
     assert_eq!(other.read_at(0, 9).await.unwrap(), "two");
     assert_eq!(disk.read_file("open/b").await.unwrap(), "three");
+}
+
+async fn removed_files_promise_nothing(disk: &dyn Disk) {
+    let direct = CreateOptions {
+        zeroed_bytes: 4096,
+        direct: true,
+    };
+    for options in [CACHED, direct] {
+        let file = disk.create("place/a", options).await.unwrap();
+        let block = Bytes::from(vec![1; 4096]);
+        file.write_durable(0, vec![block.clone()]).await.unwrap();
+        assert!(file.is_in_place().await.unwrap());
+        disk.remove("place/a").await.unwrap();
+        for replaced in [false, true] {
+            if replaced {
+                let other = disk.create("place/a", CACHED).await.unwrap();
+                assert!(other.is_in_place().await.unwrap());
+            }
+            assert!(!file.is_in_place().await.unwrap());
+            let not_found = DiskErrorKind::NotFound;
+            let written = file.write_durable(0, vec![block.clone()]).await;
+            assert_eq!(kind(written), not_found);
+            assert_eq!(kind(file.sync().await), not_found);
+            let whole = file.complete(vec![(0, vec![block.clone()])]).await;
+            assert_eq!(kind(whole), not_found);
+            assert_eq!(file.read_at(0, 4096).await.unwrap(), block);
+        }
+        disk.remove("place/a").await.unwrap();
+    }
+    assert_eq!(disk.state(), DiskState::Online { returns: 0 });
 }
 
 async fn small_files(disk: &dyn Disk) {

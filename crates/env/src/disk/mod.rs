@@ -216,6 +216,12 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Makes all earlier writes of this file durable, and its length. A failure poisons the disk.
     fn sync(&self) -> BoxFuture<'_, Result<()>>;
 
+    /// Whether the name that it was opened by still leads to it. If not, somebody removed or replaced
+    /// it, and nobody will find again what is written to it: what promises durability
+    /// ([`DiskFile::write_durable`], [`DiskFile::sync`], [`DiskFile::complete`]) fails with
+    /// [`DiskErrorKind::NotFound`] then.
+    fn is_in_place(&self) -> BoxFuture<'_, Result<bool>>;
+
     /// The file's length in bytes.
     fn len(&self) -> BoxFuture<'_, Result<u64>>;
 }

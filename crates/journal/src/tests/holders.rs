@@ -253,3 +253,49 @@ async fn disks_too_small_for_the_journal_are_named_and_left_in_peace() {
     tokio::time::sleep(Duration::from_secs(31)).await;
     write(&journal, body(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_somebody_removes_holds_nothing_and_is_filled_anew() {
+    for busy in [false, true] {
+        let world = formatted(1, 4, 2).await;
+        let (journal, recovery) = open(&world, 2).await.expect("opens");
+        let _hold = journal.hold("index", 0);
+        drop(recovery);
+        for n in 0..40 {
+            write(&journal, body(n)).await;
+        }
+        let first = journal.status();
+        world.disk(1).lose_folder("journal");
+        if busy {
+            // It counts no more from the first write on.
+            write(&journal, body(40)).await;
+            assert!(journal.status().margin < 3, "{:?}", journal.status());
+        }
+        let later = |s: &crate::Status| s.epoch_number > first.epoch_number;
+        let whole = |s: &crate::Status| s.margin == 3 && s.files_to_copy == 0;
+        let status = settled(&journal, |s| later(s) && whole(s)).await;
+        assert_eq!(
+            status.holders.len(),
+            4,
+            "there is no other disk: {status:?}"
+        );
+        let epoch = || world.disk(1).paths().contains(&"journal/epoch".to_owned());
+        assert!(epoch());
+        let count = if busy { 41 } else { 40 };
+        survives(&world, 2, &[0, 2], count).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_epoch_file_somebody_removes_gets_it_again() {
+    let world = formatted(1, 6, 2).await;
+    let (journal, _) = open(&world, 2).await.expect("opens");
+    write(&journal, body(1)).await;
+    let gone: Vec<usize> = (0..6)
+        .filter(|n| world.disk(*n).lose_file("journal/epoch"))
+        .collect();
+    assert_eq!(gone.len(), 6);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(journal.status().state, JournalState::Running);
+    survives(&world, 2, &[0, 3], 1).await;
+}

@@ -105,6 +105,10 @@ impl DiskFile for Lying<Arc<dyn DiskFile>> {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         self.0.sync()
     }
+    fn is_in_place(&self) -> BoxFuture<'_, Result<bool>> {
+        self.0.is_in_place()
+    }
+
     fn len(&self) -> BoxFuture<'_, Result<u64>> {
         self.0.len()
     }

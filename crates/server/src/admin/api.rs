@@ -11,7 +11,9 @@ use super::federation::{FederationReply, FederationRequest};
 use super::identity::{IdentityReply, IdentityRequest};
 use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
-use super::upkeep::{DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, RepairInfo};
+use super::upkeep::{
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, FsckInfo, LedgerInfo, RepairInfo,
+};
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,6 +169,12 @@ pub struct DiskStatus {
     pub state: String,
     /// More about that.
     pub detail: Option<String>,
+    /// Shards that are still on a disk that is being emptied.
+    #[serde(default)]
+    pub shards_left: Option<u64>,
+    /// Their bytes.
+    #[serde(default)]
+    pub bytes_left: Option<u64>,
 }
 
 /// Where a door is.
@@ -192,6 +200,10 @@ pub enum Request {
         disk: String,
         /// What is decided.
         action: DiskAction,
+        /// Whether it may be drained although what is on it can only be written anew in a narrower
+        /// layout.
+        #[serde(default)]
+        narrower: bool,
     },
     /// Make a blank folder a disk of the pool.
     DiskAdd {
@@ -279,6 +291,8 @@ pub enum Reply {
     Status(Status),
     /// The disks.
     Disks(Vec<DiskInfo>),
+    /// What was decided about a disk.
+    DiskDecided(DiskDecided),
     /// A disk that was just added.
     DiskAdded(DiskAdded),
     /// How a check fares.
@@ -374,8 +388,14 @@ pub trait AdminApi: Send + Sync {
     async fn status(&self) -> Result<Status>;
     /// All disks.
     async fn disk_list(&self) -> Result<Vec<DiskInfo>>;
-    /// Decides about a disk, named by folder, id or the first digits of it.
-    async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()>;
+    /// Decides about a disk, named by folder, id or the first digits of it. `narrower`: what is on it
+    /// may be written anew in a narrower layout.
+    async fn disk_decide(
+        &self,
+        disk: &str,
+        action: DiskAction,
+        narrower: bool,
+    ) -> Result<DiskDecided>;
     /// Makes a blank folder a disk of the pool, in the place of another one if that is named.
     async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded>;
     /// Makes a scrub due now, of one disk or all.
@@ -437,10 +457,11 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
     Ok(match request {
         Request::Status {} => Reply::Status(api.status().await?),
         Request::DiskList {} => Reply::Disks(api.disk_list().await?),
-        Request::DiskDecide { disk, action } => {
-            api.disk_decide(&disk, action).await?;
-            Reply::Done
-        }
+        Request::DiskDecide {
+            disk,
+            action,
+            narrower,
+        } => Reply::DiskDecided(api.disk_decide(&disk, action, narrower).await?),
         Request::DiskAdd { folder, replaces } => {
             Reply::DiskAdded(api.disk_add(&folder, replaces.as_deref()).await?)
         }

@@ -60,7 +60,7 @@ impl AdminApi for Memory {
         Ok(Vec::new())
     }
 
-    async fn disk_decide(&self, disk: &str, _: DiskAction) -> Result<()> {
+    async fn disk_decide(&self, disk: &str, _: DiskAction, _: bool) -> Result<DiskDecided> {
         let message = format!("there is no disk {disk}");
         Err(AdminError::new(Failure::NotFound, message))
     }

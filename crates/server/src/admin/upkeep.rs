@@ -46,6 +46,23 @@ pub struct DiskInfo {
     pub advice: Option<String>,
 }
 
+/// What was decided about a disk, and what follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskDecided {
+    /// What was decided.
+    pub action: DiskAction,
+    /// What people call it by.
+    pub number: Option<u32>,
+    /// Its folder, or where it was last.
+    pub path: String,
+    /// Shards that stood on it: to be moved, or rebuilt.
+    pub shards: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The layout that these are written in, if it is narrower than before.
+    pub narrower: Option<String>,
+}
+
 /// A disk that was just added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskAdded {
@@ -123,8 +140,12 @@ pub struct RepairInfo {
     pub bytes: u64,
     /// Repairs that failed; they are tried again.
     pub failed: u64,
-    /// Blobs that waited for repair when all records were looked at last.
+    /// Blobs that waited for repair when all records were looked at last, those whose repair failed
+    /// included.
     pub waiting: u64,
+    /// Of these, those whose repair failed and is tried again later.
+    #[serde(default)]
+    pub resting: u64,
 }
 
 /// How a check of everything fares.

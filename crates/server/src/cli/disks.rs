@@ -10,7 +10,9 @@ use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, reach, running};
-use crate::admin::{DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, Reply, Request};
+use crate::admin::{
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, FsckInfo, LedgerInfo, Reply, Request,
+};
 use crate::engine::OpenEngine;
 
 /// How often a check that is under way is asked how it fares.
@@ -30,7 +32,7 @@ pub enum DiskCommand {
     /// is removed. Safe to interrupt: it goes on by itself, or give the same command again
     Replace(ReplaceArgs),
     /// Move everything off a disk while it can be read; it takes nothing new
-    Drain(DiskArgs),
+    Drain(DrainArgs),
     /// Take a decision to drain or replace a disk back
     Keep(DiskArgs),
     /// A disk is lost, or is taken away: rebuild what it held; refused if something would be lost
@@ -49,6 +51,18 @@ pub struct ListArgs {
 pub struct DiskArgs {
     /// The disk's number, its folder, its id, or the first digits of it
     disk: String,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A disk to be emptied.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The disk's number, its folder, its id, or the first digits of it
+    disk: String,
+    /// Without a spare disk, write everything anew in a narrower layout, which takes more room
+    #[arg(long)]
+    narrower: bool,
     #[command(flatten)]
     shared: Shared,
 }
@@ -93,25 +107,31 @@ pub struct FsckArgs {
 }
 
 pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandResult {
-    let (args, action) = match command {
-        DiskCommand::List(ListArgs { shared }) => {
-            return one(&shared, opener, Request::DiskList {});
-        }
+    let decide = |shared: &Shared, disk: String, action, narrower| {
+        let request = Request::DiskDecide {
+            disk: named(disk),
+            action,
+            narrower,
+        };
+        one(shared, opener, request)
+    };
+    match command {
+        DiskCommand::List(ListArgs { shared }) => one(&shared, opener, Request::DiskList {}),
         DiskCommand::Add(AddArgs { folder, shared }) => {
             let (folder, replaces) = (absolute(&folder)?, None);
-            return one(&shared, opener, Request::DiskAdd { folder, replaces });
+            one(&shared, opener, Request::DiskAdd { folder, replaces })
         }
         DiskCommand::Replace(args) => {
             let folder = absolute(&args.folder)?;
             let replaces = Some(named(args.old));
-            return one(&args.shared, opener, Request::DiskAdd { folder, replaces });
+            one(&args.shared, opener, Request::DiskAdd { folder, replaces })
         }
-        DiskCommand::Drain(args) => (args, DiskAction::Drain),
-        DiskCommand::Keep(args) => (args, DiskAction::Keep),
-        DiskCommand::Remove(args) => (args, DiskAction::Remove),
-    };
-    let disk = named(args.disk);
-    one(&args.shared, opener, Request::DiskDecide { disk, action })
+        DiskCommand::Drain(args) => {
+            decide(&args.shared, args.disk, DiskAction::Drain, args.narrower)
+        }
+        DiskCommand::Keep(args) => decide(&args.shared, args.disk, DiskAction::Keep, false),
+        DiskCommand::Remove(args) => decide(&args.shared, args.disk, DiskAction::Remove, false),
+    }
 }
 
 pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
@@ -174,7 +194,7 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
     }
     let sound = found.ledger.as_ref().is_some_and(|ledger| {
         let whole = |line: &crate::admin::LedgerLineInfo| line.failures_left >= ledger.full;
-        ledger.lines.iter().all(whole) && ledger.found_bad == 0
+        ledger.lines.iter().all(whole) && ledger.catalog >= ledger.full && ledger.found_bad == 0
     });
     show(&Reply::Fsck(found), args.shared.json)?;
     Ok(if sound { 0 } else { FAILED })
@@ -244,6 +264,35 @@ pub(super) fn added_text(added: &DiskAdded) -> String {
         text.push_str(&format!("warning: {warning}\n"));
     }
     text
+}
+
+pub(super) fn decided_text(decided: &DiskDecided) -> String {
+    let DiskDecided { path, shards, .. } = decided;
+    let name = decided
+        .number
+        .map_or_else(|| path.clone(), |number| number.to_string());
+    let what = format!("{shards} shards with {}", amount(decided.bytes));
+    match decided.action {
+        DiskAction::Drain => {
+            let anew = match &decided.narrower {
+                Some(layout) => format!(" All blobs on it are written anew as {layout}."),
+                None => String::new(),
+            };
+            format!(
+                "{path} takes nothing new from now on, and is being emptied: {what} are to move.{anew}\n\
+                 `dewar status` says how much is left. When nothing is: `dewar disk remove {name}`; until \
+                 then `dewar disk keep {name}` takes it back\n"
+            )
+        }
+        DiskAction::Keep => {
+            format!("{path} is kept, and takes data again; what has moved stays where it is\n")
+        }
+        DiskAction::Remove if *shards == 0 => format!("{path} was removed\n"),
+        DiskAction::Remove => format!(
+            "{path} was removed and is not used again: {what} are being rebuilt on other disks, see \
+             `dewar status`\n"
+        ),
+    }
 }
 
 pub(super) fn fsck_text(fsck: &FsckInfo) -> String {

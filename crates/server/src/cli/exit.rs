@@ -56,17 +56,24 @@ pub(super) fn code_of(result: CommandResult) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            for line in error.message.lines() {
-                // Findings bring their severity along.
-                if line.starts_with("error: ") || line.starts_with("warning: ") {
-                    eprintln!("{line}");
-                } else {
-                    eprintln!("error: {line}");
-                }
+            for line in lines_of(&error.message) {
+                eprintln!("{line}");
             }
             ExitCode::from(error.code)
         }
     }
+}
+
+/// An error's lines: findings bring their severity along, and of others the first is marked.
+fn lines_of(message: &str) -> Vec<String> {
+    let marked = |line: &str| line.starts_with("error: ") || line.starts_with("warning: ");
+    let lines = message.lines().enumerate();
+    lines
+        .map(|(number, line)| match number {
+            0 if !marked(line) => format!("error: {line}"),
+            _ => line.to_owned(),
+        })
+        .collect()
 }
 
 impl From<AdminError> for CommandError {
@@ -137,5 +144,20 @@ impl From<DemoError> for CommandError {
             DemoError::PortBase(_) => Self::new(USAGE, error),
             other => Self::new(FAILED, other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_error_is_one_error_however_many_lines_it_has() {
+        let refused = lines_of("it would lose something:\n  a\n  b\nso it is not done");
+        assert_eq!(refused[..2], ["error: it would lose something:", "  a"]);
+        let marks = refused.iter().filter(|line| line.contains("error: "));
+        assert_eq!(marks.count(), 1);
+        let findings = lines_of("error: one\nwarning: two");
+        assert_eq!(findings, ["error: one", "warning: two"]);
     }
 }

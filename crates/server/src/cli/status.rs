@@ -5,7 +5,7 @@ use super::exit::CommandResult;
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{Request, Status};
+use crate::admin::{DiskStatus, Request, Status};
 
 pub(super) fn run(target: &Target, json: bool) -> CommandResult {
     let reply = block_on(async {
@@ -56,9 +56,10 @@ pub(super) fn text(status: &Status) -> String {
     let repair = &status.repair;
     if repair.repaired + repair.laid_out + repair.waiting + repair.failed > 0 {
         text.push_str(&format!(
-            "repair: {} waiting; since the start {} repaired, {} laid out anew, {} written, {} \
-             failed and tried again\n",
+            "repair: {} waiting, {} of them to be tried again; since the start {} repaired, {} laid \
+             out anew, {} written, {} tries failed\n",
             repair.waiting,
+            repair.resting,
             repair.repaired,
             repair.laid_out,
             amount(repair.bytes),
@@ -82,11 +83,23 @@ pub(super) fn text(status: &Status) -> String {
 fn findings(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ledger = &status.ledger;
+    // Whether disks are to blame that may come back.
+    let away = |disk: &&DiskStatus| {
+        matches!(
+            &*disk.state,
+            "missing" | "hung" | "blank" | "foreign" | "copy"
+        )
+    };
+    let away = status.pool.disks.iter().any(|disk| away(&disk));
     for line in &ledger.lines {
         let (blobs, bytes) = (line.blobs, amount(line.bytes));
         let what = match line.failures_left {
             left if left >= ledger.full => continue,
-            left if left < 0 => format!("{bytes} in {blobs} blobs CANNOT BE READ now"),
+            left if left < 0 && away => format!("{bytes} in {blobs} blobs CANNOT BE READ now"),
+            left if left < 0 => format!(
+                "{bytes} in {blobs} blobs have more damaged shards than the layout survives, and no disk \
+                 is missing: some of that CANNOT BE READ"
+            ),
             0 => format!("{bytes} in {blobs} blobs would be lost with one more disk"),
             left => format!(
                 "{bytes} in {blobs} blobs survive {left} more failures instead of {}",
@@ -94,7 +107,13 @@ fn findings(status: &Status) -> Vec<Finding> {
             ),
         };
         let advice = match line.failures_left {
-            left if left < 0 => "bring the missing disks back; `dewar fsck` names the objects",
+            left if left < 0 && away => {
+                "bring the missing disks back; `dewar fsck` names the objects"
+            }
+            left if left < 0 => {
+                "what can be decoded page by page is mended by itself; `dewar fsck` names the objects: \
+                 read them, and put those that fail here again from elsewhere"
+            }
             _ => "repair does what it can by itself; `dewar fsck` names the objects",
         };
         findings.push(Finding {
@@ -120,11 +139,49 @@ fn findings(status: &Status) -> Vec<Finding> {
     }
     for disk in &status.pool.disks {
         let (path, detail) = (disk.path.as_str(), disk.detail.as_deref());
-        if let Some((what, advice)) = about(&disk.state, path, disk.number, detail) {
+        let emptied = being_emptied(disk);
+        let known = emptied.or_else(|| about(&disk.state, path, disk.number, detail));
+        if let Some((what, advice)) = known {
             findings.push(Finding { what, advice });
         }
     }
+    let repair = &status.repair;
+    if repair.resting > 0 {
+        findings.push(Finding {
+            what: format!("the repair of {} blobs failed", repair.resting),
+            advice: "it is tried again by itself, after minutes at most and at once when a disk returns; \
+                     the log says why it failed"
+                .to_owned(),
+        });
+    }
     findings
+}
+
+/// How far the emptying of a disk is, if it is under way.
+fn being_emptied(disk: &DiskStatus) -> Option<(String, String)> {
+    let (DiskStatus { path, .. }, left) = (disk, disk.shards_left?);
+    let name = disk
+        .number
+        .map_or_else(|| path.clone(), |number| number.to_string());
+    let still = format!(
+        "{left} shards with {} are left",
+        amount(disk.bytes_left.unwrap_or(0))
+    );
+    Some(match (&*disk.state, left) {
+        ("draining", 0) => (
+            format!("disk {path} is drained: nothing is left on it"),
+            format!("`dewar disk remove {name}`, then take it away; or `dewar disk keep {name}`"),
+        ),
+        ("draining", _) => (
+            format!("disk {path} is being drained: {still}"),
+            format!("it goes on by itself; `dewar disk keep {name}` takes it back"),
+        ),
+        ("replacing", _) => (
+            format!("disk {path} is being replaced: {still}"),
+            "it goes on by itself; take the disk away when it is called removed".to_owned(),
+        ),
+        _ => return None,
+    })
 }
 
 /// What is the matter with a disk, and what to do.
@@ -147,16 +204,20 @@ fn about(
     let name = number.map_or_else(|| path.to_owned(), |number| number.to_string());
     let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
     let (what, advice) = match state {
-        "online" | "draining" => return None,
+        "online" => (
+            format!("disk {path}: {}", detail?),
+            "nothing has to be done; find out who it was".to_owned(),
+        ),
+        "draining" => return None,
         "missing" => (
             format!("disk {path} is missing{told}"),
             format!(
-                "mount it again, and it is used at once; if it is lost: `dewar disk replace {name} \
-                 NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
+                "mount it there again or put the folder back, and it is used at once; if it is lost: \
+                 `dewar disk replace {name} NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
             ),
         ),
         "blank" => (
-            format!("{path} is blank"),
+            format!("{path} is blank: the folder is there, and nothing is in it that makes it a disk"),
             format!(
                 "an unmounted disk: mount it; if it is a new one: `dewar disk add {path}`, or for a disk \
                  that is lost `dewar disk replace {name} {path}`"
@@ -212,5 +273,114 @@ fn span(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::{LedgerInfo, LedgerLineInfo, PoolStatus, RepairInfo};
+
+    fn disk(number: u32, state: &str) -> DiskStatus {
+        DiskStatus {
+            number: Some(number),
+            path: format!("/data/d{number}"),
+            state: state.to_owned(),
+            detail: None,
+            shards_left: None,
+            bytes_left: None,
+        }
+    }
+
+    fn well() -> Status {
+        Status {
+            version: "0".to_owned(),
+            pid: 1,
+            uptime_seconds: 1,
+            zone: 1,
+            pool: PoolStatus {
+                name: "main".to_owned(),
+                layout: "4+2".to_owned(),
+                margin: 2,
+                writable: true,
+                disks: (1..=6).map(|number| disk(number, "online")).collect(),
+                notes: Vec::new(),
+            },
+            ledger: LedgerInfo {
+                full: 2,
+                catalog: 2,
+                ..LedgerInfo::default()
+            },
+            repair: RepairInfo::default(),
+            doors: Vec::new(),
+        }
+    }
+
+    fn unreadable(status: &mut Status) {
+        status.ledger.lines = vec![LedgerLineInfo {
+            failures_left: -1,
+            blobs: 3,
+            bytes: 1 << 20,
+            ..LedgerLineInfo::default()
+        }];
+    }
+
+    #[test]
+    fn all_is_well_only_where_nothing_is_under_way() {
+        assert!(text(&well()).contains("all is well"));
+        let mut status = well();
+        status.pool.disks[2] = DiskStatus {
+            shards_left: Some(7),
+            bytes_left: Some(3_000_000),
+            ..disk(3, "draining")
+        };
+        let told = text(&status);
+        assert!(!told.contains("all is well"), "{told}");
+        assert!(
+            told.contains("/data/d3 is being drained: 7 shards with 3.0 MB"),
+            "{told}"
+        );
+        status.pool.disks[2].shards_left = Some(0);
+        assert!(text(&status).contains("`dewar disk remove 3`"));
+        let mut status = well();
+        status.ledger.catalog = 1;
+        assert!(text(&status).contains("the catalog survives 1 more failures instead of 2"));
+        let mut status = well();
+        (status.repair.waiting, status.repair.resting) = (5, 5);
+        let told = text(&status);
+        assert!(told.contains("! the repair of 5 blobs failed"), "{told}");
+        assert!(
+            told.contains("5 waiting, 5 of them to be tried again"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn rot_is_not_told_as_missing_disks() {
+        let mut status = well();
+        unreadable(&mut status);
+        let told = text(&status);
+        assert!(told.contains("no disk is missing"), "{told}");
+        assert!(!told.contains("bring the missing disks back"), "{told}");
+        status.pool.disks[0] = disk(1, "missing");
+        assert!(text(&status).contains("bring the missing disks back"));
+    }
+
+    #[test]
+    fn blank_and_missing_folders_are_told_apart() {
+        let missing = DiskStatus {
+            detail: Some("there is no such folder".to_owned()),
+            ..disk(1, "missing")
+        };
+        let mut status = well();
+        status.pool.disks[0] = missing;
+        status.pool.disks[1] = disk(2, "blank");
+        let told = text(&status);
+        assert!(
+            told.contains("d1 is missing (there is no such folder)"),
+            "{told}"
+        );
+        assert!(told.contains("d2 is blank: the folder is there"), "{told}");
+        assert!(told.contains("`dewar disk replace 2 /data/d2`"), "{told}");
     }
 }

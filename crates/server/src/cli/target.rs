@@ -120,7 +120,7 @@ pub(super) async fn reach<O: OpenEngine, T>(
                 .open(&config, Purpose::Administer, &Metrics::new())
                 .await;
             let engine = opened.map_err(|error| CommandError::from(StartError::Engine(error)))?;
-            let result = work(&mut Reached::Opened(engine.admin())).await;
+            let result = work(&mut Reached::Opened(engine.admin(Vec::new()))).await;
             engine.close().await;
             result
         }

@@ -21,7 +21,7 @@ use arc_swap::ArcSwap;
 use dewar_env::Env;
 use thiserror::Error;
 
-use crate::admin::{self, AdminSocket, SocketError};
+use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
@@ -102,6 +102,24 @@ pub struct Endpoints {
     pub metrics: Vec<String>,
     /// The admin socket.
     pub admin: PathBuf,
+}
+
+impl Endpoints {
+    /// The doors, for administrators.
+    fn doors(&self) -> Vec<DoorStatus> {
+        let all = [
+            ("s3", &self.s3),
+            ("xrootd", &self.xrootd),
+            ("metrics", &self.metrics),
+        ];
+        let doors = all.into_iter().flat_map(|(name, endpoints)| {
+            endpoints.iter().map(move |endpoint| DoorStatus {
+                name: name.to_owned(),
+                endpoint: endpoint.clone(),
+            })
+        });
+        doors.collect()
+    }
 }
 
 const STARTING: u8 = 0;
@@ -213,7 +231,7 @@ pub async fn start_for<O: OpenEngine>(
             return Err(error.into());
         }
     };
-    admin::serve(socket, engine.admin(), &doors);
+    admin::serve(socket, engine.admin(endpoints.doors()), &doors);
     for listener in s3_listeners {
         listener.serve(Arc::clone(&s3), engine.s3(), &doors);
     }

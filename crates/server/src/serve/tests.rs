@@ -38,6 +38,7 @@ impl Service<Request<RequestBody>> for Hello {
 #[derive(Default)]
 struct FakeEngine {
     admin: Arc<Memory>,
+    doors: Mutex<Vec<DoorStatus>>,
     events: Arc<Mutex<Vec<String>>>,
 }
 
@@ -49,7 +50,10 @@ impl Engine for FakeEngine {
         Hello
     }
 
-    fn admin(&self) -> Arc<dyn AdminApi> {
+    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi> {
+        if !doors.is_empty() {
+            *self.doors.lock().expect("not poisoned") = doors;
+        }
         Arc::clone(&self.admin) as Arc<dyn AdminApi>
     }
 
@@ -73,6 +77,7 @@ impl Engine for FakeEngine {
 #[derive(Default)]
 struct Opener {
     admin: Arc<Memory>,
+    doors: Mutex<Vec<DoorStatus>>,
     events: Arc<Mutex<Vec<String>>>,
     fail: bool,
     slow: bool,
@@ -95,6 +100,7 @@ impl OpenEngine for Opener {
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
         Ok(FakeEngine {
+            doors: Mutex::default(),
             admin: Arc::clone(&self.admin),
             events: Arc::clone(&self.events),
         })
@@ -328,6 +334,26 @@ async fn every_live_key_is_taken_up() {
 }
 
 #[tokio::test]
+async fn administrators_are_told_the_ports_that_the_system_chose() {
+    let dir = tempfile::tempdir().expect("folder");
+    let demo = crate::demo::Demo::prepare(dir.path(), Some(0), &dewar_env::RealRng);
+    let demo = demo.expect("prepares");
+    let running = start(demo.config.clone(), &Opener::default(), &Env::real())
+        .await
+        .expect("starts");
+    let doors = running.engine().doors.lock().expect("not poisoned").clone();
+    let told = |name: &str| -> Vec<String> {
+        let of_name = doors.iter().filter(|door| door.name == name);
+        of_name.map(|door| door.endpoint.clone()).collect()
+    };
+    let endpoints = running.endpoints();
+    assert_eq!(told("s3"), endpoints.s3);
+    assert_eq!(told("metrics"), endpoints.metrics);
+    assert!(!doors.is_empty() && !doors.iter().any(|door| door.endpoint.ends_with(":0")));
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_demo_is_filled_once_and_found_again() {
     let dir = tempfile::tempdir().expect("folder");
     let opener = Opener::default();
@@ -349,7 +375,7 @@ async fn a_demo_is_filled_once_and_found_again() {
         assert_eq!(json["s3"]["bucket"], "demo");
         let keys = running
             .engine()
-            .admin()
+            .admin(Vec::new())
             .key_list(Some("demo"), None)
             .await
             .expect("keys");

@@ -19,9 +19,9 @@ use super::changes::DiskChanges;
 use super::metrics::{away, takes_writes};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskInfo, DoorStatus, Failure,
-    FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo,
-    NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State, Status, UserAdd, UserInfo,
+    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DoorStatus,
+    Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd,
+    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State, Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
 use crate::issuers::WebKeys;
@@ -37,7 +37,7 @@ pub(super) struct StoreAdmin {
     started: Duration,
     zone: u16,
     pool_name: String,
-    endpoints: Vec<(&'static str, String)>,
+    doors: Vec<DoorStatus>,
     store: Store,
     pool: Arc<Pool>,
     journal: Journal,
@@ -54,34 +54,15 @@ impl StoreAdmin {
         engine: &Engine,
         changes: DiskChanges,
         web_keys: WebKeys,
+        doors: Vec<DoorStatus>,
     ) -> Self {
-        let scheme = if config.s3.tls_certificate_file.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let mut endpoints = Vec::new();
-        endpoints.extend(
-            config
-                .s3
-                .listen
-                .iter()
-                .map(|at| ("s3", format!("{scheme}://{at}"))),
-        );
-        endpoints.extend(
-            config
-                .metrics
-                .listen
-                .iter()
-                .map(|at| ("metrics", format!("http://{at}"))),
-        );
         Self {
             started: env.clock.elapsed(),
             web_keys,
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
-            endpoints,
+            doors,
             upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
             backups: BackupAdmin::new(engine.backups(), master_key, config),
             store: engine.store().clone(),
@@ -99,13 +80,6 @@ impl StoreAdmin {
             JournalState::Stalled(why) => notes.push(format!("writes wait: {why}")),
             JournalState::ReadOnly => notes.push("the journal is open for reading only".to_owned()),
             JournalState::Closed => notes.push("the journal is closed".to_owned()),
-        }
-        if journal.margin < i32::try_from(journal.margin_wanted).unwrap_or(i32::MAX) {
-            notes.push(format!(
-                "the catalog survives the loss of {} more disks, {} are asked for",
-                journal.margin.max(0),
-                journal.margin_wanted
-            ));
         }
         let layout = self.pool.layout();
         let live = self.pool.writable().count();
@@ -141,19 +115,12 @@ impl AdminApi for StoreAdmin {
                 layout: layout.to_string(),
                 margin: u32::try_from(margin).unwrap_or(0),
                 writable: takes_writes(&self.store, &self.journal),
-                disks: self.upkeep.disk_states(),
+                disks: self.upkeep.disk_progress().await?,
                 notes: self.notes(),
             },
             ledger: self.upkeep.ledger().await?,
             repair: self.upkeep.repair(),
-            doors: self
-                .endpoints
-                .iter()
-                .map(|(name, endpoint)| DoorStatus {
-                    name: (*name).to_owned(),
-                    endpoint: endpoint.clone(),
-                })
-                .collect(),
+            doors: self.doors.clone(),
         })
     }
 
@@ -161,8 +128,13 @@ impl AdminApi for StoreAdmin {
         self.upkeep.disk_list().await
     }
 
-    async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()> {
-        self.upkeep.disk_decide(disk, action).await
+    async fn disk_decide(
+        &self,
+        disk: &str,
+        action: DiskAction,
+        narrower: bool,
+    ) -> Result<DiskDecided> {
+        self.upkeep.disk_decide(disk, action, narrower).await
     }
 
     async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {

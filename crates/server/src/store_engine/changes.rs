@@ -42,7 +42,9 @@ impl DiskChanges {
     pub(super) async fn add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
         let (changes, folder) = (self.clone(), PathBuf::from(folder));
         let replaces = replaces.map(str::to_owned);
-        in_background(async move { changes.add_folder(&folder, replaces.as_deref()).await }).await
+        in_background(async move { changes.add_folder(&folder, replaces.as_deref()).await })
+            .await
+            .map_err(|error| self.spelled(error))
     }
 
     async fn add_folder(&self, folder: &Path, replaces: Option<&str>) -> Result<DiskAdded> {
@@ -150,6 +152,12 @@ impl DiskChanges {
             })
         })
         .await
+        .map_err(|error| self.spelled(error))
+    }
+
+    /// The same error with disks named by their folders.
+    pub(super) fn spelled(&self, error: AdminError) -> AdminError {
+        AdminError::new(error.kind, self.roster.spell(&error.message))
     }
 
     /// Each folder and how its disk is, but for those whose disks were removed and are gone.

@@ -236,6 +236,11 @@ impl Figures {
             i64::from(journal.margin),
         )?;
         page.gauge(
+            "catalog_margin",
+            "Disks that may be lost without losing the catalog: the lower one of journal and index",
+            i64::from(self.store.catalog_margin()),
+        )?;
+        page.gauge(
             "journal_unacknowledged_bytes",
             "Bytes appended and not yet durable",
             signed(journal.unacked_bytes),

@@ -38,7 +38,7 @@ use dewar_types::{BucketName, Error, ErrorKind};
 use changes::DiskChanges;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish};
+use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Engine, OpenEngine, Purpose};
@@ -172,7 +172,7 @@ impl OpenEngine for OpenStore {
             work,
         )
         .await
-        .map_err(|error| hint(purpose, error))?;
+        .map_err(|error| hint(config, purpose, error))?;
         if let Some(rebuilt) = engine.store().rebuilt().await? {
             tracing::warn!(
                 source = rebuilt.source,
@@ -231,29 +231,30 @@ impl OpenEngine for OpenStore {
     }
 }
 
-/// Says that there is a way, to those who may have lost disks for good.
-fn hint(purpose: Purpose, error: Error) -> Error {
-    let too_few = std::error::Error::source(&error).is_some_and(|source| {
-        let mut at = Some(source);
-        std::iter::from_fn(|| {
-            let now = at?;
-            at = now.source();
-            Some(now)
-        })
-        .any(|source| {
-            matches!(
-                source.downcast_ref::<OpenError>(),
-                Some(OpenError::TooFewMembers { .. } | OpenError::Lost { .. })
-            )
-        })
-    });
-    if !too_few || purpose == Purpose::AcceptLoss {
-        return error;
+/// Says what can be done, to those whose pool does not open, and names disks by their folders.
+fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
+    let mut at = std::error::Error::source(&error);
+    let mut short = false;
+    while let Some(source) = at {
+        short |= matches!(
+            source.downcast_ref::<OpenError>(),
+            Some(OpenError::TooFewMembers { .. } | OpenError::Lost { .. })
+        );
+        at = source.source();
     }
-    let message = format!(
-        "{error}. If they are gone for good, `dewar serve --accept-loss` says what that loses and goes \
-         on without"
-    );
+    let mut message = roster::spelled(config, &error.to_string());
+    if short && purpose != Purpose::AcceptLoss {
+        message.push_str(
+            ". If they are gone for good, `dewar serve --accept-loss` says what that loses and goes on \
+             without",
+        );
+    }
+    if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+        message.push_str(
+            ". If no disk that has it can be brought back: `dewar catalog rebuild --dry-run` says what \
+             can be had without, and `dewar restore FOLDER` takes a backup",
+        );
+    }
     Error::with_source(error.kind(), message, error)
 }
 
@@ -275,7 +276,7 @@ impl Engine for StoreEngine {
         ))
     }
 
-    fn admin(&self) -> Arc<dyn AdminApi> {
+    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi> {
         Arc::new(admin::StoreAdmin::new(
             self.env.clone(),
             &self.config,
@@ -283,6 +284,7 @@ impl Engine for StoreEngine {
             &self.engine,
             self.changes.clone(),
             self.web_keys.clone(),
+            doors,
         ))
     }
 
@@ -316,5 +318,27 @@ impl Engine for StoreEngine {
         if let Err(error) = self.engine.close(CLOSE_PATIENCE).await {
             tracing::warn!(%error, "the catalog was not closed cleanly; the next start takes longer");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_lost_the_catalog_hears_what_to_type() {
+        let config = Config::default();
+        let said = |kind, what: &str| {
+            let error = Error::new(kind, what);
+            hint(&config, Purpose::Serve, error).to_string()
+        };
+        let gone = said(
+            ErrorKind::NotFound,
+            "no disk has a manifest of the catalog index",
+        );
+        assert!(gone.contains("`dewar catalog rebuild --dry-run`"), "{gone}");
+        assert!(gone.contains("`dewar restore FOLDER`"), "{gone}");
+        let busy = said(ErrorKind::Unavailable, "too few disks");
+        assert_eq!(busy, "too few disks");
     }
 }

@@ -225,6 +225,13 @@ impl Roster {
         others.first().or(removed.first())?.id()
     }
 
+    /// A message for people, with disks named by where they are or were: an id alone tells nobody
+    /// which disk to pull.
+    pub(super) fn spell(&self, message: &str) -> String {
+        let file = self.file.lock();
+        spell(&file.disks, message)
+    }
+
     /// Where a disk was last.
     pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
         let file = self.file.lock();
@@ -232,6 +239,30 @@ impl Roster {
         let disk = disks.find(|disk| disk.id() == Some(id))?;
         Some(disk.folder.clone())
     }
+}
+
+/// The same with what a configuration's state folder remembers, for messages about a pool that does
+/// not open.
+pub(super) fn spelled(config: &Config, message: &str) -> String {
+    match read(&path(config)) {
+        Ok(Some(file)) => spell(&file.disks, message),
+        _ => message.to_owned(),
+    }
+}
+
+fn spell(disks: &[Remembered], message: &str) -> String {
+    let mut text = message.to_owned();
+    for disk in disks {
+        if let Some(id) = &disk.id {
+            let name = format!(
+                "{} (number {}, id {id})",
+                disk.folder.display(),
+                disk.number
+            );
+            text = text.replace(id.as_str(), &name);
+        }
+    }
+    text
 }
 
 fn note(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
@@ -326,6 +357,18 @@ mod tests {
         let folders = with_added(&config).pool.disks;
         let expected: Vec<PathBuf> = ["/a", "/x", "/c", "/b"].map(PathBuf::from).into();
         assert_eq!(folders, expected);
+    }
+
+    #[test]
+    fn messages_name_the_folders_of_disks() {
+        let (_dir, roster) = roster();
+        roster
+            .note(&[found("/data/d3", 14)], &BTreeSet::new())
+            .expect("written");
+        let (known, other) = (DiskId(14), DiskId(15));
+        let said = roster.spell(&format!("without disk {known} and {other}"));
+        let expected = format!("without disk /data/d3 (number 1, id {known}) and {other}");
+        assert_eq!(said, expected);
     }
 
     #[test]

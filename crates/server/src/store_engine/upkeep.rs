@@ -5,19 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dewar_data::pool::Pool;
+use dewar_data::pool::{IDENTITY_FILE, Pool};
 use dewar_env::DiskState;
 use dewar_store::Store;
 use dewar_store::engine::Content;
 use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
-use dewar_types::Timestamp;
+use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
 use super::changes::DiskChanges;
 use crate::admin::{
-    AdminError, DangerInfo, DiskAction, DiskAdded, DiskInfo, DiskStatus, FsckInfo, LedgerInfo,
-    LedgerLineInfo, RepairInfo,
+    AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskStatus, Failure,
+    FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 use crate::cli::status;
 
@@ -54,7 +54,8 @@ impl UpkeepAdmin {
             laid_out: status.laid_out,
             bytes: status.bytes,
             failed: status.failed,
-            waiting: status.waiting,
+            waiting: status.waiting + status.resting,
+            resting: status.resting,
         }
     }
 
@@ -69,6 +70,7 @@ impl UpkeepAdmin {
     pub(super) fn disk_states(&self) -> Vec<DiskStatus> {
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
+        let hollow = self.store.hollow();
         let mut states = Vec::new();
         self.changes.folders.each(|folder| {
             let (path, state) = folder.state();
@@ -87,10 +89,13 @@ impl UpkeepAdmin {
             };
             let detail = match state {
                 "read-only" => Some(why_read_only(Path::new(&path))),
+                "missing" => Some(why_missing(Path::new(&path)).to_owned()),
+                "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
                 _ => detail,
             };
             let state = match id.and_then(|id| self.store.decision(id)) {
                 Some(Decision::Replace) if folder.refused.is_none() => "replacing",
+                Some(Decision::Drain) if state == "online" => "draining",
                 _ => state,
             };
             states.push(DiskStatus {
@@ -98,9 +103,31 @@ impl UpkeepAdmin {
                 path,
                 state: state.to_owned(),
                 detail,
+                shards_left: None,
+                bytes_left: None,
             });
         });
         states
+    }
+
+    /// The same with what is left on disks that are being emptied.
+    pub(super) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
+        let mut states = self.disk_states();
+        let emptied = |disk: &DiskStatus| matches!(&*disk.state, "draining" | "replacing");
+        if !states.iter().any(emptied) {
+            return Ok(states);
+        }
+        let numbers = self.changes.roster.numbers();
+        for line in self.store.disk_lines().await? {
+            let number = numbers.get(&line.disk).copied();
+            let of_line =
+                |disk: &&mut DiskStatus| number.is_some() && disk.number == number && emptied(disk);
+            for disk in states.iter_mut().filter(of_line) {
+                disk.shards_left = Some(line.shards);
+                disk.bytes_left = Some(line.bytes);
+            }
+        }
+        Ok(states)
     }
 
     pub(super) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
@@ -175,14 +202,84 @@ impl UpkeepAdmin {
         self.changes.add(folder, replaces).await
     }
 
-    pub(super) async fn disk_decide(&self, disk: &str, action: DiskAction) -> Result<()> {
-        let decision = match action {
-            DiskAction::Drain => Some(Decision::Drain),
-            DiskAction::Keep => None,
-            DiskAction::Remove => return self.changes.remove(disk).await,
+    pub(super) async fn disk_decide(
+        &self,
+        named: &str,
+        action: DiskAction,
+        narrower: bool,
+    ) -> Result<DiskDecided> {
+        let found = self.changes.find(named).await;
+        let mut decided = match &found {
+            Ok(disk) => self.about(*disk, action).await?,
+            // A folder that never had a disk can be forgotten.
+            Err(_) => DiskDecided {
+                action,
+                number: None,
+                path: named.to_owned(),
+                shards: 0,
+                bytes: 0,
+                narrower: None,
+            },
         };
-        let disk = self.changes.find(disk).await?;
-        Ok(self.store.decide(disk, decision).await?)
+        match action {
+            DiskAction::Remove => self.changes.remove(named).await?,
+            DiskAction::Drain => {
+                let disk = found?;
+                if self.store.decision(disk).is_none() {
+                    decided.narrower = self.check_drain(disk, &decided.path, narrower)?;
+                }
+                self.decide(disk, Some(Decision::Drain)).await?;
+            }
+            DiskAction::Keep => self.decide(found?, None).await?,
+        }
+        Ok(decided)
+    }
+
+    async fn decide(&self, disk: DiskId, decision: Option<Decision>) -> Result<()> {
+        let decided = self.store.decide(disk, decision).await;
+        decided.map_err(|error| self.changes.spelled(error.into()))
+    }
+
+    /// A disk as it is before something is decided about it.
+    async fn about(&self, disk: DiskId, action: DiskAction) -> Result<DiskDecided> {
+        let lines = self.store.disk_lines().await?;
+        let line = lines.into_iter().find(|line| line.disk == disk);
+        let roster = &self.changes.roster;
+        let last = || Some(roster.folder_of(disk)?.display().to_string());
+        let label = line.as_ref().and_then(|line| line.label.clone());
+        Ok(DiskDecided {
+            action,
+            number: roster.numbers().get(&disk).copied(),
+            path: label.or_else(last).unwrap_or_else(|| disk.to_string()),
+            shards: line.as_ref().map_or(0, |line| line.shards),
+            bytes: line.as_ref().map_or(0, |line| line.bytes),
+            narrower: None,
+        })
+    }
+
+    /// Whether what is on a disk can be moved as it is; if not, and that was agreed to, the layout that
+    /// it is written anew in.
+    fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
+        let refuse = |message| Err(AdminError::new(Failure::InUse, message));
+        match self.store.layouts_without(disk) {
+            (_, None) => refuse(format!(
+                "without {path} fewer than {} disks take data: add a disk first (`dewar disk add`)",
+                self.pool.layout().m + 1
+            )),
+            (Some(now), Some(then)) if then.k < now.k => {
+                let then = then.to_string();
+                if agreed {
+                    return Ok(Some(then));
+                }
+                refuse(format!(
+                    "no disk is spare to take what is on {path}: it could only be emptied by writing all \
+                     blobs anew as {then} instead of {now}, which takes more room. Add a disk first \
+                     (`dewar disk add FOLDER`) or put one in its place (`dewar disk replace`); with \
+                     --narrower it is done all the same"
+                ))
+            }
+            _ => Ok(None),
+        }
     }
 
     pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
@@ -250,6 +347,23 @@ fn disk_state(line: &DiskLine) -> &'static str {
         (_, Some(DiskState::ReadOnly { .. })) => "read-only",
         (Some(Decision::Drain), _) => "draining",
         (None, Some(DiskState::Online { .. })) => "online",
+    }
+}
+
+/// What is the matter with a disk whose folder of shards was lost.
+const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
+                      what is gone is written again";
+
+/// Why a disk is not in its folder.
+fn why_missing(folder: &Path) -> &'static str {
+    match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => "the folder is there and empty: nothing is mounted on it",
+        Ok(false) if folder.join(IDENTITY_FILE).exists() => {
+            "a disk is in the folder again, and is being looked at"
+        }
+        Ok(false) => "the folder is there, but no disk is in it: its file `dewar-disk` is not",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such folder",
+        Err(_) => "the folder cannot be read",
     }
 }
 

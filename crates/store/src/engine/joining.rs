@@ -120,6 +120,8 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
         // What was said last, so that it is said once.
         let mut said = String::new();
         loop {
+            // From before the look, so that nothing is missed.
+            let changed = membership.disks_changed();
             if let Err(error) = membership.settle().await {
                 let error = error.to_string();
                 if error != said {
@@ -127,7 +129,11 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
                     said = error;
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
         }
     });
     Looking { _tasks: tasks }

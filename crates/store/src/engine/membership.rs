@@ -35,6 +35,8 @@ use dewar_env::{Disk, DiskErrorKind, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
 use dewar_meta::index::runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
+use futures_util::FutureExt;
+use futures_util::future::select_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -53,8 +55,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A removal that would lose something is tried again after so long.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// A disk of the index may be away for so long before its copies are made elsewhere.
-const INDEX_AWAY_MAX: Duration = Duration::from_secs(10);
+/// When copies of the index are tried again that could not be made, if no disk changes before.
+const INDEX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What a member of the journal has (docs/formats/journal.md).
 const EPOCH_FILE: &str = "journal/epoch";
@@ -123,7 +125,8 @@ pub struct Membership {
     moves: Arc<Moves>,
     /// Removals that would have lost something, and when they were tried.
     refused: Mutex<BTreeMap<DiskId, Instant>>,
-    index_away: Mutex<Option<Instant>>,
+    /// When copies of the index could not be made, and which disks could be written then.
+    index_failed: Mutex<Option<(Instant, BTreeSet<DiskId>)>>,
 }
 
 /// What a membership is made of.
@@ -162,7 +165,7 @@ impl Membership {
             replacing: Mutex::new(parts.replacing),
             moves: parts.moves,
             refused: Mutex::default(),
-            index_away: Mutex::default(),
+            index_failed: Mutex::default(),
         })
     }
 
@@ -465,43 +468,63 @@ impl Membership {
         Ok(())
     }
 
-    /// A holder of the index that stays away is replaced, as one of the journal is, though not at once:
-    /// it may be copied for nothing.
+    /// A holder of the index that went away is replaced at once, as one of the journal is: until then
+    /// the catalog survives one failure less.
     async fn settle_index(&self) {
-        let status = self.index.status().await;
+        // What somebody removed is no copy.
+        self.index.look().await;
         let writable: BTreeSet<DiskId> = self.pool.writable().map(|member| member.id).collect();
-        let sound = status.holders.iter().filter(|id| writable.contains(id));
-        let sound = sound.count().min(status.copies);
-        let behind = sound < status.copies_wanted.min(writable.len());
-        let since = {
-            let mut away = self.index_away.lock();
-            match behind {
-                true => Some(*away.get_or_insert_with(Instant::now)),
-                false => {
-                    *away = None;
-                    None
-                }
-            }
-        };
+        let holders = self.index.holders();
+        let sound = holders.iter().filter(|id| writable.contains(id));
+        let sound = sound.count().min(self.index.copies());
+        let behind = sound < self.index.copies_wanted().min(writable.len());
         self.moves.index_behind.store(behind, Ordering::Relaxed);
-        if since.is_some_and(|since| since.elapsed() >= INDEX_AWAY_MAX) {
-            let _turn = self.turn.lock().await;
-            self.tell_index().await;
-            // Once in a while is enough where it cannot be done.
-            *self.index_away.lock() = Some(Instant::now());
+        if !behind {
+            *self.index_failed.lock() = None;
+            return;
+        }
+        let in_vain = |(at, disks): &(Instant, BTreeSet<DiskId>)| {
+            at.elapsed() < INDEX_RETRY_AFTER && *disks == writable
+        };
+        if self.index_failed.lock().as_ref().is_some_and(in_vain) {
+            return;
+        }
+        let _turn = self.turn.lock().await;
+        let told = self.tell_index().await;
+        *self.index_failed.lock() = (!told).then(|| (Instant::now(), writable));
+        self.moves.index_behind.store(!told, Ordering::Relaxed);
+    }
+
+    /// Returns when the state of a disk has changed since it was called.
+    pub(super) fn disks_changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let watched = self.pool.members().map(|member| {
+            let mut state = member.disk.watch();
+            // An error means that the disk is gone, which is a change.
+            async move { drop(state.changed().await) }.boxed()
+        });
+        let watched: Vec<_> = watched.collect();
+        async move {
+            match watched.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(watched).await),
+            }
         }
     }
 
-    /// Gives the index the disks that there are, those that stay first.
-    async fn tell_index(&self) {
+    /// Gives the index the disks that there are, those that stay first. Whether it has all its copies.
+    async fn tell_index(&self) -> bool {
         let leaves = |member: &Member| self.store.decision(member.id).is_some();
         let (leave, mut all): (Vec<Member>, Vec<Member>) = self.pool.members().partition(leaves);
         all.extend(leave);
         let removed = self.removed();
         all.retain(|member| !removed.contains(&member.id));
         let all = all.into_iter().map(|member| (member.id, member.disk));
-        if let Err(error) = self.index.set_disks(all.collect()).await {
-            tracing::warn!(%error, "the catalog index has fewer copies than it should");
+        match self.index.set_disks(all.collect()).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "the catalog index has fewer copies than it should");
+                false
+            }
         }
     }
 }

@@ -147,6 +147,7 @@ pub struct Engine {
 /// The journal's hold for small objects.
 struct SegmentHold {
     journal: Journal,
+    index: Arc<RunIndex>,
     hold: Hold,
     moves: Arc<Moves>,
 }
@@ -161,7 +162,8 @@ impl JournalHold for SegmentHold {
     }
 
     fn margin(&self) -> i32 {
-        self.journal.status().margin
+        let copies = i32::try_from(self.index.copies()).unwrap_or(i32::MAX);
+        self.journal.status().margin.min(copies - 1)
     }
 
     fn pressed(&self) -> bool {
@@ -302,6 +304,7 @@ impl Engine {
             Arc::clone(&tree),
             Arc::new(SegmentHold {
                 journal: journal.clone(),
+                index: Arc::clone(&index),
                 hold,
                 moves: Arc::clone(&moves),
             }),

@@ -182,7 +182,7 @@ fn disks_that_come_later_join_and_others_may_go() {
             assert_eq!(open.engine.pool().writable().count(), 6);
             open.write(&ann, "joined").await;
             for disk in [a, b] {
-                let blobs = |path: &&String| path.starts_with("blobs/") && !paths.contains(path);
+                let blobs = |path: &&String| path.starts_with("blobs/0") && !paths.contains(path);
                 let now = world.disk(disk).paths();
                 assert!(now.iter().any(|path| blobs(&path)), "{now:?}");
             }

@@ -43,7 +43,7 @@ fn dynamic(world: &SimWorld, n: usize) -> Arc<dyn Disk> {
 
 fn shards(world: &SimWorld, n: usize) -> usize {
     let paths = world.disk(n).paths().into_iter();
-    paths.filter(|path| path.starts_with("blobs/")).count()
+    paths.filter(|path| path.starts_with("blobs/0")).count()
 }
 
 async fn settled(open: &Open, id: DiskId) {

@@ -12,6 +12,7 @@ mod joining;
 mod journal;
 mod membership;
 mod model;
+mod presence;
 mod rebuild;
 mod sample;
 mod upkeep;
@@ -204,9 +205,11 @@ impl Rig {
         page.objects.into_iter().map(|listed| listed.key).collect()
     }
 
+    /// All shards.
     pub(crate) fn files(&self) -> Vec<String> {
         (0..4)
             .flat_map(|disk| self.world.disk(disk).paths())
+            .filter(|path| path != "blobs/anchor")
             .collect()
     }
 

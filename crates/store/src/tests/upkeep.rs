@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use dewar_env::DiskErrorKind;
+use dewar_env::disk::sim::SimOp;
 use dewar_types::{DiskId, ErrorKind};
 
 use super::{Rig, content, run};
@@ -109,6 +111,59 @@ fn a_scrub_finds_rot_and_lost_files_and_repair_mends_them() {
 }
 
 #[test]
+fn a_repair_that_fails_is_counted_and_tried_again_within_seconds() {
+    run(async {
+        let rig = Rig::new(9).await;
+        rig.put("large", &content(300_000, 1)).await.expect("put");
+        tokio::time::sleep(10 * SECOND).await;
+        let number = (0..4)
+            .find(|n| {
+                rig.world
+                    .disk(*n)
+                    .paths()
+                    .iter()
+                    .any(|p| p.starts_with("blobs/0"))
+            })
+            .expect("a shard");
+        let disk = rig.world.disk(number);
+        let path = disk.paths().remove(0);
+        assert!(path.starts_with("blobs/0") && disk.lose_file(&path));
+        disk.fail_always(SimOp::Create, DiskErrorKind::Io);
+        rig.store
+            .scrub_now(DiskId(number as u128 + 1))
+            .await
+            .expect("noted");
+        tokio::time::sleep(20 * SECOND).await;
+        let status = rig.store.repair_status();
+        assert!(status.resting == 1 && status.failed >= 3, "{status:?}");
+        disk.heal();
+        tokio::time::sleep(20 * SECOND).await;
+        let status = rig.store.repair_status();
+        assert_eq!((status.resting, status.repaired), (0, 1), "{status:?}");
+        assert!(disk.paths().contains(&path));
+        // It is left alone for longer and longer.
+        assert!(disk.lose_file(&path));
+        disk.fail_always(SimOp::Create, DiskErrorKind::Io);
+        rig.store
+            .scrub_now(DiskId(number as u128 + 1))
+            .await
+            .expect("noted");
+        tokio::time::sleep(3600 * SECOND).await;
+        let tries = rig.store.repair_status().failed - status.failed;
+        assert!((10..40).contains(&tries), "{tries} tries in an hour");
+        // A disk that returns is news.
+        disk.heal();
+        rig.world.disk((number + 1) % 4).vanish();
+        tokio::time::sleep(5 * SECOND).await;
+        assert!(
+            disk.paths().contains(&path),
+            "{:?}",
+            rig.store.repair_status()
+        );
+    });
+}
+
+#[test]
 fn a_disk_that_stays_away_is_rebuilt_elsewhere_and_is_not_trusted_when_it_returns() {
     run(async {
         let rig = Rig::new(2).await;
@@ -179,9 +234,17 @@ fn a_drained_disk_is_emptied_and_can_be_removed() {
         let lines = rig.store.disk_lines().await.expect("listed");
         let line = lines.iter().find(|line| line.disk == disk).expect("there");
         assert_eq!((line.shards, line.decision), (0, Some(Decision::Drain)));
-        assert_eq!(rig.world.disk(1).paths().len(), 0, "its files are gone");
+        assert_eq!(
+            rig.world.disk(1).paths(),
+            ["blobs/anchor"],
+            "its files are gone"
+        );
         rig.put("more", &content(100_000, 1)).await.expect("put");
-        assert_eq!(rig.world.disk(1).paths().len(), 0, "it takes nothing new");
+        assert_eq!(
+            rig.world.disk(1).paths(),
+            ["blobs/anchor"],
+            "it takes nothing new"
+        );
         rig.store
             .decide(disk, Some(Decision::Remove))
             .await

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dewar_env::DiskState;
 use dewar_meta::kv::{Batch, CommitError, Require, Scan};
 use dewar_meta::ns::keys;
-use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result};
+use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
 use super::encodings::Encoding;
@@ -27,7 +27,7 @@ const REPLACED: u8 = b'r';
 const DECISIONS_MAX: usize = 10_000;
 
 /// Objects that a refusal names.
-const NAMED_MAX: usize = 100;
+const NAMED_MAX: usize = 5;
 
 /// Blobs whose objects are looked for, to be named.
 const LOST_MAX: usize = 100_000;
@@ -133,6 +133,7 @@ impl Inner {
             &decisions.gone,
             out,
         )
+        .without(&self.hollow())
     }
 
     /// Disks that have been away for too long, as far as they were found once.
@@ -299,6 +300,19 @@ impl Store {
         inner.put_decision(batch).await
     }
 
+    /// The layout that content is written in now, and the one in which it would be written without a
+    /// disk; `None` where too few disks would take any.
+    #[must_use]
+    pub fn layouts_without(&self, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
+        self.inner.disks().layouts_without(disk)
+    }
+
+    /// Disks whose folder of shards was lost: what of it is left is being looked for.
+    #[must_use]
+    pub fn hollow(&self) -> BTreeSet<DiskId> {
+        self.inner.hollow()
+    }
+
     /// Disks that were removed.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<DiskId> {
@@ -360,14 +374,7 @@ impl Store {
             .await?;
         if count > 0 {
             let objects = inner.objects_in(&lost).await?;
-            let named = objects.len().min(NAMED_MAX);
-            let more = objects.len() > named || count > lost.len() as u64;
-            let message = format!(
-                "without disk {disk} {count} blobs could not be read any more, and with them:\n  {}{}\nBring \
-                 other disks back first, or delete what may be lost",
-                objects[..named].join("\n  "),
-                if more { "\n  ... and more" } else { "" }
-            );
+            let message = refusal(disk, count, &objects, count > lost.len() as u64);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(on_it)
@@ -428,9 +435,46 @@ impl Store {
     }
 }
 
+/// What would be lost without a disk: how much, the first few objects, and where the others stand.
+fn refusal(disk: DiskId, blobs: u64, objects: &[String], some: bool) -> String {
+    let named = &objects[..objects.len().min(NAMED_MAX)];
+    let mut lines: Vec<String> = named.iter().map(|path| format!("  {path}")).collect();
+    let rest = objects.len() - named.len();
+    // As many as are looked for.
+    let least = match some || objects.len() >= super::ledger::NAMED_MAX {
+        true => "at least ",
+        false => "",
+    };
+    if rest > 0 {
+        lines.push(format!(
+            "  and {least}{rest} more; `dewar fsck` names what has 0 failures left"
+        ));
+    }
+    format!(
+        "without disk {disk} {blobs} blobs could not be read any more, and with them {least}{} \
+         objects:\n{}\nBring other disks back first, or delete what may be lost",
+        objects.len(),
+        lines.join("\n")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_counts_everything_and_names_a_few() {
+        let objects: Vec<String> = (0..90).map(|n| format!("bucket/{n}")).collect();
+        let said = refusal(DiskId(7), 40, &objects, false);
+        assert!(
+            said.contains("40 blobs") && said.contains("with them 90 objects"),
+            "{said}"
+        );
+        assert!(said.contains("bucket/4\n  and 85 more"), "{said}");
+        assert_eq!(said.lines().count(), NAMED_MAX + 3, "{said}");
+        let few = refusal(DiskId(7), 1, &objects[..2], false);
+        assert!(!few.contains("more; "), "{few}");
+    }
 
     /// The bytes are a format: docs/formats/segment.md.
     #[test]

@@ -25,7 +25,7 @@ use crate::{Inner, Store};
 const DEGRADED_MAX: usize = 1 << 20;
 
 /// Objects that are named.
-const NAMED_MAX: usize = 1000;
+pub(super) const NAMED_MAX: usize = 1000;
 
 /// Records looked at in one scan.
 const PAGE: usize = 512;
@@ -39,7 +39,7 @@ pub struct Ledger {
     pub full: i32,
     /// By failures left; negative means that it cannot be read now.
     pub lines: BTreeMap<i32, LedgerLine>,
-    /// Failures of disks that the catalog's own journal survives.
+    /// Failures of disks that the catalog survives: its journal and its index, whichever is worse off.
     pub catalog: i32,
     /// Bytes of small objects that stand in the journal only, as safe as the catalog.
     pub unsealed_bytes: u64,
@@ -84,16 +84,23 @@ pub struct LedgerDepth {
 }
 
 impl Store {
+    /// Failures of disks that the catalog survives now: as [`Ledger::catalog`].
+    #[must_use]
+    pub fn catalog_margin(&self) -> i32 {
+        self.inner.table.catalog_margin()
+    }
+
     /// Counts the ledger anew. `progress` counts the blobs that were read.
     ///
     /// # Errors
     /// Those of the catalog.
     pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
         let inner = &self.inner;
+        inner.look_for_anchors().await;
         let mut ledger = Ledger {
             counted: inner.env.clock.now(),
             full: i32::from(inner.blobs.pool().layout().m),
-            catalog: inner.table.journal_margin(),
+            catalog: inner.table.catalog_margin(),
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
         };

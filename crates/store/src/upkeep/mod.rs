@@ -1,6 +1,7 @@
 //! Upkeep: what keeps stored bytes as safe as they were promised to be.
 //!
 //! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
+//! - **Presence** notices when the folder of shards of a disk was removed or replaced.
 //! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
 //!   is not that of the disks that live; what could stand the fewest further failures first.
 //! - **The ledger** counts what could stand how many failures, from the records and from what was
@@ -17,6 +18,7 @@
 mod disks;
 mod encodings;
 mod ledger;
+mod presence;
 mod repair;
 mod scrub;
 mod standing;
@@ -39,6 +41,7 @@ pub use repair::RepairStatus;
 pub use scrub::ScrubStatus;
 
 pub(crate) use encodings::Encoding;
+pub(crate) use presence::presence;
 pub(crate) use repair::repair;
 pub(crate) use scrub::scrub;
 
@@ -87,6 +90,8 @@ pub(crate) struct Upkeep {
     /// Disks to be emptied on which the last look at all records found nothing.
     emptied: Mutex<BTreeSet<DiskId>>,
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
+    /// What is known of the folders of shards.
+    presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
     repair: Mutex<RepairStatus>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
     /// Shards that no record names any more, and that readers may still use.
@@ -119,6 +124,7 @@ impl Upkeep {
             decisions: Mutex::default(),
             emptied: Mutex::default(),
             away_since: Mutex::default(),
+            presence: Mutex::default(),
             repair: Mutex::default(),
             scrubs: Mutex::default(),
             leftovers: Mutex::default(),

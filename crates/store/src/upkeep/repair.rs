@@ -26,8 +26,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Pause after a pass in which nothing could be done.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A blob whose repair failed is left alone this long.
-const FAILED_REST: Duration = Duration::from_secs(60);
+/// A blob whose repair failed is left alone this long the first time, and twice as long every further
+/// time.
+const FAILED_REST: Duration = Duration::from_secs(2);
+
+/// The same at most.
+const FAILED_REST_MAX: Duration = Duration::from_secs(300);
 
 /// Blobs whose failures are remembered.
 const FAILED_MAX: usize = 4096;
@@ -57,8 +61,56 @@ pub struct RepairStatus {
     pub failed: u64,
     /// Encodings that the last look at all records found in need of repair, and repairable.
     pub waiting: u64,
+    /// Further ones whose repair failed and is tried again: after seconds first and minutes later, and
+    /// at once when a disk changes its state.
+    pub resting: u64,
     /// When that look was.
     pub looked: Option<Timestamp>,
+}
+
+/// Blobs whose repair failed: left alone for a while, longer every time.
+#[derive(Debug, Default)]
+struct Failed(BTreeMap<BlobId, Rest>);
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Failed {
+    fn rests(&self, blob: BlobId) -> bool {
+        let rest = self.0.get(&blob);
+        rest.is_some_and(|rest| rest.until > Instant::now())
+    }
+
+    fn note(&mut self, blob: BlobId) {
+        let before = self.0.get(&blob).map(|rest| rest.pause * 2);
+        if before.is_none() && self.0.len() >= FAILED_MAX {
+            return;
+        }
+        let pause = before.unwrap_or(FAILED_REST).min(FAILED_REST_MAX);
+        let until = Instant::now() + pause;
+        self.0.insert(blob, Rest { until, pause });
+    }
+
+    fn forget(&mut self, blob: BlobId) {
+        self.0.remove(&blob);
+    }
+
+    /// Those that have rested.
+    fn due(&self) -> Vec<BlobId> {
+        let now = Instant::now();
+        let due = self.0.iter().filter(|(_, rest)| rest.until <= now);
+        due.map(|(blob, _)| *blob).collect()
+    }
+
+    /// How long until the first of them has.
+    fn next_due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let first = self.0.values().map(|rest| rest.until).min();
+        first.map(|first| first.saturating_duration_since(now))
+    }
 }
 
 /// What a look at all records found.
@@ -70,17 +122,21 @@ struct Survey {
 
 /// Repairs until it is dropped.
 pub(crate) async fn repair(inner: Shared) {
-    let mut failed = BTreeMap::new();
+    let mut failed = Failed::default();
     let mut looked_for = None;
     loop {
         inner.remove_leftovers().await;
         let states = inner.disk_states();
         if looked_for.as_ref() != Some(&states) {
             looked_for = Some(states);
+            // What could not be had may be had now.
+            failed = Failed::default();
             inner.upkeep.survey_due.store(true, Ordering::Relaxed);
         }
         let pause = match inner.repair_pass(&mut failed).await {
-            Ok(0) => LOOK_EVERY,
+            Ok(0) => failed
+                .next_due()
+                .map_or(LOOK_EVERY, |due| due.min(LOOK_EVERY)),
             Ok(_) => continue,
             Err(error) => {
                 tracing::warn!(%error, "repair could not go on; trying again");
@@ -90,7 +146,7 @@ pub(crate) async fn repair(inner: Shared) {
         let mut slept = Duration::ZERO;
         // Disks change without a cue.
         while slept < pause && looked_for.as_ref() == Some(&inner.disk_states()) {
-            let nap = Duration::from_secs(1);
+            let nap = (pause - slept).min(Duration::from_secs(1));
             if tokio::time::timeout(nap, inner.upkeep.cue.notified())
                 .await
                 .is_ok()
@@ -118,10 +174,21 @@ impl Inner {
     }
 
     /// One pass; how many encodings it put right.
-    async fn repair_pass(&self, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
-        let now = Instant::now();
-        failed.retain(|_, since| now - *since < FAILED_REST);
-        let queued = self.repair_queued(failed).await?;
+    async fn repair_pass(&self, failed: &mut Failed) -> Result<u64> {
+        let mut queued = 0;
+        for blob in failed.due() {
+            match self.table.encoding(blob).await? {
+                Some(encoding) if self.try_repair(&encoding, failed).await => queued += 1,
+                // It is another by now, or good: all are looked at.
+                Some(_) if !failed.0.contains_key(&blob) => {
+                    self.upkeep.survey_due.store(true, Ordering::Relaxed);
+                }
+                Some(_) => {}
+                None => failed.forget(blob),
+            }
+        }
+        queued += self.repair_queued(failed).await?;
+        self.upkeep.repair.lock().resting = failed.0.len() as u64;
         if queued > 0 {
             return Ok(queued);
         }
@@ -144,7 +211,9 @@ impl Inner {
         };
         // There may be more, less urgent, when this is done.
         self.upkeep.survey_due.store(true, Ordering::Relaxed);
-        self.repair_all(worst, failed).await
+        let done = self.repair_all(worst, failed).await;
+        self.upkeep.repair.lock().resting = failed.0.len() as u64;
+        done
     }
 
     /// Journal and index go first: while they are being copied to other disks, blobs wait, though
@@ -157,7 +226,7 @@ impl Inner {
     }
 
     /// Repairs what was queued, the worst first.
-    async fn repair_queued(&self, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+    async fn repair_queued(&self, failed: &mut Failed) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         loop {
@@ -165,7 +234,7 @@ impl Inner {
             let disks = self.disks();
             let mut work: Vec<(i32, Encoding)> = Vec::new();
             for (blob, findings) in &queued {
-                if failed.contains_key(blob) {
+                if failed.rests(*blob) {
                     continue;
                 }
                 match self.table.encoding(*blob).await? {
@@ -190,7 +259,7 @@ impl Inner {
         }
     }
 
-    async fn survey(&self, failed: &BTreeMap<BlobId, Instant>) -> Result<Survey> {
+    async fn survey(&self, failed: &Failed) -> Result<Survey> {
         let mut survey = Survey::default();
         let disks = self.disks();
         let mut emptied = self.upkeep.decisions.lock().leaving.clone();
@@ -200,7 +269,7 @@ impl Inner {
                 emptied.remove(disk);
             }
             let standing = disks.standing(&encoding.record, findings);
-            if standing.is_actionable() && !failed.contains_key(&encoding.record.id) {
+            if standing.is_actionable() && !failed.rests(encoding.record.id) {
                 *survey.waiting.entry(standing.margin).or_default() += 1;
             }
         })
@@ -213,7 +282,7 @@ impl Inner {
     }
 
     /// Repairs all that is as badly off as `worst`, until something else comes up.
-    async fn repair_all(&self, worst: i32, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+    async fn repair_all(&self, worst: i32, failed: &mut Failed) -> Result<u64> {
         let mut done = 0;
         let mut from = BlobId(0);
         let states = self.disk_states();
@@ -226,7 +295,7 @@ impl Inner {
                 let standing = self.disks().standing(&encoding.record, known);
                 if standing.is_actionable()
                     && standing.margin <= worst
-                    && !failed.contains_key(&encoding.record.id)
+                    && !failed.rests(encoding.record.id)
                 {
                     done += u64::from(self.try_repair(encoding, failed).await);
                     if states != self.disk_states() {
@@ -243,17 +312,17 @@ impl Inner {
     }
 
     /// Whether the encoding was put right.
-    async fn try_repair(
-        &self,
-        encoding: &Encoding,
-        failed: &mut BTreeMap<BlobId, Instant>,
-    ) -> bool {
+    async fn try_repair(&self, encoding: &Encoding, failed: &mut Failed) -> bool {
         let blob = encoding.record.id;
         match self.repair_one(blob).await {
-            Ok(done) => done,
+            Ok(done) => {
+                failed.forget(blob);
+                done
+            }
             // Somebody changed it meanwhile: the next look sees what it is now.
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 tracing::debug!(%blob, %error, "repair was overtaken");
+                failed.forget(blob);
                 false
             }
             Err(error) => {
@@ -265,9 +334,7 @@ impl Inner {
                     _ => tracing::warn!(%blob, %error, "could not be repaired; trying again later"),
                 }
                 self.upkeep.repair.lock().failed += 1;
-                if failed.len() < FAILED_MAX {
-                    failed.insert(blob, Instant::now());
-                }
+                failed.note(blob);
                 false
             }
         }

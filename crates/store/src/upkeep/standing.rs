@@ -24,6 +24,8 @@ pub(crate) struct Disks {
     out: BTreeSet<DiskId>,
     /// Declared lost: they never come back.
     gone: BTreeSet<DiskId>,
+    /// Their folder of shards was lost, and what is left is not known yet.
+    hollow: BTreeSet<DiskId>,
 }
 
 /// How an encoding stands.
@@ -79,6 +81,12 @@ impl Disks {
         disks
     }
 
+    /// The same, with nothing on these disks that is known to be there.
+    pub(crate) fn without(mut self, hollow: &BTreeSet<DiskId>) -> Self {
+        self.hollow.clone_from(hollow);
+        self
+    }
+
     /// How an encoding stands, and what can be done for it.
     pub(crate) fn standing(&self, record: &BlobRecord, findings: &Findings) -> Standing {
         let known_bad = findings.bad();
@@ -90,7 +98,7 @@ impl Disks {
         let mut doomed = false;
         for (shard, disk) in record.disks.iter().enumerate() {
             let sound = is_sound(shard);
-            if sound && self.readable.contains(disk) {
+            if sound && self.readable.contains(disk) && !self.hollow.contains(disk) {
                 good = good.with(shard);
             }
             if self.gone.contains(disk) || self.leaving.contains(disk) {
@@ -138,6 +146,14 @@ impl Disks {
             anew: (wider || narrower) && margin >= 0,
             margin,
         }
+    }
+
+    /// The layout that new encodings get now, and the one that they get when a disk takes none any
+    /// more; `None` where too few disks would.
+    pub(crate) fn layouts_without(&self, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
+        let narrowed = |takers: usize| self.layout.and_then(|layout| layout.narrowed_to(takers));
+        let left = self.takers.iter().filter(|taker| **taker != disk).count();
+        (narrowed(self.takers.len()), narrowed(left))
     }
 
     /// Whether a disk has been away for too long.

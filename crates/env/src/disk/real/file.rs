@@ -195,15 +195,20 @@ impl RealFile {
             Duty::Complete => &self.inner.lanes.syncs,
             _ => &self.inner.lanes.writes,
         };
+        let path = self.path.clone();
         self.inner
             .run(lane, duty, call, move |inner| {
                 if duty == Duty::Complete {
-                    return opened.complete(&pieces, &inner.health);
+                    opened.complete(&pieces, &inner.health)?;
+                } else {
+                    for (offset, buffers) in &pieces {
+                        opened.write(*offset, buffers, duty == Duty::Durable)?;
+                    }
                 }
-                for (offset, buffers) in &pieces {
-                    opened.write(*offset, buffers, duty == Duty::Durable)?;
+                match duty {
+                    Duty::Durable | Duty::Complete => inner.folder.check_place(&path, &opened.fd),
+                    Duty::Read | Duty::Write => Ok(()),
                 }
-                Ok(())
             })
             .await
     }
@@ -274,8 +279,19 @@ impl DiskFile for RealFile {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let opened = self.opened();
         let (lane, call) = (&self.inner.lanes.syncs, call("sync", &self.path));
+        let path = self.path.clone();
         Box::pin(self.inner.run(lane, Duty::Durable, call, move |inner| {
-            opened.sync(&inner.health)
+            opened.sync(&inner.health)?;
+            inner.folder.check_place(&path, &opened.fd)
+        }))
+    }
+
+    fn is_in_place(&self) -> BoxFuture<'_, Result<bool>> {
+        let opened = self.opened();
+        let (lane, call) = (&self.inner.lanes.reads, call("look for", &self.path));
+        let path = self.path.clone();
+        Box::pin(self.inner.run(lane, Duty::Read, call, move |inner| {
+            inner.folder.leads_to(&path, &opened.fd)
         }))
     }
 

@@ -59,7 +59,26 @@ impl Folder {
         fs::stat(&self.path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.place)
     }
 
-    /// The same, and its identity file is in it.
+    /// Whether a name leads to this open file.
+    pub(super) fn leads_to(&self, path: &str, file: &OwnedFd) -> io::Result<bool> {
+        let open = fs::fstat(file)?;
+        match fs::statat(&*self.root(), path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (open.st_dev, open.st_ino)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fails if nobody would find this open file again under its name.
+    pub(super) fn check_place(&self, path: &str, file: &OwnedFd) -> io::Result<()> {
+        if self.leads_to(path, file)? {
+            return Ok(());
+        }
+        let message = "somebody removed or replaced the file while it was open";
+        Err(io::Error::new(io::ErrorKind::NotFound, message))
+    }
+
+    /// Whether it is in its place, and its identity file is in it.
     pub(super) fn is_itself(&self) -> bool {
         self.is_in_place() && self.has_identity().unwrap_or(false)
     }
@@ -297,7 +316,12 @@ impl Folder {
         ends.push(dir.len());
         for end in ends {
             match fs::mkdirat(&*root, &dir[..end], DIR_MODE) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                // One of this name may have been removed behind our back.
+                Ok(()) => self.anchored.lock().retain(|known| {
+                    let below = known.strip_prefix(&dir[..end]);
+                    !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                }),
+                Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -9,6 +9,8 @@
 //! All names are looked up from the folder's descriptor. Once a second, and before anything is
 //! reported as durable, its path must still lead to the same folder (device and inode) with the
 //! identity file in it; else the disk is [`DiskState::Missing`] for descriptors that are open, too.
+//! So must the name of a file lead to it when something is reported as durable in it: a file that
+//! somebody removed takes writes, and nobody finds them again.
 //! The folder itself is never made. When it is there again the disk returns; files that were open
 //! may then fail with `Io` if the device was gone in between, so open them again after a return.
 //!
@@ -382,7 +384,13 @@ impl Disk for RealDisk {
             let opened = inner.folder.create(path, false)?;
             opened.complete(&pieces, &inner.health)?;
             let synced = inner.folder.sync_dir(paths::parent(path));
-            synced.inspect_err(|_| inner.health.poison())
+            synced.inspect_err(|error| {
+                // Not when the folder was removed behind our back.
+                if is_device_failure(error) {
+                    inner.health.poison();
+                }
+            })?;
+            inner.folder.check_place(path, &opened.fd)
         }))
     }
 

@@ -529,3 +529,39 @@ async fn a_queued_operation_past_its_deadline_never_happens() {
     assert_eq!(lane.run(50 * MOMENT, || 6).await, Ok(6));
     drop(writer);
 }
+
+#[tokio::test]
+async fn folders_removed_under_a_disk_poison_nothing_and_are_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = RealDisk::open(dir.path(), patient()).await.unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let racing = Arc::clone(&disk);
+    let writing = tokio::spawn(async move {
+        let (mut done, mut lost) = (0, 0);
+        for n in 0..400 {
+            let path = format!("blobs/dir/{n}");
+            match racing
+                .create_whole(&path, vec![(0, vec!["content".into()])])
+                .await
+            {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), DiskErrorKind::NotFound, "{error}");
+                    lost += 1;
+                }
+            }
+        }
+        (done, lost)
+    });
+    while !writing.is_finished() {
+        // It may have been filled again meanwhile.
+        let _ = std::fs::remove_dir_all(dir.path().join("blobs"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (done, lost) = writing.await.unwrap();
+    assert_eq!(done + lost, 400);
+    assert_eq!(disk.state(), DiskState::Online { returns: 0 });
+    let pieces = vec![(0, vec!["content".into()])];
+    disk.create_whole("blobs/dir/last", pieces).await.unwrap();
+    assert_eq!(disk.read_file("blobs/dir/last").await.unwrap(), "content");
+}

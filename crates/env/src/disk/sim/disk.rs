@@ -231,6 +231,11 @@ impl SimDisk {
         there
     }
 
+    /// Removes a folder with all that is in it behind the back of everyone. Files that are open stay so.
+    pub fn lose_folder(&self, dir: &str) {
+        self.core.media.lock().names.lose_dir(dir);
+    }
+
     /// Whether a power failure now could lose bytes of this file.
     #[must_use]
     pub fn is_dirty(&self, path: &str) -> bool {

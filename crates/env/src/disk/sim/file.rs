@@ -57,8 +57,12 @@ impl SimFile {
         let path = self.path.clone();
         let effect = move |core: &Core, stage| {
             let lasting = how == Write::Durable && syncs(SimOp::WriteDurable, &path);
-            let how = if lasting { how } else { Write::Cached };
-            carry_out(core, (&inode, &path), &pieces, how, stage)
+            let kept = if lasting { how } else { Write::Cached };
+            carry_out(core, (&inode, &path), &pieces, kept, stage)?;
+            match how {
+                Write::Durable => check_place(core, &path, &inode),
+                Write::Cached => Ok(()),
+            }
         };
         self.core.perform(call, effect).await
     }
@@ -152,13 +156,23 @@ impl DiskFile for SimFile {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let inode = Arc::clone(&self.inode);
         let path = self.path.clone();
-        let effect = move |_: &Core, stage| {
+        let effect = move |core: &Core, stage| {
             if stage != Stage::Cut && syncs(SimOp::Sync, &path) {
                 inode.with(super::content::Content::settle);
             }
-            Ok(())
+            check_place(core, &path, &inode)
         };
         Box::pin(self.core.perform(self.call("sync", SimOp::Sync), effect))
+    }
+
+    /// Takes no time and meets no faults: it is asked all the while, and changes nothing.
+    fn is_in_place(&self) -> BoxFuture<'_, Result<bool>> {
+        let call = self.call("look for", SimOp::Read);
+        let found = match self.core.state() {
+            state if !state.readable() => Err(self.core.error(DiskErrorKind::Missing, &call)),
+            _ => Ok(check_place(&self.core, &self.path, &self.inode).is_ok()),
+        };
+        Box::pin(std::future::ready(found))
     }
 
     fn len(&self) -> BoxFuture<'_, Result<u64>> {
@@ -172,6 +186,15 @@ impl DiskFile for SimFile {
 impl fmt::Debug for SimFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimFile({}/{})", self.core.label, self.path)
+    }
+}
+
+/// Fails if the name does not lead to the file any more.
+fn check_place(core: &Core, path: &str, inode: &Arc<Inode>) -> Result<(), DiskErrorKind> {
+    let media = core.media.lock();
+    match media.names.file(path) {
+        Some(found) if Arc::ptr_eq(found, inode) => Ok(()),
+        _ => Err(DiskErrorKind::NotFound),
     }
 }
 

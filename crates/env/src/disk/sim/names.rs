@@ -45,6 +45,13 @@ impl Change {
         }
     }
 
+    fn is_in(&self, dir: &str) -> bool {
+        match self {
+            Self::MakeDir(a) | Self::Link(a, _) | Self::Unlink(a) => is_within(a, dir),
+            Self::Rename(a, b, _) => is_within(a, dir) || is_within(b, dir),
+        }
+    }
+
     /// Whether it cannot be durable without `earlier`: of the same name, or a folder it needs.
     fn needs(&self, earlier: &Self) -> bool {
         let of = |name: &str| match earlier {
@@ -132,6 +139,15 @@ impl Names {
         self.make_dirs(parent(to));
         let change = Change::Rename(from.to_owned(), to.to_owned(), inode);
         self.change(change, [parent(from), parent(to)]);
+    }
+
+    /// Removes a folder with all that is in it, durably.
+    pub(super) fn lose_dir(&mut self, dir: &str) {
+        for tree in [&mut self.seen, &mut self.durable] {
+            tree.files.retain(|path, _| !is_within(path, dir));
+            tree.dirs.retain(|path| !is_within(path, dir));
+        }
+        self.pending.retain(|pending| !pending.change.is_in(dir));
     }
 
     pub(super) fn list(&self, dir: &str) -> Vec<DirEntry> {

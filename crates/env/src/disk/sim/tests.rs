@@ -50,6 +50,7 @@ async fn workload(disk: &SimDisk, told: &mut Vec<&'static str>) -> Result<()> {
     disk.rename("dir/log", "dir/old").await?;
     disk.sync_dir("dir").await?;
     told.push("old");
+    let file = disk.open("dir/old", Access::Write).await?;
     file.sync().await?;
     told.push("twos");
     Ok(())

@@ -43,6 +43,12 @@ pub(super) fn manifest_path() -> String {
 }
 
 impl Books {
+    /// The holders that are among the disks.
+    pub(super) fn placed(&self) -> Vec<Member> {
+        let is_holder = |m: &&Member| self.holders.contains(&m.id);
+        self.disks.iter().filter(is_holder).cloned().collect()
+    }
+
     /// The disks that hold the index from now on: present holders stay.
     fn choose(&self, copies: usize, tried: &BTreeSet<DiskId>) -> Vec<Member> {
         let good = |m: &&Member| m.disk.state().writable() && !tried.contains(&m.id);
@@ -159,6 +165,7 @@ impl Inner {
             tracing::info!(disks, "the catalog index is on these disks now");
             books.holders = ids;
         }
+        *self.placed.write() = books.placed();
         let next = Arc::new(next);
         let old = std::mem::replace(&mut *self.current.write(), Arc::clone(&next));
         for run in old.runs.iter().chain(&books.limbo) {

@@ -247,7 +247,12 @@ impl CopyWriter {
             let opened = synced.await;
             if let Some(file) = self.note(opened) {
                 let Member { id, disk } = member;
-                copies.push(Copy { id, disk, file });
+                copies.push(Copy {
+                    id,
+                    disk,
+                    file,
+                    lost: false,
+                });
             }
         }
         if copies.is_empty() {

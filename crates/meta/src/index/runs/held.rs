@@ -225,6 +225,7 @@ pub async fn runs_in_files(
             id: DiskId(0),
             disk,
             file,
+            lost: false,
         };
         let run = Run::open(meta.into(), vec![copy], &shared).await;
         runs.push(Arc::new(run.map_err(|error| error.context(at))?));

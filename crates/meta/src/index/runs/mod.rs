@@ -37,7 +37,7 @@ mod view;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dewar_env::{BoxFuture, Disk, Env};
+use dewar_env::{Access, BoxFuture, Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -140,6 +140,8 @@ struct Inner {
     shared: Arc<Shared>,
     current: RwLock<Arc<Version>>,
     books: tokio::sync::Mutex<Books>,
+    /// The disks that have the current manifest: to be looked at while a change is under way.
+    placed: RwLock<Vec<Member>>,
     applying: tokio::sync::Mutex<()>,
     merges: Mutex<Merges>,
     /// Changes when a state became current or a merge ended.
@@ -197,6 +199,33 @@ impl RunIndex {
     pub async fn set_disks(&self, disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         finish(tokio::spawn(async move { inner.change_disks(disks).await })).await
+    }
+
+    /// Disks that can be read now and hold all of it: one less may be lost. Waits for nothing, also
+    /// while copies are being made.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.inner.copies()
+    }
+
+    /// Disks that should hold it.
+    #[must_use]
+    pub fn copies_wanted(&self) -> usize {
+        self.inner.config.copies
+    }
+
+    /// Those that held it when it was last changed.
+    #[must_use]
+    pub fn holders(&self) -> Vec<DiskId> {
+        let placed = self.inner.placed.read();
+        placed.iter().map(|member| member.id).collect()
+    }
+
+    /// Looks whether the files of its copies are still there under their names; a disk on which one is
+    /// not, since somebody removed it, is no holder any more, and is returned. What was removed can be
+    /// read as long as it is open, so call [`RunIndex::set_disks`] soon, which makes it anew.
+    pub async fn look(&self) -> Vec<DiskId> {
+        self.inner.look().await
     }
 
     /// How it is.
@@ -300,6 +329,7 @@ impl Inner {
             config,
             shared,
             current: RwLock::new(Arc::new(version)),
+            placed: RwLock::new(books.placed()),
             books: tokio::sync::Mutex::new(books),
             applying: tokio::sync::Mutex::default(),
             merges: Mutex::default(),
@@ -428,6 +458,7 @@ impl Inner {
         let disks: Vec<Member> = disks.collect();
         let old = std::mem::replace(&mut books.disks, disks);
         books.generation += 1;
+        *self.placed.write() = books.placed();
         let version = self.version();
         let was_there = |m: &&Member| {
             let same = |o: &Member| o.id == m.id && Arc::ptr_eq(&o.disk, &m.disk);
@@ -461,17 +492,51 @@ impl Inner {
         self.install(&mut books, same).await
     }
 
+    async fn look(&self) -> Vec<DiskId> {
+        // Held, so that no change of ours is taken for somebody else's.
+        let mut books = self.books.lock().await;
+        let version = self.version();
+        let mut lost = Vec::new();
+        for member in books.placed() {
+            if !member.disk.state().readable() {
+                continue;
+            }
+            let path = books::manifest_path();
+            let manifest = member.disk.open(&path, Access::Read).await;
+            let mut gone =
+                matches!(manifest, Err(error) if error.kind() == DiskErrorKind::NotFound);
+            for run in &version.runs {
+                gone |= run.look_on(member.id).await;
+            }
+            if gone {
+                dewar_env::reached("files of the index were lost while it ran");
+                let disk = member.disk.label();
+                tracing::warn!(disk, "somebody removed files of the catalog index");
+                lost.push(member.id);
+            }
+        }
+        if !lost.is_empty() {
+            books.holders.retain(|id| !lost.contains(id));
+            *self.placed.write() = books.placed();
+        }
+        lost
+    }
+
+    fn copies(&self) -> usize {
+        let version = self.version();
+        let holds = |member: &&Member| {
+            member.disk.state().readable() && version.runs.iter().all(|run| run.is_on(member.id))
+        };
+        self.placed.read().iter().filter(holds).count()
+    }
+
     async fn status(&self) -> RunStatus {
         let books = self.books.lock().await;
         let version = self.version();
         let sum = |of: fn(&Run) -> u64| version.runs.iter().map(|run| of(run)).sum::<u64>();
-        let holds = |member: &&Member| {
-            member.disk.state().readable() && version.runs.iter().all(|run| run.is_on(member.id))
-        };
         let shared = &self.shared;
         let counters = &shared.counters;
         let directories = counters.directory_bytes.load(Ordering::Relaxed);
-        let of_holders = books.disks.iter().filter(|m| books.holders.contains(&m.id));
         RunStatus {
             applied: version.applied,
             number: books.number,
@@ -480,7 +545,7 @@ impl Inner {
             deletions: sum(|run| run.meta.deletions),
             bytes: sum(|run| run.meta.len),
             copies_wanted: self.config.copies,
-            copies: of_holders.filter(holds).count(),
+            copies: self.copies(),
             holders: books.holders.clone(),
             merging: self.merges.lock().running,
             merges: counters.merges.load(Ordering::Relaxed),

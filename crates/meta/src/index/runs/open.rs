@@ -213,6 +213,7 @@ async fn trusted(member: &Member, manifest: Option<&Manifest>, meta: &RunMeta) -
             id: member.id,
             disk: Arc::clone(&member.disk),
             file,
+            lost: false,
         }),
         Ok((_, len)) => {
             let (disk, path) = (member.disk.label(), path_of(meta.id));

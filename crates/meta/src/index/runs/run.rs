@@ -47,6 +47,8 @@ pub(super) struct Copy {
     pub(super) id: DiskId,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) file: Arc<dyn DiskFile>,
+    /// Somebody removed the file: it can be read as long as it is open, and counts no more.
+    pub(super) lost: bool,
 }
 
 /// A run and where its copies are. The files go when the last holder of an obsolete run lets go.
@@ -109,9 +111,28 @@ impl Run {
         Arc::clone(&self.copies.read())
     }
 
-    /// Whether a disk has it.
+    /// Whether a disk has it, for whoever opens it again too.
     pub(super) fn is_on(&self, disk: DiskId) -> bool {
-        self.copies.read().iter().any(|copy| copy.id == disk)
+        let copies = self.copies.read();
+        copies.iter().any(|copy| copy.id == disk && !copy.lost)
+    }
+
+    /// Looks whether the file on a disk is still where it was made, and notes if it is not. Whether it
+    /// was lost now.
+    pub(super) async fn look_on(&self, disk: DiskId) -> bool {
+        let copies = self.copies();
+        let copy = copies.iter().find(|copy| copy.id == disk && !copy.lost);
+        let Some(copy) = copy else { return false };
+        // What cannot be looked at now is no news: its disk tells.
+        if !matches!(copy.file.is_in_place().await, Ok(false)) {
+            return false;
+        }
+        self.change_copies(|copies| {
+            for copy in copies.iter_mut().filter(|copy| copy.id == disk) {
+                copy.lost = true;
+            }
+        });
+        true
     }
 
     /// What it shares with the other runs of its index.

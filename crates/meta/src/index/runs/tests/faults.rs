@@ -262,3 +262,58 @@ async fn a_hung_holder_is_replaced() {
     let status = index.status().await;
     assert_eq!(status.holders, [DiskId(1), DiskId(3)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn copies_are_counted_while_they_are_made() {
+    let world = SimWorld::with_disks(11, 4);
+    let index = std::sync::Arc::new(create(&world, 3).await.unwrap());
+    let model = fill(&index, &SimRng::new(11), 4).await;
+    index.settle().await;
+    assert_eq!((index.copies(), index.copies_wanted()), (3, 3));
+    world.disk(1).vanish();
+    assert_eq!(index.copies(), 2, "what is away counts no more");
+    let slow = (Duration::from_secs(2), Duration::from_secs(3));
+    world.disk(3).set_latency(dewar_env::disk::sim::SimLatency {
+        write: slow,
+        sync: slow,
+        ..Default::default()
+    });
+    let (copying, all) = (std::sync::Arc::clone(&index), disks(&world));
+    let copying = tokio::spawn(async move { copying.set_disks(all).await });
+    settle().await;
+    assert_eq!(index.copies(), 2, "half a copy is none");
+    copying.await.unwrap().unwrap();
+    assert_eq!(index.copies(), 3);
+    check(&*index.view(), &model).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_somebody_removes_holds_no_copy_and_is_made_anew() {
+    for (count, lost) in [(3, vec![0]), (2, vec![1]), (2, vec![0, 1])] {
+        let world = SimWorld::with_disks(12, count);
+        let index = create(&world, 2).await.unwrap();
+        let model = fill(&index, &SimRng::new(12), 4).await;
+        index.settle().await;
+        assert_eq!(index.look().await, []);
+        for n in &lost {
+            world.disk(*n).lose_folder("index");
+        }
+        let found = index.look().await;
+        let expected: Vec<DiskId> = lost.iter().map(|n| DiskId(*n as u128 + 1)).collect();
+        assert_eq!(found, expected);
+        assert_eq!(index.copies(), 2 - lost.len());
+        // What is open can still be read, and is all that is left in the last case.
+        check(&*index.view(), &model).await;
+        index.set_disks(disks(&world)).await.unwrap();
+        assert_eq!(index.copies(), 2);
+        assert_eq!(index.look().await, []);
+        index.stop().await;
+        if count == 2 {
+            // What was made anew stands by itself.
+            let world = world.crash(13);
+            world.disk(1 - lost[0]).vanish();
+            let index = open(&world, 2).await.unwrap();
+            check(&*index.view(), &model).await;
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Whether the folder of shards on each disk is the one in which all shards of the records were.
+//!
+//! Somebody may remove or move `blobs` away while it is in use: nothing fails, files that are open can
+//! be read, new ones make a new folder, and what was in the old one is gone. So there is an *anchor*,
+//! a file in it that says: what the records place here was here. It is kept open and looked for every
+//! few seconds, which costs a system call. Without it the disk is in *doubt*: its shards count as not
+//! there until all have been looked for by name (none is read); those that are not there are
+//! noted as bad, for repair. When a look at all finds nothing new, the anchor is put (back).
+//!
+//! A disk on which there never was an anchor, but is a folder, is looked at in the same way and counts
+//! meanwhile: it comes from a version that made none.
+//!
+//! # Crash cases
+//! Findings stand in the catalog before the anchor is put. The file [`DOUBTED`] keeps the doubt over a
+//! restart where the folder has been made again since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_data::blob::{Findings, Listed};
+use dewar_data::pool::Member;
+use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile, DiskState};
+use dewar_types::{BlobId, DiskId, Result};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, stream};
+
+use super::encodings::Encoding;
+use crate::{Inner, Shared};
+
+/// The folder of shards.
+const FOLDER: &str = "blobs";
+
+/// Says that all that should be in the folder was there.
+const ANCHOR: &str = "blobs/anchor";
+
+/// Says that this has to be seen first.
+const DOUBTED: &str = "blobs/doubted";
+
+/// How often the anchors are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Records looked at in one scan.
+const PAGE: usize = 512;
+
+/// Findings that are noted at a time: they share syncs.
+const NOTES: usize = 64;
+
+/// What is known of the folder of shards on a disk.
+#[derive(Debug)]
+pub(super) struct Presence {
+    disk: Arc<dyn Disk>,
+    /// Absences of the disk so far: after one all is looked at again.
+    returns: u32,
+    known: Known,
+}
+
+#[derive(Debug)]
+enum Known {
+    /// The anchor is there.
+    Anchored(Arc<dyn DiskFile>),
+    /// All was there, and no anchor could be put.
+    Seen,
+    /// It has to be looked for.
+    Doubted {
+        /// Whether nothing of it counts meanwhile.
+        gone: bool,
+    },
+}
+
+impl Presence {
+    fn is_of(&self, member: &Member, returns: u32) -> bool {
+        Arc::ptr_eq(&self.disk, &member.disk) && self.returns == returns
+    }
+}
+
+/// Looks after the anchors until it is dropped.
+pub(crate) async fn presence(inner: Shared) {
+    let mut running = FuturesUnordered::new();
+    let mut on: BTreeSet<DiskId> = BTreeSet::new();
+    // What was said last of each disk, so that it is said once.
+    let mut said: BTreeMap<DiskId, String> = BTreeMap::new();
+    loop {
+        for member in inner.blobs.pool().members() {
+            if !on.contains(&member.id) && inner.look_for_anchor(&member).await {
+                on.insert(member.id);
+                let inner = Arc::clone(&inner);
+                running.push(async move { (member.id, inner.settle_doubt(&member).await) });
+            }
+        }
+        let looking = tokio::time::sleep(LOOK_EVERY);
+        tokio::pin!(looking);
+        loop {
+            tokio::select! {
+                biased;
+                Some((disk, result)) = running.next() => {
+                    on.remove(&disk);
+                    let said = said.entry(disk).or_default();
+                    let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+                    if !error.is_empty() && *said != error {
+                        tracing::info!(%disk, error, "what is on a disk is not known yet");
+                    }
+                    *said = error;
+                }
+                () = &mut looking => break,
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Disks whose shards are not known to be there.
+    pub(super) fn hollow(&self) -> BTreeSet<DiskId> {
+        let presence = self.upkeep.presence.lock();
+        let gone = |known: &Presence| matches!(known.known, Known::Doubted { gone: true });
+        let hollow = presence.iter().filter(|(_, known)| gone(known));
+        hollow.map(|(disk, _)| *disk).collect()
+    }
+
+    /// Looks for the anchor on disks that were not looked at yet: for a ledger that is asked for while
+    /// no workers run.
+    pub(super) async fn look_for_anchors(&self) {
+        for member in self.blobs.pool().members() {
+            let known = self.upkeep.presence.lock().contains_key(&member.id);
+            if !known {
+                self.look_for_anchor(&member).await;
+            }
+        }
+    }
+
+    /// Looks for the anchor on a disk; whether what is on it is in doubt.
+    async fn look_for_anchor(&self, member: &Member) -> bool {
+        let (DiskState::Online { returns } | DiskState::ReadOnly { returns }) = member.disk.state()
+        else {
+            return false;
+        };
+        let file = {
+            let presence = self.upkeep.presence.lock();
+            match presence.get(&member.id) {
+                Some(known) if known.is_of(member, returns) => match &known.known {
+                    Known::Anchored(file) => Some(Arc::clone(file)),
+                    Known::Seen => return false,
+                    Known::Doubted { .. } => return true,
+                },
+                _ => None,
+            }
+        };
+        let known = match file {
+            Some(file) => match file.is_in_place().await {
+                Ok(false) => {
+                    let disk = member.disk.label();
+                    tracing::warn!(
+                        disk,
+                        "somebody removed the folder of shards or its anchor: what should be in it \
+                         counts no more until it has been found"
+                    );
+                    dewar_env::reached("the folder of shards was lost while it ran");
+                    Known::Doubted { gone: true }
+                }
+                // What cannot be looked at now is no news.
+                Ok(true) | Err(_) => return false,
+            },
+            None => match first_look(&*member.disk).await {
+                // It went away in doubt: that the folder is there says nothing.
+                Ok(Known::Doubted { gone }) => Known::Doubted {
+                    gone: gone || self.hollow().contains(&member.id),
+                },
+                Ok(known) => known,
+                Err(_) => return false,
+            },
+        };
+        let doubted = matches!(known, Known::Doubted { .. });
+        if matches!(known, Known::Doubted { gone: true }) {
+            self.upkeep.wake();
+        }
+        self.know(member, returns, known);
+        doubted
+    }
+
+    fn know(&self, member: &Member, returns: u32, known: Known) {
+        let presence = Presence {
+            disk: Arc::clone(&member.disk),
+            returns,
+            known,
+        };
+        self.upkeep.presence.lock().insert(member.id, presence);
+    }
+
+    /// Looks for everything that should be on a disk, until nothing more is found to be gone; then puts
+    /// the anchor.
+    async fn settle_doubt(&self, member: &Member) -> Result<()> {
+        let (DiskState::Online { returns } | DiskState::ReadOnly { returns }) = member.disk.state()
+        else {
+            return Ok(());
+        };
+        let hollow = self.hollow().contains(&member.id);
+        let mut lost = 0;
+        loop {
+            // Without room for it, or the right to make it, the doubt does not survive a restart.
+            let mark = match hollow {
+                true => put(&*member.disk, DOUBTED).await.ok(),
+                false => None,
+            };
+            let found = self.note_absent(member).await?;
+            lost += found;
+            let stayed = match &mark {
+                Some(mark) => mark.is_in_place().await?,
+                None => true,
+            };
+            if found == 0 && stayed {
+                break;
+            }
+            // It may still be going on.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        if lost > 0 {
+            let disk = member.disk.label();
+            tracing::warn!(
+                disk,
+                lost,
+                "shards are gone from a disk; they are written again"
+            );
+        }
+        let known = match put(&*member.disk, ANCHOR).await {
+            Ok(anchor) => {
+                match member.disk.remove(DOUBTED).await {
+                    Err(error) if error.kind() != DiskErrorKind::NotFound => {
+                        tracing::debug!(%error, "a disk will be looked at once more");
+                    }
+                    _ => {}
+                }
+                Known::Anchored(anchor)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no anchor could be put");
+                Known::Seen
+            }
+        };
+        self.know(member, returns, known);
+        self.upkeep.wake();
+        Ok(())
+    }
+
+    /// Notes the shards that records place on a disk and that are not there; how many are news.
+    async fn note_absent(&self, member: &Member) -> Result<u64> {
+        let mut listed = Listed::default();
+        let mut from = BlobId(0);
+        let mut found = 0;
+        loop {
+            let page = self.table.encodings(from, PAGE).await?;
+            let findings = self.findings_of(&page.encodings).await?;
+            let none = Findings::default();
+            let mut absent: Vec<(Encoding, usize)> = Vec::new();
+            for encoding in &page.encodings {
+                let record = &encoding.record;
+                let known = findings.get(&record.id).unwrap_or(&none).bad();
+                if let Some(shard) = self.blobs.absent(member, record, &mut listed).await?
+                    && !known.contains(shard)
+                {
+                    absent.push((encoding.clone(), shard));
+                }
+            }
+            let noting = stream::iter(absent).map(async |(encoding, shard)| {
+                // It may have been freed, or laid out anew, while it was looked for.
+                let same =
+                    self.table.encoding(encoding.record.id).await?.as_ref() == Some(&encoding);
+                if same {
+                    let now = self.env.clock.now();
+                    self.table.note(&encoding, shard, now).await?;
+                }
+                Ok::<_, dewar_types::Error>(u64::from(same))
+            });
+            let mut noting = std::pin::pin!(noting.buffer_unordered(NOTES));
+            while let Some(noted) = noting.next().await {
+                found += noted?;
+            }
+            match page.next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        if found > 0 {
+            self.upkeep.queued();
+        }
+        Ok(found)
+    }
+}
+
+/// What a disk says of itself that was not looked at before.
+async fn first_look(disk: &dyn Disk) -> Result<Known, DiskError> {
+    let is_there = |opened: Result<Arc<dyn DiskFile>, DiskError>| match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    if is_there(disk.open(DOUBTED, Access::Read).await)?.is_some() {
+        return Ok(Known::Doubted { gone: true });
+    }
+    if let Some(anchor) = is_there(disk.open(ANCHOR, Access::Read).await)? {
+        return Ok(Known::Anchored(anchor));
+    }
+    let top = disk.list("").await?;
+    let folder = top.iter().any(|entry| entry.is_dir && entry.name == FOLDER);
+    Ok(Known::Doubted { gone: !folder })
+}
+
+/// An empty file of this name, durable; it may be there already.
+async fn put(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFile>, DiskError> {
+    let file = match disk.create(path, CreateOptions::default()).await {
+        Err(error) if error.kind() == DiskErrorKind::Exists => {
+            disk.open(path, Access::Read).await?
+        }
+        made => made?,
+    };
+    disk.sync_dir(FOLDER).await?;
+    Ok(file)
+}
