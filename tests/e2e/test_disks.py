@@ -152,8 +152,17 @@ def test_a_dead_disk_is_replaced_where_it_was(tended):
     assert again["id"] == done["id"]
     until("it is rebuilt", lambda: blobs(server.disk(4)) and all(
         line["failures_left"] == 2 for line in server.admin("status")["ledger"]["lines"]))
+    here = lambda: [disk["state"] for disk in server.admin("disk", "list")
+                    if disk["path"] == str(server.disk(4))]
+    until("the old one is removed", lambda: "removed" in [
+        disk["state"] for disk in server.admin("disk", "list")])
+    # Nothing is said about the folder that would be done to the disk that is there now.
+    assert here() == ["online"]
     server.restart()
     wait_for_disks(server, 6)
+    assert here() == ["online"]
+    told = [disk["advice"] for disk in server.admin("disk", "list")]
+    assert not any(told), told
     assert_sound(server)
     check(server.boto(), NAMES, 1)
 

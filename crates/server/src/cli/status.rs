@@ -134,6 +134,10 @@ pub(crate) fn advice(
     number: Option<u32>,
     detail: Option<&str>,
 ) -> Option<String> {
+    // A removed disk that is nowhere, or whose folder another one has, needs nothing.
+    if state == "removed" && path.is_none() {
+        return None;
+    }
     let (what, advice) = about(state, path.unwrap_or("in no known folder"), number, detail)?;
     Some(format!("{what}: {advice}"))
 }
