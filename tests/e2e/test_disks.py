@@ -206,12 +206,13 @@ def test_a_removed_disk_that_is_plugged_in_again_is_left_alone(tended):
     until("it is known", lambda: state(server, server.disk(6)) == "removed")
     server.restart()
     found = line(server, server.disk(6))
-    assert found["state"] == "removed" and "empty the folder" in found["advice"], found
+    assert found["state"] == "removed" and "dewar disk readmit" in found["advice"], found
+    assert found["holds"]["shards"] > 0, found
     status = server.admin("status")["pool"]
     assert [disk["state"] for disk in status["disks"]] == ["online"] * 5 + ["removed"]
     now = sorted(server.disk(6).rglob("*"))
     assert [path.name for path in now] == [path.name for path in files]
-    refused(server, 2, "was removed from this pool", "disk", "add", str(server.disk(6)))
+    refused(server, 2, "dewar disk readmit", "disk", "add", str(server.disk(6)))
     # Emptied it is as good as any.
     shutil.rmtree(server.disk(6))
     server.disk(6).mkdir()

@@ -31,7 +31,8 @@ pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, Policy
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{
-    DangerInfo, DiskAction, DiskAdded, DiskInfo, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    DangerInfo, DiskAction, DiskAdded, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo, HeldInfo,
+    LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 
 #[cfg(test)]

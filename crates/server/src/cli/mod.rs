@@ -23,6 +23,7 @@ use clap::{Args, Subcommand};
 
 use crate::engine::OpenEngine;
 
+pub(crate) use columns::amount;
 pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};

@@ -51,6 +51,7 @@ fn the_commands_of_the_manual_parse() {
         "disk remove 1b4f07a5",
     ] {
         if let Err(error) = parse(line) {
+        "disk readmit /data/d3 --json",
             panic!("{line}: {error}");
         }
     }

@@ -19,8 +19,8 @@ use super::changes::DiskChanges;
 use super::metrics::{away, takes_writes};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskInfo, DoorStatus, Failure,
-    FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo,
+    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskInfo, DiskReadmitted,
+    DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd, KeyInfo,
     NewKey, Page, PoolStatus, State, Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
@@ -141,7 +141,7 @@ impl AdminApi for StoreAdmin {
                 layout: layout.to_string(),
                 margin: u32::try_from(margin).unwrap_or(0),
                 writable: takes_writes(&self.store, &self.journal),
-                disks: self.upkeep.disk_states(),
+                disks: self.upkeep.disk_states().await,
                 notes: self.notes(),
             },
             ledger: self.upkeep.ledger().await?,
@@ -167,6 +167,14 @@ impl AdminApi for StoreAdmin {
 
     async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
         self.upkeep.disk_add(folder, replaces).await
+    }
+
+    async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
+        self.upkeep.disk_remove(disk).await
+    }
+
+    async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
+        self.upkeep.disk_readmit(disk).await
     }
 
     async fn scrub(&self, disk: Option<&str>) -> Result<()> {

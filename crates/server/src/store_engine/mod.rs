@@ -201,6 +201,7 @@ impl OpenEngine for OpenStore {
             folders: Arc::clone(&folders),
             configured,
             roster: Arc::new(Roster::open(config)?),
+            held: Arc::default(),
         };
         changes.note().map_err(|error| error.message)?;
         let web_keys = WebKeys::new();

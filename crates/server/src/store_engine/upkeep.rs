@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dewar_data::pool::Pool;
 use dewar_env::DiskState;
 use dewar_store::Store;
-use dewar_store::engine::Content;
+use dewar_store::engine::{Content, Refusal};
 use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
 use dewar_types::Timestamp;
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
-use super::changes::DiskChanges;
+use super::changes::{DiskChanges, held_text};
 use crate::admin::{
-    AdminError, DangerInfo, DiskAction, DiskAdded, DiskInfo, DiskStatus, FsckInfo, LedgerInfo,
-    LedgerLineInfo, RepairInfo,
+    AdminError, DangerInfo, DiskAction, DiskAdded, DiskInfo, DiskReadmitted, DiskRemoved, DiskStatus,
+    FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 use crate::cli::status;
 
@@ -66,7 +66,8 @@ impl UpkeepAdmin {
     }
 
     /// The folders and how their disks are; without those whose disks were removed and are gone.
-    pub(super) fn disk_states(&self) -> Vec<DiskStatus> {
+    pub(super) async fn disk_states(&self) -> Vec<DiskStatus> {
+        self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
         let mut states = Vec::new();
@@ -77,6 +78,10 @@ impl UpkeepAdmin {
             }
             let was = self.changes.roster.at(Path::new(&path));
             let (id, detail) = match (&folder.content, &folder.refused) {
+                (Content::Disk { identity, .. }, Some(Refusal::Removed)) => {
+                    let held = self.changes.held(identity.disk);
+                    (Some(identity.disk), held.map(|held| held_text(&held)))
+                }
                 (Content::Disk { identity, .. }, Some(refusal)) => {
                     let dewar = self.pool.dewar();
                     (Some(identity.disk), Some(refusal.sentence(&path, dewar)))
@@ -91,6 +96,9 @@ impl UpkeepAdmin {
             };
             let state = match id.and_then(|id| self.store.decision(id)) {
                 Some(Decision::Replace) if folder.refused.is_none() => "replacing",
+                _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
+                    "returning"
+                }
                 _ => state,
             };
             states.push(DiskStatus {
@@ -108,7 +116,7 @@ impl UpkeepAdmin {
         self.changes.note()?;
         let roster = &self.changes.roster;
         let (numbers, scrubs) = (roster.numbers(), self.store.scrub_status());
-        let folders = self.disk_states();
+        let folders = self.disk_states().await;
         let mut disks = Vec::new();
         for line in self.store.disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
@@ -131,7 +139,11 @@ impl UpkeepAdmin {
                 scrub_began: scrub.began.map(rfc3339),
                 scrub_bytes: scrub.bytes,
                 advice: None,
+                holds: None,
             };
+            if disk.state == "removed" && disk.path.is_some() {
+                disk.holds = self.changes.held(line.disk);
+            }
             let folder = folders.iter().find(|folder| {
                 disk.path.as_ref() == Some(&folder.path) && folder.number == disk.number
             });
@@ -158,7 +170,12 @@ impl UpkeepAdmin {
                 folder.number,
                 folder.detail.as_deref(),
             );
+            let id = folder.number.and_then(|number| roster.by_number(number));
             disks.push(DiskInfo {
+                holds: match &*folder.state {
+                    "removed" => id.and_then(|id| self.changes.held(id)),
+                    _ => None,
+                },
                 number: folder.number,
                 path: Some(folder.path),
                 state: folder.state,
@@ -179,10 +196,17 @@ impl UpkeepAdmin {
         let decision = match action {
             DiskAction::Drain => Some(Decision::Drain),
             DiskAction::Keep => None,
-            DiskAction::Remove => return self.changes.remove(disk).await,
         };
         let disk = self.changes.find(disk).await?;
         Ok(self.store.decide(disk, decision).await?)
+    }
+
+    pub(super) async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
+        self.changes.remove(disk).await
+    }
+
+    pub(super) async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
+        self.changes.readmit(disk).await
     }
 
     pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
@@ -249,6 +273,7 @@ fn disk_state(line: &DiskLine) -> &'static str {
         (_, Some(DiskState::Poisoned)) => "failed",
         (_, Some(DiskState::ReadOnly { .. })) => "read-only",
         (Some(Decision::Drain), _) => "draining",
+        (None, Some(DiskState::Online { .. })) if line.returning => "returning",
         (None, Some(DiskState::Online { .. })) => "online",
     }
 }

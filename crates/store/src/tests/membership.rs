@@ -16,12 +16,12 @@ use crate::upkeep::UpkeepConfig;
 
 const ALL: [&str; 2] = ["kept", "later"];
 
-async fn opened(world: &SimWorld) -> Open {
+pub(super) async fn opened(world: &SimWorld) -> Open {
     let mounts = Mounts::plain(world);
     Open::with(world, mounts.all().await, mounts, &quick()).await
 }
 
-fn quick() -> EngineConfig {
+pub(super) fn quick() -> EngineConfig {
     EngineConfig {
         upkeep: UpkeepConfig {
             out_after: Duration::from_secs(20),
@@ -31,17 +31,17 @@ fn quick() -> EngineConfig {
     }
 }
 
-fn id_of(world: &SimWorld, n: usize) -> DiskId {
+pub(super) fn id_of(world: &SimWorld, n: usize) -> DiskId {
     let text = world.disk(n).peek(IDENTITY_FILE).expect("formatted");
     let identity = dewar_data::pool::Identity::parse(&text).expect("whole");
     identity.disk
 }
 
-fn dynamic(world: &SimWorld, n: usize) -> Arc<dyn Disk> {
+pub(super) fn dynamic(world: &SimWorld, n: usize) -> Arc<dyn Disk> {
     Arc::new(world.disk(n))
 }
 
-fn shards(world: &SimWorld, n: usize) -> usize {
+pub(super) fn shards(world: &SimWorld, n: usize) -> usize {
     let paths = world.disk(n).paths().into_iter();
     paths.filter(|path| path.starts_with("blobs/")).count()
 }
@@ -59,7 +59,7 @@ async fn settled(open: &Open, id: DiskId) {
 }
 
 /// Everything has its full redundancy, on disks that belong to the pool.
-async fn assert_whole(open: &Open) {
+pub(super) async fn assert_whole(open: &Open) {
     let store = open.engine.store();
     for _ in 0..300 {
         let counted = std::sync::atomic::AtomicU64::new(0);

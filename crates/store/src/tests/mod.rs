@@ -13,6 +13,7 @@ mod journal;
 mod membership;
 mod model;
 mod rebuild;
+mod returned;
 mod sample;
 mod upkeep;
 mod verbs;
