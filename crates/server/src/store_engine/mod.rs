@@ -148,18 +148,18 @@ impl OpenEngine for OpenStore {
     ) -> Result<StoreEngine, BoxError> {
         let env = &self.env;
         let mut ground = self.ground(config, purpose).await?;
-        if purpose == Purpose::AcceptLoss {
+        if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(report) => {
-                    confirm_loss(&report)?;
+                    confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
                 None => tracing::warn!("--accept-loss: there is none, so nothing was accepted"),
             }
         }
         let work = match purpose {
-            Purpose::Serve | Purpose::AcceptLoss => Work::On,
+            Purpose::Serve | Purpose::AcceptLoss(_) => Work::On,
             Purpose::Administer => Work::Off,
         };
         let engine = engine::Engine::open(
@@ -247,12 +247,12 @@ fn hint(purpose: Purpose, error: Error) -> Error {
             )
         })
     });
-    if !too_few || purpose == Purpose::AcceptLoss {
+    if !too_few || matches!(purpose, Purpose::AcceptLoss(_)) {
         return error;
     }
     let message = format!(
-        "{error}. If they are gone for good, `dewar serve --accept-loss` says what that loses and goes \
-         on without"
+        "{error}. If they are gone for good, `dewar serve --accept-loss` says what that loses and \
+         how to consent to it"
     );
     Error::with_source(error.kind(), message, error)
 }

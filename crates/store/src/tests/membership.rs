@@ -533,9 +533,11 @@ fn a_loss_that_is_accepted_begins_anew() {
             .await
             .expect("looked at");
         let told = told.expect("a loss");
-        for words in ["may be lost", "3 of 6 disks", "disk0", "accept-loss"] {
-            assert!(told.contains(words), "{words}: {told}");
+        for words in ["may be lost", "3 of 6 disks", "disk0", "disk readmit"] {
+            assert!(told.text.contains(words), "{words}: {told:?}");
         }
+        let again = Engine::loss(&env, &config, DEWAR, &folders).await;
+        assert_eq!(again.expect("looked at").expect("a loss").code, told.code);
         let mut accepting = quick();
         accepting.journal.accept_loss = true;
         let open = Open::with(&world, folders, mounts, &accepting).await;
