@@ -54,7 +54,7 @@ pub use joining::{LiveFolders, Outlook};
 pub use loss::LossReport;
 pub use membership::{Membership, Refusal};
 pub use rebuild::{Diagnosis, IndexFound, JournalFound, Rebuild, RebuildReport, Way};
-pub use restore::{Restore, RestoreReport};
+pub use restore::{Followed, Restore, RestoreReport};
 
 use joining::Looking;
 use membership::Moves;
