@@ -272,3 +272,24 @@ async fn a_holder_that_stays_full_is_replaced() {
     let (_, recovery) = open(&world, 2).await.expect("opens");
     assert_eq!(all(recovery).await.len(), 400);
 }
+
+/// Nothing is left on any device, not a byte, when the journal is opened: it opens, again and again, and
+/// what makes room by deleting can be written.
+#[tokio::test(start_paused = true)]
+async fn a_journal_opens_on_disks_that_are_full_to_the_last_byte() {
+    let mut world = formatted(1, 6, 2).await;
+    let journal = written(&world, 2, 10).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(journal);
+    for round in 0..3 {
+        world = world.kill(round);
+        for disk in world.disks() {
+            let space = disk.space().await.expect("told");
+            disk.set_capacity(space.total - space.available);
+        }
+        let (journal, recovery) = open(&world, 2).await.expect("opens");
+        assert_eq!(all(recovery).await.len() as u64, 10 + round);
+        write(&journal, body(10 + round)).await;
+        drop(journal);
+    }
+}
