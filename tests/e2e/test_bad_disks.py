@@ -170,3 +170,69 @@ def test_rot_is_repaired_on_read(own_server):
             f.seek(8192 + 100)
             f.write(bytes([byte ^ 0xFF]))
     assert s3.get_object(Bucket="demo", Key="rot")["Body"].read() == body
+
+
+def fill_to_the_last_byte(folder):
+    """A file that is not Dewar's takes all room that is left."""
+    with (folder / "somebody-elses").open("ab") as file:
+        for size in (1 << 20, 4096, 512, 1):
+            while True:
+                try:
+                    file.write(bytes(size))
+                    file.flush()
+                except OSError:
+                    break
+
+
+@root_only
+def test_a_start_without_a_byte_of_room(tmp_path, mounts):
+    """Killed while every disk is full to the last byte, it serves again, and deleting makes room."""
+    server = Server(tmp_path / "full")
+    for number in range(1, 7):
+        server.disk(number).mkdir(parents=True)
+        sh("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(server.disk(number)))
+        mounts(["umount", "-l", str(server.disk(number))])
+    server.allow(r"full|room|space|NoSpace|shard|journal|index|compact|seal|not ours|holder")
+    server.start()
+    try:
+        s3 = server.boto()
+        for number in range(20):
+            s3.put_object(Bucket="demo", Key=f"f{number:04}", Body=content(number, 5_000_000))
+            s3.put_object(Bucket="demo", Key=f"s{number:04}", Body=content(number, 5_000))
+        for round_ in range(3):
+            for number in range(1, 7):
+                fill_to_the_last_byte(server.disk(number))
+            server.kill()
+            for number in range(1, 7):
+                fill_to_the_last_byte(server.disk(number))
+                found = os.statvfs(server.disk(number))
+                assert found.f_bavail * found.f_frsize == 0, found
+            server.start()
+            s3 = server.boto()
+            for number in range(5 * round_, 20):
+                assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 5_000_000)
+                assert s3.get_object(Bucket="demo", Key=f"s{number:04}")["Body"].read() == content(number, 5_000)
+            with pytest.raises(botocore.exceptions.ClientError) as error:
+                s3.put_object(Bucket="demo", Key="more", Body=content("more", 5_000_000))
+            response = error.value.response
+            assert response["ResponseMetadata"]["HTTPStatusCode"] in (503, 507), response
+            for number in range(5 * round_, 5 * round_ + 5):
+                s3.delete_object(Bucket="demo", Key=f"f{number:04}")
+                s3.delete_object(Bucket="demo", Key=f"s{number:04}")
+        # What deletes free is enough to write again, although the other's files are still there.
+        for _ in range(240):
+            try:
+                s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
+                break
+            except botocore.exceptions.ClientError:
+                time.sleep(0.5)
+        else:
+            pytest.fail("the room that deletes freed is not used")
+        server.kill()
+        server.start()
+        s3 = server.boto()
+        assert s3.get_object(Bucket="demo", Key="again")["Body"].read() == content("again", 1_000_000)
+        for number in range(15, 20):
+            assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 5_000_000)
+    finally:
+        server.kill()

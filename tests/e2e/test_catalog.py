@@ -118,6 +118,41 @@ def test_a_lost_catalog_comes_back_from_an_hourly_backup(lab, tmp_path):
         assert s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() == large[key], key
 
 
+def test_what_the_journal_has_beyond_a_backup_is_not_lost(lab, tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    before = fill(lab.boto(), "before", 1)
+    # So that the journal does not reach back to the beginning.
+    lab.stop()
+    lab.start()
+    s3 = lab.boto()
+    taken = json.loads(catalog(lab, "backup", str(backups)).stdout)
+    after = fill(s3, "after", 100)
+    s3.put_object(Bucket=BUCKET, Key="before/small1", Body=b"replaced")
+    s3.delete_object(Bucket=BUCKET, Key="before/small2")
+    before["before/small1"] = b"replaced"
+    del before["before/small2"]
+    lab.kill()
+    lose_catalog(lab, "index")
+    told = json.loads(catalog(lab, "restore", str(backups), "--dry-run", "--salvage").stdout)
+    assert told["made_of"] == "exact" and told["followed_upto"] > taken["upto"], told
+    # Killed at any moment, it is done again.
+    for pause in (0.02, 0.1, 0.3):
+        process = subprocess.Popen(
+            [BIN, "restore", str(backups), "--salvage", "--dir", str(lab.data), "--json"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    again = catalog(lab, "restore", str(backups), "--salvage", check=False)
+    assert again.returncode == 0 or "loses nothing" in again.stderr, again.stderr
+    lab.start()
+    s3 = lab.boto()
+    check(s3, before | after)
+    with pytest.raises(ClientError):
+        s3.get_object(Bucket=BUCKET, Key="before/small2")
+
+
 def test_with_nothing_left_of_the_catalog_the_disks_tell(lab, tmp_path):
     s3 = lab.boto()
     expected = fill(s3, "data", 1)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
 
+import botocore.exceptions
 import pytest
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
@@ -152,8 +154,17 @@ def test_a_dead_disk_is_replaced_where_it_was(tended):
     assert again["id"] == done["id"]
     until("it is rebuilt", lambda: blobs(server.disk(4)) and all(
         line["failures_left"] == 2 for line in server.admin("status")["ledger"]["lines"]))
+    here = lambda: [disk["state"] for disk in server.admin("disk", "list")
+                    if disk["path"] == str(server.disk(4))]
+    until("the old one is removed", lambda: "removed" in [
+        disk["state"] for disk in server.admin("disk", "list")])
+    # Nothing is said about the folder that would be done to the disk that is there now.
+    assert here() == ["online"]
     server.restart()
     wait_for_disks(server, 6)
+    assert here() == ["online"]
+    told = [disk["advice"] for disk in server.admin("disk", "list")]
+    assert not any(told), told
     assert_sound(server)
     check(server.boto(), NAMES, 1)
 
@@ -197,12 +208,13 @@ def test_a_removed_disk_that_is_plugged_in_again_is_left_alone(tended):
     until("it is known", lambda: state(server, server.disk(6)) == "removed")
     server.restart()
     found = line(server, server.disk(6))
-    assert found["state"] == "removed" and "empty the folder" in found["advice"], found
+    assert found["state"] == "removed" and "dewar disk readmit" in found["advice"], found
+    assert found["holds"]["shards"] > 0, found
     status = server.admin("status")["pool"]
     assert [disk["state"] for disk in status["disks"]] == ["online"] * 5 + ["removed"]
     now = sorted(server.disk(6).rglob("*"))
     assert [path.name for path in now] == [path.name for path in files]
-    refused(server, 2, "was removed from this pool", "disk", "add", str(server.disk(6)))
+    refused(server, 2, "dewar disk readmit", "disk", "add", str(server.disk(6)))
     # Emptied it is as good as any.
     shutil.rmtree(server.disk(6))
     server.disk(6).mkdir()
@@ -245,6 +257,30 @@ def test_disks_that_changed_places_and_foreign_ones_are_named(tended, tmp_path):
     assert "another Dewar" in text.stdout
 
 
+def ask_for_loss(server, *code):
+    """As a unit file would: nobody is at a terminal."""
+    option = "=".join(["--accept-loss", *code])
+    return subprocess.run(
+        [BIN, "serve", option, "--config", str(server.data / "dewar.toml")],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def accept_loss(server):
+    """Starts once without the disks that are away; gives what was said."""
+    ready = server.folder / "lossy.json"
+    asked = ask_for_loss(server)
+    assert asked.returncode != 0 and "nothing was changed" in asked.stderr, asked.stderr
+    code = re.search("--accept-loss=([0-9a-f-]{9})`", asked.stderr)[1]
+    with server.log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [BIN, "serve", f"--accept-loss={code}", "--config", str(server.data / "dewar.toml"),
+             "--ready-file", str(ready)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=log, text=True, env=dict(os.environ, DEWAR_LOG_FORMAT="json"))
+    until("it serves", ready.exists)
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=60)[0]
+
+
 def test_accepting_a_loss(tended):
     server = tended
     server.allow("lost|loss|given up|accept|left alone")
@@ -255,15 +291,16 @@ def test_accepting_a_loss(tended):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "4 are needed" in done.stderr, done.stderr
     assert "accept-loss" in done.stderr
-    ready = server.folder / "lossy.json"
-    with server.log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [BIN, "serve", "--accept-loss", "--config", str(server.data / "dewar.toml"),
-             "--ready-file", str(ready)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=log, text=True, env=dict(os.environ, DEWAR_LOG_FORMAT="json"))
-    until("it serves", ready.exists)
-    process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=60)[0]
+    # The code of another loss is no consent to this one.
+    put_back(server, 3)
+    pull(server, 4)
+    other = re.search("--accept-loss=([0-9a-f-]{9})`", ask_for_loss(server).stderr)[1]
+    put_back(server, 4)
+    pull(server, 3)
+    refused_code = ask_for_loss(server, other)
+    assert refused_code.returncode != 0 and "another loss" in refused_code.stderr, refused_code.stderr
+    assert "may be lost" in refused_code.stdout
+    told = accept_loss(server)
     assert "may be lost" in told and str(server.disk(1)) in told, told
     # From now on it starts as ever; what comes back belongs to the past.
     put_back(server, 1, 2, 3)
@@ -274,6 +311,82 @@ def test_accepting_a_loss(tended):
     check(server.boto(), ["after"], 9)
     code = server.admin("fsck", check=False)
     assert code.returncode == 1 and json.loads(code.stdout)["ledger"]["at_risk"]
+
+
+def readable(server, names):
+    """Of the objects of test_degraded.write, those that are read byte for byte."""
+    found = []
+    for name in names:
+        try:
+            check(server.boto(retries={"max_attempts": 1}), [name], 4 if name.startswith("more") else 1)
+            found.append(name)
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+            pass
+    return found
+
+
+def test_a_removed_disk_that_turns_up_gives_back_what_was_lost(tended):
+    server = tended
+    server.allow("lost|loss|given up|accept|left alone|removed|away|missing|cannot be read|answers")
+    more = [f"more{n}" for n in range(5)]
+    write(server.boto(), more, 4)
+    server.kill()
+    pull(server, 1, 2, 3)
+    accept_loss(server)
+    server.start()
+    lost = json.loads(server.admin("fsck", check=False).stdout)["ledger"]
+    gone = [line for line in lost["lines"] if line["failures_left"] < 0]
+    assert gone and gone[0]["objects"] > 0, lost
+    assert not readable(server, NAMES + more)
+    # One of the three turns up: it is said what that is worth, before anybody empties it.
+    put_back(server, 2)
+    until("it is known", lambda: state(server, server.disk(2)) == "removed")
+    found = line(server, server.disk(2))
+    assert found["holds"]["unreadable"] == gone[0]["blobs"], (found, gone)
+    assert "NOWHERE ELSE" in found["advice"] and "disk readmit" in found["advice"], found
+    refused(server, 2, "NOWHERE ELSE", "disk", "add", str(server.disk(2)))
+    # Killed in the middle it goes on, or has not begun.
+    for attempt in range(6):
+        command = subprocess.Popen(
+            [BIN, "disk", "readmit", str(server.disk(2)), "--dir", str(server.data), "--json"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.02 + 0.05 * attempt)
+        server.kill()
+        command.kill()
+        command.wait()
+        server.start()
+    done = subprocess.run([BIN, "disk", "readmit", str(server.disk(2)), "--dir", str(server.data)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 or "in use" in done.stderr, (done.stdout, done.stderr)
+    until("it is looked through", lambda: state(server, server.disk(2)) == "online")
+    assert readable(server, NAMES + more) == NAMES + more
+    refused(server, 4, "in use", "disk", "readmit", str(server.disk(2)))
+    until("all is whole", lambda: all(
+        line["failures_left"] == 2 for line in server.admin("status")["ledger"]["lines"]))
+    assert_sound(server)
+    deep = json.loads(server.admin("fsck", "--deep", check=False).stdout)["ledger"]
+    assert not deep["at_risk"] and all(line["proven"] for line in deep["lines"] if line["blobs"]), deep
+    # A copy of it is none to be taken back.
+    copy = folder(server, "copy")
+    shutil.copy(server.disk(2) / "dewar-disk", copy)
+    refused(server, 4, "is one a copy of the other", "disk", "readmit", str(copy))
+
+
+def test_removing_says_what_it_did(tended):
+    server = tended
+    done = subprocess.run([BIN, "disk", "remove", "6", "--dir", str(server.data)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for words in ["disk 6 was removed", "shards", "final", f"dewar disk readmit {server.disk(6)}"]:
+        assert words in done.stdout, done.stdout
+    # Taken back by its number it is as before.
+    back = server.admin("disk", "readmit", "6")
+    assert back["number"] == 6 and back["path"] == str(server.disk(6)), back
+    until("it is looked through", lambda: state(server, server.disk(6)) == "online")
+    server.restart()
+    wait_for_disks(server, 6)
+    assert_sound(server)
+    check(server.boto(), NAMES, 1)
 
 
 def test_a_loss_that_takes_the_catalog_is_not_accepted(tended):

@@ -390,6 +390,7 @@ impl Keeper {
         }
         members.retain(|id| !departing.contains(id));
         let mut removed = state.epoch.removed.clone();
+        removed.retain(|id| !state.returning.contains(id));
         removed.extend(&departing);
         let epoch = Epoch {
             id,
@@ -461,8 +462,13 @@ impl Keeper {
                 tracing::info!(disk = %id, "a disk has left the journal for good");
             }
         }
+        let back = |id: &DiskId| plan.epoch.members.contains(id);
+        state.returning.retain(|id| !back(id));
+        // One that is taken back may have come after the plan was made.
         let removed = &plan.epoch.removed;
-        state.members.retain(|member| !removed.contains(&member.id));
+        let gone = |id: &DiskId| removed.contains(id) && !state.returning.contains(id);
+        let stay = state.members.iter().filter(|member| !gone(&member.id));
+        state.members = stay.cloned().collect();
         let gone: Vec<Arc<Lane>> = state.lanes.clone();
         let stays = |lane: &Arc<Lane>| plan.lanes.iter().any(|new| Arc::ptr_eq(new, lane));
         let gone = gone.into_iter().filter(|lane| !stays(lane));

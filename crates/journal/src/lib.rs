@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::{Disk, Env};
+use dewar_env::{Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind};
 
 pub use config::JournalConfig;
@@ -239,9 +239,43 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes a removed disk back, as a new one: it becomes a member by a new epoch, which does not call
+    /// it removed any more. Nothing of a journal may be on it, so that no old copy of its files and no
+    /// old word of it ever counts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] when it has an epoch file, [`ErrorKind::Unavailable`] when that
+    /// cannot be told.
+    pub async fn readmit(&self, id: DiskId, disk: Arc<dyn Disk>) -> Result<(), Error> {
+        match disk.read_file(epoch::EPOCH_PATH).await {
+            Err(error) if error.kind() == DiskErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => {
+                let message = format!("disk {id} still has a word of the journal that it left");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        }
+        {
+            let mut state = self.shared.state.lock();
+            state.given_up.remove(&id);
+            if state.epoch.removed.contains(&id) {
+                state.returning.insert(id);
+            }
+        }
+        dewar_env::reached("a removed disk was taken back by the journal");
+        self.attach(id, disk).await
+    }
+
+    /// Whether a disk was taken back that is no member yet.
+    #[must_use]
+    pub fn is_returning(&self, id: DiskId) -> bool {
+        self.shared.state.lock().returning.contains(&id)
+    }
+
     /// Takes a disk out for good: it leaves by a new epoch, so that later losses count afresh, as
     /// soon as the log is complete on m+1 others. Returns when that epoch is in force. A disk that
-    /// was taken out never takes part again. To be asked again after a restart.
+    /// was taken out takes no part any more, but by [`Journal::readmit`]. To be asked again after a
+    /// restart.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when fewer than m+1 members would remain;

@@ -11,13 +11,36 @@ use crate::listener::{BoxError, Front, SocketFront};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
 
+/// Names a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossCode(u32);
+
+impl std::str::FromStr for LossCode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.replacen('-', "", 1);
+        let code = u32::from_str_radix(&digits, 16).ok();
+        code.filter(|_| digits.len() == 8)
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is no code: it looks like 1b4f-07a5"))
+    }
+}
+
+impl std::fmt::Display for LossCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:04x}-{:04x}", self.0 >> 16, self.0 & 0xffff)
+    }
+}
+
 /// What the engine is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To serve: all background work runs.
     Serve,
-    /// The same, although acknowledged writes may be lost by it (`--accept-loss`).
-    AcceptLoss,
+    /// The same, although acknowledged writes may be lost by it (`--accept-loss`), if that is the loss
+    /// which was consented to.
+    AcceptLoss(Option<LossCode>),
     /// For one admin command while no server runs: no background work, and a pool that was never
     /// formatted stays so.
     Administer,

@@ -12,6 +12,7 @@ use dewar_env::sim::SimRng;
 use dewar_journal::Journal;
 use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_store::engine::Membership;
 use dewar_types::{BucketName, DiskId, Error, ErrorKind, ObjectKey};
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
@@ -52,6 +53,7 @@ pub(crate) struct Process {
     pub(crate) bench: Arc<Bench>,
     pub(crate) world: SimWorld,
     pub(crate) store: Store,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) caller: Caller,
     /// The disks' ids when it was opened, by number.
     pub(crate) ids: BTreeMap<usize, DiskId>,

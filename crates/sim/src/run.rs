@@ -412,6 +412,7 @@ impl Run {
                 bench: Arc::clone(&self.bench),
                 world: self.world.clone(),
                 store: store.clone(),
+                membership: Arc::clone(engine.membership()),
                 caller,
                 ids: ids.clone(),
                 troubled: AtomicBool::new(self.bench.plan.weather != Weather::Calm),

@@ -104,6 +104,8 @@ pub const RARE: &[&str] = &[
     "an opening in fog was refused",
     "a disk was to be emptied",
     "a disk was removed",
+    "a removed disk was taken back",
+    "a disk that was taken back was looked through",
     "files changed places",
     "a write went astray",
     "it came back old",

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
-use crate::upkeep::{presence, repair, scrub};
+use crate::upkeep::{presence, repair, returned, scrub};
 use crate::{Shared, Store};
 
 /// Pause after a step that failed.
@@ -58,6 +58,7 @@ impl Workers {
             start(presence(inner())),
             start(repair(inner())),
             start(scrub(inner())),
+            start(returned(inner())),
             start(lifecycle(inner())),
             start(sweep(inner(), first_new)),
         ];
@@ -252,6 +253,12 @@ async fn sweep(inner: Shared, first_new: BlobId) {
     loop {
         for member in inner.blobs.pool().members() {
             let state = member.disk.state();
+            if !inner.upkeep.may_sweep(member.id) {
+                continue;
+            }
+            if inner.upkeep.sweeps_again(member.id) {
+                swept.remove(&member.id);
+            }
             let done = swept
                 .get(&member.id)
                 .is_some_and(|(disk, swept)| Arc::ptr_eq(disk, &member.disk) && *swept == state);

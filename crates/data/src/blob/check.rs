@@ -14,6 +14,7 @@ use super::record::BlobRecord;
 use crate::format::runs::{checksum_page_at, page_count, run_spans};
 use crate::format::{HEADER_BYTES, PageKey, SLOT_BYTES, SLOTS_PER_PAGE, ShardHeader};
 use crate::pace::Pace;
+use crate::pool::Member;
 
 /// Bytes of pages read at once.
 const STEP_BYTES: u64 = 1 << 20;
@@ -75,16 +76,30 @@ impl BlobStore {
     /// # Errors
     /// As [`BlobRecord::geometry`]. What the disk says is a finding, not an error.
     pub async fn check(&self, record: &BlobRecord, shard: usize, pace: &Pace) -> Result<Checked> {
-        let geometry = record.geometry()?;
-        let shard_len = geometry.shard_len(shard);
-        let pages = page_count(shard_len);
         let Some(member) = self.pool().member(record.disks[shard]) else {
             return Ok(Checked::Unreachable);
         };
-        let whole = Checked::Damaged(Damage::whole(pages));
         if record.missing.contains(&(shard as u8)) {
-            return Ok(whole);
+            let pages = page_count(record.geometry()?.shard_len(shard));
+            return Ok(Checked::Damaged(Damage::whole(pages)));
         }
+        self.check_on(record, shard, &member, pace).await
+    }
+
+    /// Checks one shard on any disk, whatever its record says of it.
+    ///
+    /// # Errors
+    /// As [`BlobStore::check`].
+    pub async fn check_on(
+        &self,
+        record: &BlobRecord,
+        shard: usize,
+        member: &Member,
+        pace: &Pace,
+    ) -> Result<Checked> {
+        let shard_len = record.geometry()?.shard_len(shard);
+        let pages = page_count(shard_len);
+        let whole = Checked::Damaged(Damage::whole(pages));
         let path = record.shard_path(shard);
         let file = match member.disk.open(&path, Access::Direct).await {
             Ok(file) => file,

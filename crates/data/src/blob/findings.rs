@@ -32,6 +32,19 @@ impl Findings {
         }
     }
 
+    /// With one bad shard less.
+    #[must_use]
+    pub fn without(self, shard: usize) -> Self {
+        let bit = u32::try_from(shard)
+            .ok()
+            .and_then(|shard| 1_u32.checked_shl(shard))
+            .unwrap_or(0);
+        Self {
+            bad: self.bad & !bit,
+            ..self
+        }
+    }
+
     /// The bad shards.
     #[must_use]
     pub fn bad(&self) -> ShardSet {
@@ -76,6 +89,8 @@ mod tests {
         let read = Findings::from_bytes(&findings.to_bytes()).expect("valid");
         assert_eq!(read, findings);
         assert_eq!(read.bad().iter().collect::<Vec<_>>(), [0, 31]);
+        let fewer = read.without(31).without(7).without(99);
+        assert_eq!(fewer.bad().iter().collect::<Vec<_>>(), [0]);
         assert!(Findings::from_bytes(b"x").is_err());
     }
 }

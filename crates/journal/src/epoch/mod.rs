@@ -141,7 +141,8 @@ pub(crate) struct Epoch {
     /// Records up to this one were durable when this was written.
     #[n(11)]
     pub(crate) acked: Seq,
-    /// Disks that were removed, or away when a loss was accepted: they never take part again.
+    /// Disks that were removed, or away when a loss was accepted: they take no part, unless a later
+    /// epoch has them as members again, which they join blank.
     #[cbor(n(12), skip_if = "Vec::is_empty")]
     pub(crate) removed: Vec<DiskId>,
 }

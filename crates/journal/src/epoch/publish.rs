@@ -1,16 +1,30 @@
 //! Writing an epoch's record to the members.
+//!
+//! The record is replaced as a whole, which needs room for a second one for a moment. Where a device is
+//! full to the last byte, perhaps of somebody else's files, the journal could not be opened then, and
+//! nothing could be deleted. So each member keeps a small file of zeros, made while there is room, that
+//! is given up for it and made again afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::{Disk, DiskError, DiskErrorKind};
+use dewar_env::{CreateOptions, Disk, DiskError, DiskErrorKind};
 use dewar_types::{DiskId, Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::{EPOCH_PATH, count};
+
+/// The file that is given up for a record on a full disk.
+const BALLAST_PATH: &str = "journal/ballast";
+
+/// Its bytes: several records, and what a file system needs around them.
+const BALLAST_BYTES: u64 = 128 << 10;
+
+/// The folder of both.
+const FOLDER: &str = "journal";
 
 /// How long to wait for further members once enough have the record.
 const STRAGGLERS_MAX: Duration = Duration::from_millis(200);
@@ -25,6 +39,8 @@ pub(crate) struct Member {
     /// A write of the record was given up when its time was over. It may still happen and replace a
     /// newer record, so this disk no longer counts until the process restarts.
     doubtful: AtomicBool,
+    /// The ballast is there, as far as is known.
+    ballasted: AtomicBool,
 }
 
 impl Member {
@@ -34,6 +50,7 @@ impl Member {
             disk,
             writing: tokio::sync::Mutex::default(),
             doubtful: AtomicBool::new(false),
+            ballasted: AtomicBool::new(false),
         })
     }
 
@@ -57,13 +74,59 @@ impl Member {
                 EPOCH_PATH,
             ));
         }
-        let written = self.disk.replace_file(EPOCH_PATH, content).await;
+        let mut written = self.disk.replace_file(EPOCH_PATH, content.clone()).await;
+        if let Err(error) = &written
+            && error.kind() == DiskErrorKind::Full
+            && self.drop_ballast().await
+        {
+            written = self.disk.replace_file(EPOCH_PATH, content).await;
+        }
+        if written.is_ok() && !self.ballasted.load(Ordering::Relaxed) {
+            self.take_ballast().await;
+        }
         if let Err(error) = &written
             && error.kind() == DiskErrorKind::TimedOut
         {
             self.doubtful.store(true, Ordering::Relaxed);
         }
         written
+    }
+
+    /// Gives the ballast up; whether there was any.
+    async fn drop_ballast(&self) -> bool {
+        self.ballasted.store(false, Ordering::Relaxed);
+        let dropped = self.disk.remove(BALLAST_PATH).await.is_ok()
+            && self.disk.sync_dir(FOLDER).await.is_ok();
+        if dropped {
+            dewar_env::reached("an epoch was written in the room of the ballast");
+            tracing::info!(
+                disk = self.disk.label(),
+                "the disk is full; what is kept for that is used"
+            );
+        }
+        dropped
+    }
+
+    /// Makes the ballast, if there is room; without it all works but on a full disk.
+    async fn take_ballast(&self) {
+        let options = CreateOptions {
+            zeroed_bytes: BALLAST_BYTES,
+            direct: false,
+        };
+        match self.disk.create(BALLAST_PATH, options).await {
+            Ok(_) => {
+                // Not durable, it is made again by the next process.
+                let _ = self.disk.sync_dir(FOLDER).await;
+                self.ballasted.store(true, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == DiskErrorKind::Exists => {
+                self.ballasted.store(true, Ordering::Relaxed);
+            }
+            Err(_) => {
+                // What was begun of it takes room.
+                let _ = self.disk.remove(BALLAST_PATH).await;
+            }
+        }
     }
 }
 

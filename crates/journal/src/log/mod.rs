@@ -94,6 +94,8 @@ pub(crate) struct State {
     pub(crate) leaving: BTreeSet<DiskId>,
     /// Disks of lineages that were given up, as far as they were seen.
     pub(crate) given_up: BTreeSet<DiskId>,
+    /// Removed disks that are taken back, blank, by the next epoch.
+    pub(crate) returning: BTreeSet<DiskId>,
     pub(crate) lanes: Vec<Arc<Lane>>,
     /// How many holders must have a record.
     pub(crate) quorum: usize,
@@ -164,6 +166,7 @@ impl Shared {
             members: beginning.members,
             leaving: BTreeSet::new(),
             given_up: BTreeSet::new(),
+            returning: BTreeSet::new(),
             lanes: beginning.lanes,
             quorum: config.m + 1,
             last: first - 1,
@@ -262,9 +265,10 @@ impl Shared {
 }
 
 impl State {
-    /// Whether a disk never takes part again.
+    /// Whether a disk takes no part any more.
     pub(crate) fn is_removed(&self, id: DiskId) -> bool {
-        self.epoch.removed.contains(&id) || self.given_up.contains(&id)
+        let removed = self.epoch.removed.contains(&id) || self.given_up.contains(&id);
+        removed && !self.returning.contains(&id)
     }
 
     /// The last appended record.

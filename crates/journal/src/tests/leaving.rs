@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use dewar_env::disk::sim::SimDisk;
 use dewar_types::ErrorKind;
 
 use super::*;
@@ -79,6 +80,87 @@ async fn a_disk_that_leaves_counts_no_longer() {
             ),
             "{error}"
         );
+    }
+}
+
+async fn wipe(disk: &SimDisk) {
+    for entry in disk.list("journal").await.expect("listed") {
+        let path = format!("journal/{}", entry.name);
+        disk.remove(&path).await.expect("removed");
+    }
+    disk.sync_dir("journal").await.expect("synced");
+}
+
+/// What is on it is of a log that went on without it, so it is taken back blank only; from then on it
+/// is a member as any other, also where a loss was accepted while it was away.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_left_is_taken_back_blank() {
+    let world = formatted(1, 6, 2).await;
+    let journal = written(&world, 2, 40).await;
+    let id = DiskId(1);
+    journal.remove(id, PATIENCE).await.expect("leaves");
+    let disk = world.disk(1);
+    let refused = journal.readmit(id, Arc::new(world.disk(1))).await;
+    let refused = refused.expect_err("it has its old files");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    wipe(&disk).await;
+    let refused = journal.attach(id, Arc::new(world.disk(1))).await;
+    assert!(refused.is_err(), "not by the way");
+    for n in 40..50 {
+        write(&journal, body(n)).await;
+    }
+    let back = journal.readmit(id, Arc::new(world.disk(1))).await;
+    back.expect("taken back");
+    journal.joined(id, PATIENCE).await.expect("a member");
+    let status = journal.status();
+    assert_eq!((status.members.len(), status.removed.len()), (6, 0));
+    settled(&journal).await;
+    for n in 50..60 {
+        write(&journal, body(n)).await;
+    }
+    // It counts: with it and three others of six all is there, without it too.
+    for away in [[2, 3], [1, 4]] {
+        let world = world.crash(3);
+        for n in away {
+            world.disk(n).vanish();
+        }
+        let (_, recovery) = open(&world, 2).await.expect("opens");
+        assert_eq!(all(recovery).await.len(), 60);
+    }
+}
+
+/// The power fails at each operation while a disk is taken back: it is a member or it is not, and
+/// nothing is lost either way.
+#[tokio::test(start_paused = true)]
+async fn a_crash_while_a_disk_is_taken_back_loses_nothing() {
+    for ops in 1.. {
+        let world = formatted(ops, 5, 1).await;
+        let journal = written(&world, 1, 30).await;
+        let id = DiskId(2);
+        journal.remove(id, PATIENCE).await.expect("leaves");
+        wipe(&world.disk(2)).await;
+        world.crash_after(ops);
+        let taking = async {
+            journal.readmit(id, Arc::new(world.disk(2))).await?;
+            journal.joined(id, PATIENCE).await
+        };
+        let ended = tokio::select! {
+            biased;
+            back = taking => back.is_ok(),
+            () = world.wait_for_power_failure() => false,
+        };
+        let world = world.crash(ops);
+        // Any one may be away now.
+        world.disk((ops % 5) as usize).vanish();
+        let (journal, recovery) = open(&world, 1).await.expect("opens");
+        assert_eq!(all(recovery).await.len(), 30, "operation {ops}");
+        let member = journal.status().members.contains(&id);
+        assert_ne!(member, journal.status().removed.contains(&id));
+        if ended {
+            assert!(member, "operation {ops}");
+            assert!(ops > 5, "the test cuts nothing");
+            return;
+        }
     }
 }
 
@@ -189,4 +271,25 @@ async fn a_holder_that_stays_full_is_replaced() {
     world.disk(3).vanish();
     let (_, recovery) = open(&world, 2).await.expect("opens");
     assert_eq!(all(recovery).await.len(), 400);
+}
+
+/// Nothing is left on any device, not a byte, when the journal is opened: it opens, again and again, and
+/// what makes room by deleting can be written.
+#[tokio::test(start_paused = true)]
+async fn a_journal_opens_on_disks_that_are_full_to_the_last_byte() {
+    let mut world = formatted(1, 6, 2).await;
+    let journal = written(&world, 2, 10).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(journal);
+    for round in 0..3 {
+        world = world.kill(round);
+        for disk in world.disks() {
+            let space = disk.space().await.expect("told");
+            disk.set_capacity(space.total - space.available);
+        }
+        let (journal, recovery) = open(&world, 2).await.expect("opens");
+        assert_eq!(all(recovery).await.len() as u64, 10 + round);
+        write(&journal, body(10 + round)).await;
+        drop(journal);
+    }
 }

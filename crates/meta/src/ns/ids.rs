@@ -38,6 +38,13 @@ const GAP: u64 = 1 << 40;
 const LINEAGE: u8 = b'l';
 const LOST: u8 = b'x';
 
+/// The key under which a catalog keeps which lineage of the journal it belongs to, in 16 bytes,
+/// big-endian ([`Ids::begin_lineage`]).
+#[must_use]
+pub fn lineage_key() -> Bytes {
+    keys::ids(LINEAGE)
+}
+
 /// What a range of numbers is for; the value is part of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {

@@ -92,7 +92,7 @@ pub use delete::{Doomed, Removed};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
 pub use handle::{Actor, Bucket, Tenant};
-pub use ids::{IdKind, Ids};
+pub use ids::{IdKind, Ids, lineage_key};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{

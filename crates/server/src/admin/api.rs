@@ -12,7 +12,8 @@ use super::identity::{IdentityReply, IdentityRequest};
 use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
 use super::upkeep::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, FsckInfo, LedgerInfo, RepairInfo,
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
+    LedgerInfo, RepairInfo,
 };
 
 /// Whether a user or a key may be used.
@@ -212,6 +213,16 @@ pub enum Request {
         /// The disk whose place it takes: its number, folder, id, or the first digits of it.
         replaces: Option<String>,
     },
+    /// Remove a disk.
+    DiskRemove {
+        /// Its number, its folder, its id, or the first digits of it.
+        disk: String,
+    },
+    /// Take a removed disk back.
+    DiskReadmit {
+        /// Its folder; or its number, its id or the first digits of it where its folder is known.
+        disk: String,
+    },
     /// Scrub now.
     Scrub {
         /// Only this disk.
@@ -295,6 +306,10 @@ pub enum Reply {
     DiskDecided(DiskDecided),
     /// A disk that was just added.
     DiskAdded(DiskAdded),
+    /// A disk that was just removed.
+    DiskRemoved(DiskRemoved),
+    /// A disk that was just taken back.
+    DiskReadmitted(DiskReadmitted),
     /// How a check fares.
     Fsck(FsckInfo),
     /// How a backup fares.
@@ -398,6 +413,10 @@ pub trait AdminApi: Send + Sync {
     ) -> Result<DiskDecided>;
     /// Makes a blank folder a disk of the pool, in the place of another one if that is named.
     async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded>;
+    /// Removes a disk.
+    async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved>;
+    /// Takes a removed disk back.
+    async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted>;
     /// Makes a scrub due now, of one disk or all.
     async fn scrub(&self, disk: Option<&str>) -> Result<()>;
     /// Begins a check of everything, unless one is under way.
@@ -465,6 +484,8 @@ pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
         Request::DiskAdd { folder, replaces } => {
             Reply::DiskAdded(api.disk_add(&folder, replaces.as_deref()).await?)
         }
+        Request::DiskRemove { disk } => Reply::DiskRemoved(api.disk_remove(&disk).await?),
+        Request::DiskReadmit { disk } => Reply::DiskReadmitted(api.disk_readmit(&disk).await?),
         Request::Scrub { disk } => {
             api.scrub(disk.as_deref()).await?;
             Reply::Done

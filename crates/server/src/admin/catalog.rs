@@ -89,6 +89,13 @@ pub struct CatalogInfo {
     pub backup: Option<String>,
     /// When its catalog was so, RFC 3339 in UTC.
     pub backup_taken: Option<String>,
+    /// The last batch that the journal added to the backup; `None` when it does not go on from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub followed_upto: Option<u64>,
+    /// Up to which moment the catalog is exact, RFC 3339 in UTC; `None` when everything acknowledged
+    /// is in it, or when that moment is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact_until: Option<String>,
     /// What was found among the blobs; `None` when they were not looked at.
     pub blobs: Option<BlobsInfo>,
     /// Whether everything could be looked at and what is not named may be swept away from now on.

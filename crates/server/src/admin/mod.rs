@@ -33,8 +33,8 @@ pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{
-    DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, FsckInfo, LedgerInfo, LedgerLineInfo,
-    RepairInfo,
+    DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved,
+    FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 
 #[cfg(test)]

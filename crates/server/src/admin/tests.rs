@@ -70,6 +70,14 @@ impl AdminApi for Memory {
         Err(AdminError::new(Failure::NotFound, message))
     }
 
+    async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
+        Err(AdminError::new(Failure::NotFound, disk))
+    }
+
+    async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
+        Err(AdminError::new(Failure::NotFound, disk))
+    }
+
     async fn scrub(&self, _: Option<&str>) -> Result<()> {
         Ok(())
     }

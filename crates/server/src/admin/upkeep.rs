@@ -10,8 +10,6 @@ pub enum DiskAction {
     Drain,
     /// Take a decision to drain it back.
     Keep,
-    /// It is lost or taken away, for good.
-    Remove,
 }
 
 /// A disk, what is on it, and how far its scrub is.
@@ -24,7 +22,7 @@ pub struct DiskInfo {
     /// Its folder, or where it was last; `None` for one that is named by records only.
     pub path: Option<String>,
     /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `replacing`,
-    /// `removed`, `foreign`, `copy`.
+    /// `removed`, `returning`, `foreign`, `copy`.
     pub state: String,
     /// Shards of objects that are placed on it.
     pub shards: u64,
@@ -44,6 +42,56 @@ pub struct DiskInfo {
     pub scrub_bytes: u64,
     /// What is the matter with it and what to do, if anything is.
     pub advice: Option<String>,
+    /// What is on a removed disk whose folder is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<HeldInfo>,
+}
+
+/// What a removed disk still has, by the names of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldInfo {
+    /// Shards.
+    pub shards: u64,
+    /// Of those, the ones that the pool has nowhere else now.
+    pub lacking: u64,
+    /// Their bytes.
+    pub lacking_bytes: u64,
+    /// Blobs with such a shard that cannot be read now.
+    pub unreadable: u64,
+}
+
+/// A disk that was just removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskRemoved {
+    /// What people call it by.
+    pub number: Option<u32>,
+    /// Its id in 32 hexadecimal digits; `None` for a folder that was only remembered.
+    pub id: Option<String>,
+    /// Its folder, or where it was last.
+    pub path: Option<String>,
+    /// Shards that were placed on it, and are rebuilt on other disks.
+    pub shards: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The files are still there: its folder is left as it is.
+    pub left_behind: bool,
+}
+
+/// A removed disk that was just taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskReadmitted {
+    /// What people call it by.
+    pub number: Option<u32>,
+    /// Its id in 32 hexadecimal digits.
+    pub id: String,
+    /// Its folder.
+    pub path: String,
+    /// What it had when it came; `None` when it was being taken back already.
+    pub held: Option<HeldInfo>,
+    /// Whether the configuration names the folder too.
+    pub in_configuration: bool,
+    /// What is unwise about it.
+    pub warnings: Vec<String>,
 }
 
 /// What was decided about a disk, and what follows.
@@ -55,7 +103,7 @@ pub struct DiskDecided {
     pub number: Option<u32>,
     /// Its folder, or where it was last.
     pub path: String,
-    /// Shards that stood on it: to be moved, or rebuilt.
+    /// Shards on it: to be moved.
     pub shards: u64,
     /// Their bytes.
     pub bytes: u64,

@@ -211,6 +211,29 @@ fn text(info: &CatalogInfo) -> String {
     line("catalog", &format!("{exact}{}", upto.unwrap_or_default()));
     if let (Some(backup), Some(taken)) = (&info.backup, &info.backup_taken) {
         line("backup", &format!("{backup}, taken {taken}"));
+        match (info.followed_upto, &info.exact_until) {
+            (Some(upto), None) => line(
+                "beyond it",
+                &format!(
+                    "the journal goes on to batch {upto}, and is whole: nothing that was acknowledged is \
+                     lost"
+                ),
+            ),
+            (Some(upto), Some(until)) => line(
+                "beyond it",
+                &format!(
+                    "what is there of the journal goes on to batch {upto}: the catalog is exact up to \
+                     {until}"
+                ),
+            ),
+            (None, until) => line(
+                "beyond it",
+                &format!(
+                    "no journal goes on from it: the catalog is exact up to {}",
+                    until.as_deref().unwrap_or(taken)
+                ),
+            ),
+        }
     }
     if !info.journal.is_empty() {
         line("journal", &info.journal);

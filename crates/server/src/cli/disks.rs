@@ -11,7 +11,8 @@ use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, reach, running};
 use crate::admin::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, FsckInfo, LedgerInfo, Reply, Request,
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
+    LedgerInfo, Reply, Request,
 };
 use crate::engine::OpenEngine;
 
@@ -37,6 +38,9 @@ pub enum DiskCommand {
     Keep(DiskArgs),
     /// A disk is lost, or is taken away: rebuild what it held; refused if something would be lost
     Remove(DiskArgs),
+    /// Take a removed disk back: its shards are used where the pool lacks them, what belongs to nothing
+    /// is swept. Safe to interrupt: it goes on by itself, or give the same command again
+    Readmit(ReadmitArgs),
 }
 
 /// No more than how to show it.
@@ -63,6 +67,16 @@ pub struct DrainArgs {
     /// Without a spare disk, write everything anew in a narrower layout, which takes more room
     #[arg(long)]
     narrower: bool,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A disk that was removed.
+#[derive(Debug, Args)]
+pub struct ReadmitArgs {
+    /// The folder that it is in now; or its number, its id or the first digits of it where its folder is
+    /// known
+    disk: String,
     #[command(flatten)]
     shared: Shared,
 }
@@ -130,7 +144,14 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
             decide(&args.shared, args.disk, DiskAction::Drain, args.narrower)
         }
         DiskCommand::Keep(args) => decide(&args.shared, args.disk, DiskAction::Keep, false),
-        DiskCommand::Remove(args) => decide(&args.shared, args.disk, DiskAction::Remove, false),
+        DiskCommand::Remove(DiskArgs { disk, shared }) => {
+            let disk = named(disk);
+            one(&shared, opener, Request::DiskRemove { disk })
+        }
+        DiskCommand::Readmit(ReadmitArgs { disk, shared }) => {
+            let disk = named(disk);
+            one(&shared, opener, Request::DiskReadmit { disk })
+        }
     }
 }
 
@@ -234,11 +255,75 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
     text
 }
 
-pub(super) fn added_text(added: &DiskAdded) -> String {
-    let name = |number: Option<u32>, id: &str| match number {
+fn name(number: Option<u32>, id: &str) -> String {
+    match number {
         Some(number) => format!("disk {number}"),
         None => format!("disk {}", id.get(..8).unwrap_or(id)),
+    }
+}
+
+pub(super) fn removed_text(removed: &DiskRemoved) -> String {
+    let path = removed.path.as_deref();
+    let Some(id) = &removed.id else {
+        return format!("{} is forgotten\n", path.unwrap_or("the folder"));
     };
+    let mut text = format!(
+        "{} was removed: {} shards ({}) that were placed on it are rebuilt on other disks; `dewar \
+         status` shows how far that is\n",
+        name(removed.number, id),
+        removed.shards,
+        amount(removed.bytes)
+    );
+    text.push_str(
+        "for the journal this is final: its copies on the disk count no more, and as many further disks \
+         may be lost as the layout says\n",
+    );
+    text.push_str(&match (removed.left_behind, path) {
+        (true, Some(path)) => format!(
+            "its files are left in {path}. Do not empty it before `dewar status` says that all is whole: \
+             `dewar disk readmit {path}` takes the disk back with its shards\n"
+        ),
+        _ => "should it turn up again: `dewar disk readmit FOLDER` takes it back with its shards\n"
+            .to_owned(),
+    });
+    text
+}
+
+pub(super) fn readmitted_text(back: &DiskReadmitted) -> String {
+    let mut text = format!(
+        "{} is {} again and takes new data\n",
+        back.path,
+        name(back.number, &back.id)
+    );
+    text.push_str(&match &back.held {
+        Some(held) => format!(
+            "it has {} shards, of which the pool lacks {} ({}); {} blobs that cannot be read have some \
+             of them. Each is verified before it counts, and what belongs to nothing any more is removed; \
+             it is `returning` in `dewar disk list` as long as that lasts\n",
+            held.shards,
+            held.lacking,
+            amount(held.lacking_bytes),
+            held.unreadable
+        ),
+        None => "it is being taken back already\n".to_owned(),
+    });
+    if !back.in_configuration {
+        text.push_str(&remembered(&back.path));
+    }
+    for warning in &back.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text
+}
+
+fn remembered(path: &str) -> String {
+    format!(
+        "this server remembers the folder; name it in pool.disks too, for those who read the \
+         configuration: \"{path}\"\n"
+    )
+}
+
+pub(super) fn added_text(added: &DiskAdded) -> String {
     let path = &added.path;
     let mut text = format!(
         "{path} is {} now and takes new data\n",
@@ -255,10 +340,7 @@ pub(super) fn added_text(added: &DiskAdded) -> String {
         });
     }
     if !added.in_configuration {
-        text.push_str(&format!(
-            "this server remembers the folder; name it in pool.disks too, for those who read the \
-             configuration: \"{path}\"\n"
-        ));
+        text.push_str(&remembered(path));
     }
     for warning in &added.warnings {
         text.push_str(&format!("warning: {warning}\n"));
@@ -287,11 +369,6 @@ pub(super) fn decided_text(decided: &DiskDecided) -> String {
         DiskAction::Keep => {
             format!("{path} is kept, and takes data again; what has moved stays where it is\n")
         }
-        DiskAction::Remove if *shards == 0 => format!("{path} was removed\n"),
-        DiskAction::Remove => format!(
-            "{path} was removed and is not used again: {what} are being rebuilt on other disks, see \
-             `dewar status`\n"
-        ),
     }
 }
 

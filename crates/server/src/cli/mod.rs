@@ -22,8 +22,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::engine::OpenEngine;
+use crate::engine::{LossCode, OpenEngine};
 
+pub(crate) use columns::amount;
 pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};
@@ -97,9 +98,10 @@ pub struct ServeArgs {
     /// Write this JSON file, mode 0600, once every listener accepts
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Start although too many disks are gone for good: says first what may be lost by it
-    #[arg(long)]
-    pub accept_loss: bool,
+    /// Start although too many disks are gone for good. Says what may be lost by it, and a code for just
+    /// that loss; goes on only when the code is given here, or typed at a terminal
+    #[arg(long, value_name = "CODE", num_args = 0..=1, require_equals = true)]
+    pub accept_loss: Option<Option<LossCode>>,
 }
 
 /// Options of `demo`.

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use dewar_env::Env;
+use dewar_store::engine::LossReport;
 
 use super::columns::print;
 use super::exit::{CommandError, CommandResult, FAILED, FORCED};
@@ -11,7 +12,7 @@ use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
-use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::engine::{Engine, LossCode, OpenEngine, Purpose};
 use crate::listener::BoxError;
 use crate::log;
 use crate::process::{End, Plan, Signals, prepare, run};
@@ -64,8 +65,8 @@ pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult
             },
             logging: &logging,
             purpose: match args.accept_loss {
-                true => Purpose::AcceptLoss,
-                false => Purpose::Serve,
+                Some(code) => Purpose::AcceptLoss(code),
+                None => Purpose::Serve,
             },
         };
         Ok::<_, CommandError>(run(plan, opener, &Env::real(), signals).await?)
@@ -115,22 +116,40 @@ async fn fill<E: Engine>(
     Ok(Some(shown))
 }
 
-/// Says what may be lost before it is; a person at a terminal is asked.
+/// Says what may be lost before it is, and goes on only where the consent names that loss: by its code,
+/// on the command line or typed at a terminal. So neither a unit file nor a habit accepts a loss that
+/// nobody has looked at.
 ///
 /// # Errors
-/// If the person does not want it.
-pub(crate) fn confirm_loss(report: &str) -> Result<(), BoxError> {
-    say(&format!("{report}\n"));
+/// Without that consent.
+pub(crate) fn confirm_loss(report: &LossReport, given: Option<LossCode>) -> Result<(), BoxError> {
+    let LossReport { text, code } = report;
+    say(&format!("{text}\n"));
     let stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        say("Type `accept` to go on: ");
-        let mut answer = String::new();
-        stdin.lock().read_line(&mut answer)?;
-        if answer.trim() != "accept" {
-            return Err("nothing was accepted, and nothing was changed".into());
+    match given {
+        Some(given) if given.to_string() == *code => {}
+        None if stdin.is_terminal() => {
+            say(&format!("To accept this loss type its code, {code}: "));
+            let mut answer = String::new();
+            stdin.lock().read_line(&mut answer)?;
+            if answer.trim() != code {
+                return Err("nothing was accepted, and nothing was changed".into());
+            }
+        }
+        _ => {
+            let other = given.map_or_else(String::new, |given| {
+                format!(
+                    "{given} is the code of another loss than the one that there would be now. "
+                )
+            });
+            return Err(format!(
+                "{other}Nothing was accepted, and nothing was changed. To accept what was said, once: \
+                 `dewar serve --accept-loss={code}`"
+            )
+            .into());
         }
     }
-    for line in report.lines().filter(|line| !line.is_empty()) {
+    for line in text.lines().filter(|line| !line.is_empty()) {
         tracing::warn!("a loss is accepted: {line}");
     }
     Ok(())

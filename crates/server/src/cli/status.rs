@@ -191,6 +191,10 @@ pub(crate) fn advice(
     number: Option<u32>,
     detail: Option<&str>,
 ) -> Option<String> {
+    // A removed disk that is nowhere, or whose folder another one has, needs nothing.
+    if state == "removed" && path.is_none() {
+        return None;
+    }
     let (what, advice) = about(state, path.unwrap_or("in no known folder"), number, detail)?;
     Some(format!("{what}: {advice}"))
 }
@@ -247,11 +251,15 @@ fn about(
             "it can be taken away when it is removed: see SHARDS in `dewar disk list`".to_owned(),
         ),
         "removed" => (
-            format!("disk {path} was removed from the pool and is not used"),
+            format!("disk {path} was removed from the pool and is not used{told}"),
             format!(
-                "take it away, and out of pool.disks; to use it as a new disk empty the folder, then \
-                 `dewar disk add {path}`"
+                "`dewar disk readmit {path}` takes it back with its shards; if nothing on it is needed, \
+                 take it away, and out of pool.disks. Emptied, the folder can be added as a new disk"
             ),
+        ),
+        "returning" => (
+            format!("disk {path} was taken back, and its shards are looked through"),
+            "it is in use already; nothing is to be done".to_owned(),
         ),
         "foreign" => (
             detail.map_or_else(|| format!("{path} is a disk of another Dewar"), str::to_owned),

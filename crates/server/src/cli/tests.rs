@@ -23,6 +23,8 @@ fn the_commands_of_the_manual_parse() {
     for line in [
         "serve",
         "serve --config f --ready-file r",
+        "serve --accept-loss --config f",
+        "serve --accept-loss=1b4f-07a5",
         "demo",
         "demo --dir d --port-base 9500 --ready-file r",
         "config check f --json",
@@ -49,6 +51,7 @@ fn the_commands_of_the_manual_parse() {
         "disk drain /data/d3",
         "disk keep 3",
         "disk remove 1b4f07a5",
+        "disk readmit /data/d3 --json",
     ] {
         if let Err(error) = parse(line) {
             panic!("{line}: {error}");
@@ -66,6 +69,8 @@ fn half_a_key_and_two_targets_are_refused() {
         "user add a --config f --dir d",
         "demo --port-base 70000",
         "config explain a --markdown",
+        "serve --accept-loss=yes",
+        "serve --accept-loss=1b4f",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

@@ -19,9 +19,10 @@ use super::changes::DiskChanges;
 use super::metrics::{away, takes_writes};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DoorStatus,
-    Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply, IdentityRequest, KeyAdd,
-    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State, Status, UserAdd, UserInfo,
+    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
+    DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply,
+    IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State,
+    Status, UserAdd, UserInfo,
 };
 use crate::config::Config;
 use crate::issuers::WebKeys;
@@ -139,6 +140,14 @@ impl AdminApi for StoreAdmin {
 
     async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
         self.upkeep.disk_add(folder, replaces).await
+    }
+
+    async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
+        self.upkeep.disk_remove(disk).await
+    }
+
+    async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
+        self.upkeep.disk_readmit(disk).await
     }
 
     async fn scrub(&self, disk: Option<&str>) -> Result<()> {

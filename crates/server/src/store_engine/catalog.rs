@@ -13,7 +13,8 @@ use dewar_auth::MasterKeyId;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, JournalFound, Rebuild, Restore, Way,
+    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Rebuild, Restore,
+    Way,
 };
 use dewar_store::salvage::{Finding, KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
 use parking_lot::Mutex;
@@ -262,6 +263,19 @@ impl OpenStore {
         info.backup = Some(restored.name);
         info.backup_taken = Some(rfc3339(restored.taken));
         info.unknown.clear();
+        match restored.followed {
+            Some(Followed { upto, until, exact }) => {
+                info.followed_upto = Some(upto);
+                info.upto = Some(upto);
+                info.settled = exact;
+                if exact {
+                    info.made_of = "exact".to_owned();
+                } else {
+                    info.exact_until = Some(rfc3339(until.unwrap_or(restored.taken)));
+                }
+            }
+            None => info.exact_until = Some(rfc3339(restored.taken)),
+        }
         if let Some(salvaged) = &restored.salvaged {
             add_salvaged(&mut info, salvaged);
         }

@@ -6,18 +6,24 @@
 //! # Cancellation
 //! Each change is a task of its own: a client that goes away leaves none of them half done.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_data::pool::{Found, inspect};
 use dewar_env::Disk;
 use dewar_store::Store;
-use dewar_store::engine::{Content, Folder, LiveFolders, Membership};
+use dewar_store::engine::{Content, Folder, LiveFolders, Membership, Refusal};
+use dewar_store::upkeep::Holdings;
 use dewar_types::{DiskId, Error, ErrorKind};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::disks::{Configured, open};
 use super::roster::Roster;
-use crate::admin::{AdminError, DiskAdded, Failure};
+use crate::admin::{AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, HeldInfo};
+use crate::cli::amount;
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
 
@@ -25,6 +31,9 @@ type Result<T> = std::result::Result<T, AdminError>;
 
 /// Digits of an id that name a disk at least; what is shorter is a number.
 const ID_DIGITS_MIN: usize = 4;
+
+/// What a removed disk has is counted again after so long.
+const HELD_FRESH: Duration = Duration::from_secs(20);
 
 /// The parts that know about disks.
 #[derive(Clone)]
@@ -35,6 +44,8 @@ pub(super) struct DiskChanges {
     pub(super) folders: Arc<LiveFolders>,
     pub(super) configured: Arc<Configured>,
     pub(super) roster: Arc<Roster>,
+    /// What removed disks have, and when that was counted.
+    pub(super) held: Arc<Mutex<BTreeMap<DiskId, (HeldInfo, Instant)>>>,
 }
 
 impl DiskChanges {
@@ -54,6 +65,7 @@ impl DiskChanges {
             Some(old) => Some(self.replaced(old, folder, &*disk).await?),
             None => None,
         };
+        self.offer_back(folder, &*disk).await?;
         self.membership.examine(&*disk, old).await?;
         self.roster.reserve(folder)?;
         let added = self.membership.add(&disk, old).await;
@@ -74,6 +86,21 @@ impl DiskChanges {
             in_configuration: self.config.pool.disks.iter().any(|known| known == folder),
             warnings,
         })
+    }
+
+    /// Refuses a disk that was removed as a new one, and says what is on it.
+    async fn offer_back(&self, folder: &Path, disk: &dyn Disk) -> Result<()> {
+        let Found::Disk(identity) = inspect(disk).await? else {
+            return Ok(());
+        };
+        let label = folder.display().to_string();
+        let Some(refusal @ Refusal::Removed) = self.membership.refusal(&label, &identity) else {
+            return Ok(());
+        };
+        let held = held_info(self.store.holdings(identity.disk, disk).await?);
+        let sentence = refusal.sentence(&label, identity.dewar);
+        let message = format!("{sentence}. {}", held_text(&held));
+        Err(AdminError::new(Failure::Invalid, message))
     }
 
     /// Refuses folders that lie within others or hold what no disk should; warnings otherwise.
@@ -134,21 +161,39 @@ impl DiskChanges {
     }
 
     /// Removes a disk, or forgets a folder that never had one.
-    pub(super) async fn remove(&self, named: &str) -> Result<()> {
+    pub(super) async fn remove(&self, named: &str) -> Result<DiskRemoved> {
         let found = self.find(named).await;
         if let Err(error) = &found
             && error.kind == Failure::NotFound
             && self.roster.forget(Path::new(named))?
         {
-            return Ok(());
+            return Ok(DiskRemoved {
+                number: None,
+                id: None,
+                path: Some(named.to_owned()),
+                shards: 0,
+                bytes: 0,
+                left_behind: false,
+            });
         }
         let (changes, id) = (self.clone(), found?);
         in_background(async move {
+            let lines = changes.store.disk_lines().await?;
+            let line = lines.iter().find(|line| line.disk == id);
             let removed = changes.membership.remove(id).await;
             changes.note()?;
             removed.map_err(|error| match error.kind() {
                 ErrorKind::Conflict => AdminError::new(Failure::InUse, error.message()),
                 _ => error.into(),
+            })?;
+            let folder = changes.roster.folder_of(id);
+            Ok(DiskRemoved {
+                number: changes.roster.numbers().get(&id).copied(),
+                id: Some(id.to_string()),
+                path: folder.map(|folder| folder.display().to_string()),
+                shards: line.map_or(0, |line| line.shards),
+                bytes: line.map_or(0, |line| line.bytes),
+                left_behind: changes.removed_disk(id).is_some(),
             })
         })
         .await
@@ -158,6 +203,118 @@ impl DiskChanges {
     /// The same error with disks named by their folders.
     pub(super) fn spelled(&self, error: AdminError) -> AdminError {
         AdminError::new(error.kind, self.roster.spell(&error.message))
+    }
+
+    /// Takes a removed disk back.
+    pub(super) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
+        let folder = match Path::new(named).is_dir() {
+            true => PathBuf::from(named),
+            false => {
+                let id = self.find(named).await?;
+                self.folder_with(id).ok_or_else(|| {
+                    let message = format!(
+                        "disk {named} is in none of the folders that are known: mount it, or name its \
+                         folder"
+                    );
+                    AdminError::new(Failure::NotFound, message)
+                })?
+            }
+        };
+        let changes = self.clone();
+        in_background(async move { changes.readmit_folder(&folder).await }).await
+    }
+
+    async fn readmit_folder(&self, folder: &Path) -> Result<DiskReadmitted> {
+        let warnings = self.check_place(folder)?;
+        let disk = open(folder, self.config.pool.disk_deadline).await?;
+        let held = match inspect(&*disk).await? {
+            Found::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
+                Some(held_info(self.store.holdings(identity.disk, &*disk).await?))
+            }
+            _ => None,
+        };
+        let back = self.membership.readmit(&disk).await;
+        // Also after an error: it may be a disk of the pool by now.
+        let label = folder.display().to_string();
+        let is_ours = match inspect(&*disk).await {
+            Ok(Found::Disk(identity)) => self.membership.refusal(&label, &identity).is_none(),
+            _ => false,
+        };
+        if is_ours {
+            let folder_now = Folder::look_again(label.clone(), Ok(disk)).await;
+            let number = self.folders.add(folder_now);
+            self.configured.set(number, folder);
+        }
+        self.note()?;
+        let id = back?;
+        Ok(DiskReadmitted {
+            number: self.roster.numbers().get(&id).copied(),
+            id: id.to_string(),
+            path: label,
+            held,
+            in_configuration: self.config.pool.disks.iter().any(|known| known == folder),
+            warnings,
+        })
+    }
+
+    /// The folder that holds a disk now, used or not.
+    fn folder_with(&self, id: DiskId) -> Option<PathBuf> {
+        let mut here = None;
+        self.folders.each(|folder| {
+            if let Content::Disk { identity, disk } = &folder.content
+                && identity.disk == id
+                && disk.state().readable()
+            {
+                here = Some(PathBuf::from(&folder.label));
+            }
+        });
+        here
+    }
+
+    /// A removed disk that is in one of the folders and can be read.
+    fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
+        let mut here = None;
+        self.folders.each(|folder| {
+            if let (Content::Disk { identity, disk }, Some(Refusal::Removed)) =
+                (&folder.content, &folder.refused)
+                && identity.disk == id
+                && disk.state().readable()
+            {
+                here = Some(Arc::clone(disk));
+            }
+        });
+        here
+    }
+
+    /// Counts what removed disks that are there still have, where that was not done lately.
+    pub(super) async fn look_at_removed(&self) {
+        let mut there = Vec::new();
+        for id in self.membership.removed() {
+            there.extend(self.removed_disk(id).map(|disk| (id, disk)));
+        }
+        self.held
+            .lock()
+            .retain(|id, _| there.iter().any(|(other, _)| other == id));
+        for (id, disk) in there {
+            let fresh = |(_, at): &(HeldInfo, Instant)| at.elapsed() < HELD_FRESH;
+            if self.held.lock().get(&id).is_some_and(fresh) {
+                continue;
+            }
+            match self.store.holdings(id, &*disk).await {
+                Ok(found) => {
+                    let now = (held_info(found), Instant::now());
+                    self.held.lock().insert(id, now);
+                }
+                Err(error) => {
+                    tracing::info!(disk = disk.label(), %error, "what a removed disk has is not known");
+                }
+            }
+        }
+    }
+
+    /// What a removed disk had when that was counted last.
+    pub(super) fn held(&self, id: DiskId) -> Option<HeldInfo> {
+        self.held.lock().get(&id).map(|(held, _)| *held)
     }
 
     /// Each folder and how its disk is, but for those whose disks were removed and are gone.
@@ -224,6 +381,34 @@ impl DiskChanges {
                 format!("there is no disk {named}: `dewar disk list` names them all"),
             )),
         }
+    }
+}
+
+/// What would be gained by taking a removed disk back; nothing to say when nothing is on it.
+pub(super) fn held_text(held: &HeldInfo) -> String {
+    match held.lacking {
+        0 => format!(
+            "{} shards are on it, and the pool has all that it needs of them",
+            held.shards
+        ),
+        lacking => format!(
+            "{} shards are on it, and {lacking} of them ({}) THE POOL HAS NOWHERE ELSE, {}",
+            held.shards,
+            amount(held.lacking_bytes),
+            match held.unreadable {
+                0 => "none of what cannot be read now".to_owned(),
+                blobs => format!("of {blobs} blobs that cannot be read now"),
+            }
+        ),
+    }
+}
+
+fn held_info(found: Holdings) -> HeldInfo {
+    HeldInfo {
+        shards: found.shards,
+        lacking: found.lacking,
+        lacking_bytes: found.lacking_bytes,
+        unreadable: found.unreadable,
     }
 }
 

@@ -149,18 +149,18 @@ impl OpenEngine for OpenStore {
     ) -> Result<StoreEngine, BoxError> {
         let env = &self.env;
         let mut ground = self.ground(config, purpose).await?;
-        if purpose == Purpose::AcceptLoss {
+        if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
                 Some(report) => {
-                    confirm_loss(&report)?;
+                    confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }
                 None => tracing::warn!("--accept-loss: there is none, so nothing was accepted"),
             }
         }
         let work = match purpose {
-            Purpose::Serve | Purpose::AcceptLoss => Work::On,
+            Purpose::Serve | Purpose::AcceptLoss(_) => Work::On,
             Purpose::Administer => Work::Off,
         };
         let engine = engine::Engine::open(
@@ -202,6 +202,7 @@ impl OpenEngine for OpenStore {
             folders: Arc::clone(&folders),
             configured,
             roster: Arc::new(Roster::open(config)?),
+            held: Arc::default(),
         };
         changes.note().map_err(|error| error.message)?;
         let web_keys = WebKeys::new();
@@ -243,10 +244,10 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         at = source.source();
     }
     let mut message = roster::spelled(config, &error.to_string());
-    if short && purpose != Purpose::AcceptLoss {
+    if short && !matches!(purpose, Purpose::AcceptLoss(_)) {
         message.push_str(
-            ". If they are gone for good, `dewar serve --accept-loss` says what that loses and goes on \
-             without",
+            ". If they are gone for good, `dewar serve --accept-loss` says what that loses and how to \
+             consent to it",
         );
     }
     if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {

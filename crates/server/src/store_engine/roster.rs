@@ -232,12 +232,15 @@ impl Roster {
         spell(&file.disks, message)
     }
 
-    /// Where a disk was last.
+    /// Where a disk was last; `None` when another one, which was not removed, is there now: what is said
+    /// about the folder would be done to that.
     pub(super) fn folder_of(&self, id: DiskId) -> Option<PathBuf> {
         let file = self.file.lock();
-        let mut disks = file.disks.iter();
-        let disk = disks.find(|disk| disk.id() == Some(id))?;
-        Some(disk.folder.clone())
+        let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
+        let taken = file.disks.iter().any(|other| {
+            other.folder == disk.folder && other.number != disk.number && !other.removed
+        });
+        (!taken).then(|| disk.folder.clone())
     }
 }
 
@@ -344,6 +347,10 @@ mod tests {
         assert_eq!(roster.by_number(2), Some(DiskId(12)));
         assert_eq!(roster.by_number(4), Some(DiskId(14)));
         assert_eq!(roster.at(Path::new("/b")), Some(DiskId(14)));
+        // What is said about the folder of a disk must not be done to another.
+        assert_eq!(roster.folder_of(DiskId(12)), None);
+        assert_eq!(roster.folder_of(DiskId(14)), Some(PathBuf::from("/b")));
+        assert_eq!(roster.folder_of(DiskId(13)), Some(PathBuf::from("/a")));
         // All of that is in the file.
         let config = {
             let mut config = Config::default();

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dewar_data::pool::{IDENTITY_FILE, Pool};
 use dewar_env::DiskState;
 use dewar_store::Store;
-use dewar_store::engine::Content;
+use dewar_store::engine::{Content, Refusal};
 use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
-use super::changes::DiskChanges;
+use super::changes::{DiskChanges, held_text};
 use crate::admin::{
-    AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskStatus, Failure,
-    FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
+    DiskRemoved, DiskStatus, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 use crate::cli::status;
 
@@ -67,7 +67,8 @@ impl UpkeepAdmin {
     }
 
     /// The folders and how their disks are; without those whose disks were removed and are gone.
-    pub(super) fn disk_states(&self) -> Vec<DiskStatus> {
+    pub(super) async fn disk_states(&self) -> Vec<DiskStatus> {
+        self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
         let hollow = self.store.hollow();
@@ -79,6 +80,10 @@ impl UpkeepAdmin {
             }
             let was = self.changes.roster.at(Path::new(&path));
             let (id, detail) = match (&folder.content, &folder.refused) {
+                (Content::Disk { identity, .. }, Some(Refusal::Removed)) => {
+                    let held = self.changes.held(identity.disk);
+                    (Some(identity.disk), held.map(|held| held_text(&held)))
+                }
                 (Content::Disk { identity, .. }, Some(refusal)) => {
                     let dewar = self.pool.dewar();
                     (Some(identity.disk), Some(refusal.sentence(&path, dewar)))
@@ -96,6 +101,9 @@ impl UpkeepAdmin {
             let state = match id.and_then(|id| self.store.decision(id)) {
                 Some(Decision::Replace) if folder.refused.is_none() => "replacing",
                 Some(Decision::Drain) if state == "online" => "draining",
+                _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
+                    "returning"
+                }
                 _ => state,
             };
             states.push(DiskStatus {
@@ -112,7 +120,7 @@ impl UpkeepAdmin {
 
     /// The same with what is left on disks that are being emptied.
     pub(super) async fn disk_progress(&self) -> Result<Vec<DiskStatus>> {
-        let mut states = self.disk_states();
+        let mut states = self.disk_states().await;
         let emptied = |disk: &DiskStatus| matches!(&*disk.state, "draining" | "replacing");
         if !states.iter().any(emptied) {
             return Ok(states);
@@ -135,7 +143,7 @@ impl UpkeepAdmin {
         self.changes.note()?;
         let roster = &self.changes.roster;
         let (numbers, scrubs) = (roster.numbers(), self.store.scrub_status());
-        let folders = self.disk_states();
+        let folders = self.disk_states().await;
         let mut disks = Vec::new();
         for line in self.store.disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
@@ -158,7 +166,11 @@ impl UpkeepAdmin {
                 scrub_began: scrub.began.map(rfc3339),
                 scrub_bytes: scrub.bytes,
                 advice: None,
+                holds: None,
             };
+            if disk.state == "removed" && disk.path.is_some() {
+                disk.holds = self.changes.held(line.disk);
+            }
             let folder = folders.iter().find(|folder| {
                 disk.path.as_ref() == Some(&folder.path) && folder.number == disk.number
             });
@@ -185,7 +197,12 @@ impl UpkeepAdmin {
                 folder.number,
                 folder.detail.as_deref(),
             );
+            let id = folder.number.and_then(|number| roster.by_number(number));
             disks.push(DiskInfo {
+                holds: match &*folder.state {
+                    "removed" => id.and_then(|id| self.changes.held(id)),
+                    _ => None,
+                },
                 number: folder.number,
                 path: Some(folder.path),
                 state: folder.state,
@@ -208,29 +225,16 @@ impl UpkeepAdmin {
         action: DiskAction,
         narrower: bool,
     ) -> Result<DiskDecided> {
-        let found = self.changes.find(named).await;
-        let mut decided = match &found {
-            Ok(disk) => self.about(*disk, action).await?,
-            // A folder that never had a disk can be forgotten.
-            Err(_) => DiskDecided {
-                action,
-                number: None,
-                path: named.to_owned(),
-                shards: 0,
-                bytes: 0,
-                narrower: None,
-            },
-        };
+        let disk = self.changes.find(named).await?;
+        let mut decided = self.about(disk, action).await?;
         match action {
-            DiskAction::Remove => self.changes.remove(named).await?,
             DiskAction::Drain => {
-                let disk = found?;
                 if self.store.decision(disk).is_none() {
                     decided.narrower = self.check_drain(disk, &decided.path, narrower)?;
                 }
                 self.decide(disk, Some(Decision::Drain)).await?;
             }
-            DiskAction::Keep => self.decide(found?, None).await?,
+            DiskAction::Keep => self.decide(disk, None).await?,
         }
         Ok(decided)
     }
@@ -280,6 +284,14 @@ impl UpkeepAdmin {
             }
             _ => Ok(None),
         }
+    }
+
+    pub(super) async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
+        self.changes.remove(disk).await
+    }
+
+    pub(super) async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
+        self.changes.readmit(disk).await
     }
 
     pub(super) async fn scrub(&self, disk: Option<&str>) -> Result<()> {
@@ -346,6 +358,7 @@ fn disk_state(line: &DiskLine) -> &'static str {
         (_, Some(DiskState::Poisoned)) => "failed",
         (_, Some(DiskState::ReadOnly { .. })) => "read-only",
         (Some(Decision::Drain), _) => "draining",
+        (None, Some(DiskState::Online { .. })) if line.returning => "returning",
         (None, Some(DiskState::Online { .. })) => "online",
     }
 }

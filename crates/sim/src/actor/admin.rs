@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dewar_env::Disk;
 use dewar_env::sim::SimRng;
 use dewar_store::upkeep::{Decision, LedgerDepth};
 use dewar_types::{DiskId, Error, ErrorKind};
@@ -78,6 +79,10 @@ async fn act(process: &Process, rng: &SimRng) -> (String, Result<(), Error>) {
                 .map(|line| line.disk)
                 .collect();
             let line = &lines[pick(rng, lines.len())];
+            if line.decision == Some(Decision::Remove) {
+                let what = format!("take {} back", line.disk);
+                return (what, take_back(process, line.disk).await);
+            }
             let decision = match (line.decision, rng.below(4)) {
                 (Some(_), 0..3) => None,
                 (None, 0..3) if may_leave(process, &decided, line.disk) => Some(Decision::Drain),
@@ -96,6 +101,22 @@ async fn act(process: &Process, rng: &SimRng) -> (String, Result<(), Error>) {
             (what, result)
         }
     }
+}
+
+/// Takes a removed disk back, if it is in its folder.
+async fn take_back(process: &Process, id: DiskId) -> Result<(), Error> {
+    let number = process.ids.iter().find(|(_, known)| **known == id);
+    let Some((number, _)) = number else {
+        return Ok(());
+    };
+    let disk = process.world.disk(*number);
+    if !disk.state().writable() {
+        return Ok(());
+    }
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    process.membership.readmit(&disk).await?;
+    process.bench.saw("a removed disk was taken back");
+    Ok(())
 }
 
 /// Whether so many disks take blobs without this one that everything can go on, whatever befalls

@@ -1,9 +1,35 @@
 //! What is said before a loss is accepted.
 
+use dewar_checksum::crc32c;
+use dewar_data::pool::DewarId;
 use dewar_journal::Loss;
 use dewar_types::Result;
 
 use super::folders::Folders;
+
+/// What is asked before a loss is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LossReport {
+    /// What may be lost, in whole lines for people.
+    pub text: String,
+    /// Names this loss: it follows from the pool, the disks that are away and the end of the journal, so
+    /// that a consent which was given once is none to another loss.
+    pub code: String,
+}
+
+/// See [`LossReport::code`].
+fn code(dewar: DewarId, pool: u16, loss: &Loss) -> String {
+    let mut away = loss.away.clone();
+    away.sort_unstable();
+    let mut named = dewar.0.to_be_bytes().to_vec();
+    named.extend(pool.to_be_bytes());
+    named.extend(loss.end.to_be_bytes());
+    for id in away {
+        named.extend(id.0.to_be_bytes());
+    }
+    let crc = crc32c(&named);
+    format!("{:04x}-{:04x}", crc >> 16, crc & 0xffff)
+}
 
 /// Why the catalog could not be opened even if a loss were accepted.
 pub(super) fn catalog_trouble(loss: &Loss, index: &Result<u64>) -> Option<String> {
@@ -28,11 +54,17 @@ pub(super) fn catalog_trouble(loss: &Loss, index: &Result<u64>) -> Option<String
     ))
 }
 
-/// A report for people, in whole lines.
-pub(super) fn report(loss: &Loss, folders: &Folders) -> String {
+pub(super) fn report(dewar: DewarId, pool: u16, loss: &Loss, folders: &Folders) -> LossReport {
+    LossReport {
+        text: text(loss, folders),
+        code: code(dewar, pool, loss),
+    }
+}
+
+fn text(loss: &Loss, folders: &Folders) -> String {
     let mut text = format!("The pool does not open without a loss: {}\n\n", loss.why);
     text.push_str(
-        "With --accept-loss it opens with the disks that are there, and these may be lost for good:\n",
+        "If that is accepted it opens with the disks that are there, and these may be lost for good:\n",
     );
     let lost = loss.acked.saturating_sub(loss.end);
     let known = match lost {
@@ -62,8 +94,42 @@ pub(super) fn report(loss: &Loss, folders: &Folders) -> String {
         }
     }
     text.push_str(
-        "Disks that are away now are not used again when they return: what is on them can only be \
-         salvaged. If they may still return, wait: nothing is lost by waiting.\n",
+        "Disks that are away now are not used by themselves when they return: what only their journals \
+         have is lost, their objects can be had back with `dewar disk readmit`. If they may still return, \
+         wait: nothing is lost by waiting.\n",
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_journal::OpenError;
+    use dewar_types::DiskId;
+
+    use super::*;
+
+    #[test]
+    fn the_code_names_one_loss() {
+        let loss = |away: &[u128], end: u64| Loss {
+            why: OpenError::NotFormatted,
+            epoch: 3,
+            members: 6,
+            away: away.iter().copied().map(DiskId).collect(),
+            floor: 0,
+            end,
+            acked: 9,
+        };
+        let one = code(DewarId(7), 0, &loss(&[1, 2, 3], 9));
+        assert_eq!(one.len(), 9, "{one}");
+        assert_eq!(one, code(DewarId(7), 0, &loss(&[3, 1, 2], 9)));
+        for other in [
+            code(DewarId(8), 0, &loss(&[1, 2, 3], 9)),
+            code(DewarId(7), 1, &loss(&[1, 2, 3], 9)),
+            code(DewarId(7), 0, &loss(&[1, 2, 4], 9)),
+            code(DewarId(7), 0, &loss(&[1, 2, 3, 4], 9)),
+            code(DewarId(7), 0, &loss(&[1, 2, 3], 10)),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
 }

@@ -18,6 +18,13 @@
 //! Journal and index are copied elsewhere before blobs are: repair waits for that. A removed disk that
 //! appears again is known by the epoch, and is left alone.
 //!
+//! # Taking back
+//! What a removed disk has of blobs is as good as it was; what it has of journal and index is of a past
+//! that others have gone on from. So a batch of the catalog takes the decision back and notes that the
+//! disk is to be looked through (`upkeep/returned.rs`); journal and index are wiped off it, its epoch
+//! file last; then it joins as a blank member, by an epoch that does not call it removed any more. Cut
+//! short after the batch, it goes on when the disk is found the next time; before, nothing has happened.
+//!
 //! # Cancellation
 //! Dropping a future leaves a state that a crash could have left; [`Membership::settle`] goes on from
 //! there.
@@ -60,6 +67,9 @@ const INDEX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What a member of the journal has (docs/formats/journal.md).
 const EPOCH_FILE: &str = "journal/epoch";
+
+/// Folders that a disk which is taken back comes without.
+const WIPED: [&str; 2] = ["index", "journal"];
 
 /// Journal files that a new disk must have room for.
 const FIRST_FILES: u64 = 2;
@@ -169,11 +179,12 @@ impl Membership {
         })
     }
 
-    /// Disks that were removed and are not used again.
+    /// Disks that were removed and are not used, unless they are taken back.
     #[must_use]
     pub fn removed(&self) -> BTreeSet<DiskId> {
         let mut removed = self.store.removed();
         removed.extend(self.journal.status().removed);
+        removed.retain(|id| !self.store.is_returning(*id));
         removed
     }
 
@@ -351,7 +362,90 @@ impl Membership {
         })
     }
 
+    /// Takes a removed disk back: its shards are used where the pool lacks them, at once; journal and
+    /// index begin anew on it. Said again, that goes on where it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment or pool and for one that was never
+    /// removed, [`ErrorKind::AlreadyExists`] when it is in use, here or in another folder,
+    /// [`ErrorKind::NotFound`] for a folder without a disk, [`ErrorKind::Unavailable`] when it cannot be
+    /// read and written or too few disks answer.
+    pub async fn readmit(&self, disk: &Arc<dyn Disk>) -> Result<DiskId> {
+        let _turn = self.turn.lock().await;
+        let label = disk.label();
+        let identity = match inspect(&**disk).await? {
+            Found::Disk(identity) => identity,
+            Found::Absent(error) => return Err(error),
+            Found::Blank => {
+                let message = format!(
+                    "{label} holds no disk: is it mounted? To make it a new disk: `dewar disk add {label}`"
+                );
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+        };
+        let id = identity.disk;
+        match self.refusal(label, &identity) {
+            None | Some(Refusal::Removed) => {}
+            Some(other) => return Err(other.error(label, self.dewar)),
+        }
+        if self.removed().contains(&id) {
+            if !disk.state().writable() {
+                let message = format!(
+                    "{label} cannot be written: copy it to another device as a whole (`cp -a`), and take                      the copy back"
+                );
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            // A removal that was decided and not carried out yet ends first.
+            if !self.journal.status().removed.contains(&id) {
+                self.leave(id).await?;
+            }
+            self.store.take_back(id).await?;
+        } else if !self.store.is_returning(id) {
+            let (kind, message) = match self.pool.member(id) {
+                Some(_) => (
+                    ErrorKind::AlreadyExists,
+                    "is in use: nothing is to be taken back",
+                ),
+                None => (
+                    ErrorKind::InvalidArgument,
+                    "was never removed from this pool",
+                ),
+            };
+            return Err(Error::new(kind, format!("{label} {message}")));
+        }
+        if !self.uses(label, &identity) {
+            self.take_in(disk, &identity).await?;
+        }
+        self.journal.joined(id, EPOCH_PATIENCE).await?;
+        self.store.refresh_space().await;
+        Ok(id)
+    }
+
+    /// Brings a disk in that was removed, without what it has of journal and index.
+    async fn take_in_again(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
+        let id = identity.disk;
+        if self.journal.is_returning(id) {
+            // It is blank, and may have an epoch file by now that counts.
+            self.journal.attach(id, Arc::clone(disk)).await?;
+        } else {
+            wipe(&**disk).await?;
+            settle_identity(&**disk, identity).await?;
+            self.journal.readmit(id, Arc::clone(disk)).await?;
+        }
+        // What is in use and looked through is no removed disk any more, also after a crash.
+        self.journal.joined(id, EPOCH_PATIENCE).await?;
+        let disk_now = Arc::clone(disk);
+        self.pool.join(Member { id, disk: disk_now })?;
+        tracing::info!(disk = disk.label(), id = %identity.disk, "a removed disk is taken back");
+        self.tell_index().await;
+        Ok(())
+    }
+
     async fn take_in(&self, disk: &Arc<dyn Disk>, identity: &Identity) -> Result<()> {
+        let removed = || self.journal.status().removed.contains(&identity.disk);
+        if self.store.is_returning(identity.disk) && removed() {
+            return self.take_in_again(disk, identity).await;
+        }
         settle_identity(&**disk, identity).await?;
         // The state that the folder is known by may be older than the look.
         self.journal.check(identity.disk, &**disk).await?;
@@ -439,6 +533,7 @@ impl Membership {
             self.store.replace(old, new).await?;
             self.replacing.lock().remove(&new);
         }
+        self.settle_lost().await?;
         let removed = self.journal.status().removed;
         for id in self.store.removed() {
             if !removed.contains(&id) || self.pool.member(id).is_some() {
@@ -465,6 +560,20 @@ impl Membership {
             }
         }
         self.settle_index().await;
+        Ok(())
+    }
+
+    /// Disks that were given up with a loss are removed for the catalog too: nothing is expected of them,
+    /// and what they had is rebuilt and laid out anew without them.
+    async fn settle_lost(&self) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let known = self.store.removed();
+        for id in self.journal.status().removed {
+            if !known.contains(&id) && !self.store.is_returning(id) {
+                tracing::info!(disk = %id, "a disk that was given up with a loss counts as removed");
+                self.store.note_removed(id).await?;
+            }
+        }
         Ok(())
     }
 
@@ -529,6 +638,30 @@ impl Membership {
     }
 }
 
+/// Takes all that a disk has of journal and index off it, what it knows of epochs last.
+async fn wipe(disk: &dyn Disk) -> Result<()> {
+    for dir in WIPED {
+        let files = disk.list(dir).await?;
+        let paths = files
+            .iter()
+            .filter(|entry| !entry.is_dir)
+            .map(|entry| format!("{dir}/{}", entry.name))
+            .filter(|path| path != EPOCH_FILE);
+        let paths: Vec<String> = paths.collect();
+        for path in &paths {
+            disk.remove(path).await?;
+        }
+        if !paths.is_empty() {
+            disk.sync_dir(dir).await?;
+        }
+    }
+    match disk.remove(EPOCH_FILE).await {
+        Ok(()) => Ok(disk.sync_dir("journal").await?),
+        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// That the identity of a disk can be read does not make it durable: the process that wrote it may
 /// have been killed before it synced the folder. So it is written again before anything builds on it,
 /// which is as long as the disk has no epoch of the journal.
@@ -561,8 +694,9 @@ impl Refusal {
     pub fn sentence(&self, label: &str, dewar: DewarId) -> String {
         match self {
             Self::Removed => format!(
-                "{label} is a disk that was removed from this pool: what is on it is not used any more. \
-                 To use it as a new disk, empty the folder and add it"
+                "{label} is a disk that was removed from this pool: what is on it is not used. \
+                 `dewar disk readmit {label}` takes it back with its shards; emptied, the folder can be \
+                 added as a new disk"
             ),
             Self::OtherDewar(other) => {
                 format!("{label} is a disk of another Dewar ({other}); this one is {dewar}")

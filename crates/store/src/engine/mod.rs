@@ -51,9 +51,10 @@ use crate::{BlobTable, JournalHold, Parts, Store};
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use folders::{Content, Folder, Folders};
 pub use joining::{LiveFolders, Outlook};
+pub use loss::LossReport;
 pub use membership::{Membership, Refusal};
 pub use rebuild::{Diagnosis, IndexFound, JournalFound, Rebuild, RebuildReport, Way};
-pub use restore::{Restore, RestoreReport};
+pub use restore::{Followed, Restore, RestoreReport};
 
 use joining::Looking;
 use membership::Moves;
@@ -358,8 +359,7 @@ impl Engine {
         })
     }
 
-    /// What [`Engine::open`] would lose with [`JournalConfig::accept_loss`], as lines for people;
-    /// `None` when it opens without. Changes nothing.
+    /// What [`Engine::open`] would lose with [`JournalConfig::accept_loss`]; `None` when it opens without. Changes nothing.
     ///
     /// # Errors
     /// What not even that opens.
@@ -368,7 +368,7 @@ impl Engine {
         config: &EngineConfig,
         dewar: DewarId,
         folders: &Folders,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<LossReport>> {
         let members = folders.members(dewar, config.pool);
         let disks: Vec<_> = members
             .into_iter()
@@ -382,7 +382,7 @@ impl Engine {
         let index = RunIndex::probe(disks, &config.index(dewar)).await;
         match loss::catalog_trouble(&found, &index) {
             Some(why) => Err(Error::new(dewar_types::ErrorKind::Unavailable, why)),
-            None => Ok(Some(loss::report(&found, folders))),
+            None => Ok(Some(loss::report(dewar, config.pool, &found, folders))),
         }
     }
 

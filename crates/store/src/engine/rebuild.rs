@@ -168,7 +168,7 @@ pub(super) struct Examined {
 }
 
 /// The disks of this deployment that are there.
-type Disks = Vec<(DiskId, Arc<dyn Disk>)>;
+pub(super) type Disks = Vec<(DiskId, Arc<dyn Disk>)>;
 
 impl Engine {
     /// Looks at what is there of the catalog; changes nothing. `deep` reads all of the index.
@@ -345,7 +345,7 @@ pub(super) async fn examine(
 }
 
 /// Opens the journal for reading.
-async fn look_into(
+pub(super) async fn look_into(
     env: &Env,
     config: &EngineConfig,
     disks: &Disks,
@@ -460,7 +460,7 @@ async fn prepare(
     }
 }
 
-fn mark(rebuilt: Option<Rebuilt>) -> Vec<Entry> {
+pub(super) fn mark(rebuilt: Option<Rebuilt>) -> Vec<Entry> {
     let entry = rebuilt.as_ref().map(rebuilt_entry);
     entry.into_iter().map(|(k, v)| (k, Some(v))).collect()
 }
@@ -518,7 +518,7 @@ pub(super) async fn begin_anew(
     Ok(())
 }
 
-fn writable(disks: &Disks) -> Disks {
+pub(super) fn writable(disks: &Disks) -> Disks {
     let writable = disks.iter().filter(|(_, disk)| disk.state().writable());
     writable.cloned().collect()
 }

@@ -1,6 +1,11 @@
 //! Putting a backup in place of the catalog.
 //!
-//! The backup is read as a whole first. Then, as with a rebuild, its runs become the index of a new
+//! The backup is read as a whole first. Where the journal is of the backup's lineage and goes on from it
+//! without a gap, the backup takes the place of an index that is lost: it becomes the index, and the
+//! next opening applies what the journal has beyond it. A journal that opens by its rule makes that exact,
+//! and nothing is salvaged; of another, what is there counts, and a new lineage begins with its end.
+//!
+//! Where the journal does not go on, as with a rebuild, its runs become the index of a new
 //! lineage, ids and batches begin above all that are known, and what the disks have that the backup
 //! does not know is told, and salvaged if that is wanted. What the backup names and the disks do not
 //! have any more is noted, so that the ledger and `fsck` show it.
@@ -14,13 +19,18 @@ use std::time::Duration;
 use dewar_auth::MasterKeys;
 use dewar_data::pool::DewarId;
 use dewar_env::{Disk, Env};
-use dewar_meta::index::runs::runs_in_files;
-use dewar_meta::ns::{IdKind, keys};
+use dewar_meta::index::runs::{HeldRuns, RunIndex, runs_in_files};
+use dewar_meta::kv::embedded::decode_batch;
+use dewar_meta::ns::record::{ChangeRecord, Record as _};
+use dewar_meta::ns::{IdKind, keys, lineage_key};
 use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 
 use super::backup::{all, run_path, taken, verify};
 use super::backup_file::BackupFile;
-use super::rebuild::{Beginning, begin_anew, disks_of, examine, reserved, save_carried};
+use super::rebuild::{
+    Beginning, Disks, begin_anew, disks_of, examine, look_into, mark, reserved, save_carried,
+    writable,
+};
 use super::{Diagnosis, Engine, EngineConfig, Folders, Way, Work};
 use crate::salvage::{Finding, Salvage, Salvaged};
 use crate::{Rebuilt, RebuiltFrom};
@@ -57,12 +67,25 @@ pub struct RestoreReport {
     pub entries: u64,
     /// Bytes of its index.
     pub bytes: u64,
+    /// What the journal adds to it; `None` when it does not go on from the backup, or is given up.
+    pub followed: Option<Followed>,
     /// Id of the key that its secrets are wrapped with.
     pub master_key: String,
     /// What the disks had of the catalog.
     pub diagnosis: Diagnosis,
     /// What was found among the blobs; `None` when nothing was changed.
     pub salvaged: Option<Salvaged>,
+}
+
+/// Batches that a journal has beyond a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The last one.
+    pub upto: u64,
+    /// When the last change in them was made; `None` when there are none.
+    pub until: Option<Timestamp>,
+    /// The journal is whole: everything acknowledged is in the backup or in it.
+    pub exact: bool,
 }
 
 impl Engine {
@@ -107,6 +130,10 @@ impl Engine {
             entries: runs.entries(),
             bytes: runs.bytes(),
             master_key: backup.master_key.clone(),
+            followed: match how.force {
+                true => None,
+                false => followed(env, config, &disks, &runs, backup.upto).await,
+            },
             salvaged: None,
             diagnosis,
         };
@@ -124,14 +151,41 @@ impl Engine {
                 reserved(Some(&runs), &keys::ids(IdKind::Blob as u8)).await?,
             ),
         };
-        let beginning = Beginning {
-            runs: Some(&runs),
-            known: known.max(backup.upto),
-            rebuilt: Some(rebuilt),
-        };
-        save_carried(env, config, dewar, folders, &master, &disks).await?;
-        begin_anew(env, config, dewar, &disks, beginning).await?;
-        let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+        let mut config = config.clone();
+        match report.followed {
+            Some(followed) => {
+                let rebuilt = Rebuilt {
+                    upto: followed.upto,
+                    ..rebuilt
+                };
+                let top = mark((!followed.exact).then_some(rebuilt));
+                let (on, index) = (writable(&disks), config.index(dewar));
+                let upto = backup.upto;
+                let (index, lost) =
+                    RunIndex::found(env.clone(), on, index, Some(&runs), top, upto).await?;
+                index.stop().await;
+                if !lost.is_empty() {
+                    let message = "the backup cannot be read any more";
+                    return Err(Error::new(ErrorKind::Corrupt, message));
+                }
+                config.journal.accept_loss = !followed.exact;
+                dewar_env::reached("a journal went on from a backup");
+            }
+            None => {
+                let beginning = Beginning {
+                    runs: Some(&runs),
+                    known: known.max(backup.upto),
+                    rebuilt: Some(rebuilt),
+                };
+                save_carried(env, &config, dewar, folders, &master, &disks).await?;
+                begin_anew(env, &config, dewar, &disks, beginning).await?;
+            }
+        }
+        let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
+        if report.followed.is_some_and(|followed| followed.exact) {
+            engine.close(CLOSE_PATIENCE).await?;
+            return Ok(report);
+        }
         let salvaged = engine
             .store
             .salvage(Salvage {
@@ -146,6 +200,44 @@ impl Engine {
         closed?;
         Ok(report)
     }
+}
+
+/// What the journal on the disks has beyond a backup that ends with batch `upto`.
+async fn followed(
+    env: &Env,
+    config: &EngineConfig,
+    disks: &Disks,
+    runs: &HeldRuns,
+    upto: u64,
+) -> Option<Followed> {
+    let (opened, exact) = match look_into(env, config, disks, false).await {
+        Ok(opened) => (opened, true),
+        Err(_) => (look_into(env, config, disks, true).await.ok()?, false),
+    };
+    let (journal, mut recovery) = opened;
+    let lineage = runs.get(&lineage_key()).await.ok()??;
+    let same = lineage[..] == journal.status().lineage.0.to_be_bytes();
+    if !same || !(recovery.floor()..=recovery.end()).contains(&upto) {
+        return None;
+    }
+    let mut until = None;
+    while let Ok(Some((seq, body))) = recovery.next().await {
+        if seq <= upto || body.is_empty() {
+            continue;
+        }
+        let Ok(batch) = decode_batch(&body) else {
+            continue;
+        };
+        let changes = batch.log.iter();
+        let changes =
+            changes.filter_map(|change| ChangeRecord::from_value(b"the journal", change).ok());
+        until = until.max(changes.map(|change| Timestamp(change.clock())).max());
+    }
+    Some(Followed {
+        upto: recovery.end(),
+        until,
+        exact,
+    })
 }
 
 async fn choose(how: &Restore<'_>, dewar: DewarId) -> Result<(String, BackupFile)> {

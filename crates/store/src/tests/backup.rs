@@ -336,3 +336,94 @@ fn a_restore_may_be_cut_short_anywhere() {
         });
     }
 }
+
+/// A scene whose journal does not reach back to the beginning, with a backup and changes after it.
+async fn beyond_a_backup(seed: u64) -> (SimWorld, std::collections::BTreeMap<String, Bytes>, u64) {
+    let mut scene = Scene::new(world(seed)).await;
+    scene.fill().await;
+    scene.seal().await;
+    let ann = scene.ann.clone();
+    let (world, expected) = scene.end(true, 1).await;
+    let engine = super::disaster::try_open(&world, crate::engine::Work::On).await;
+    let mut scene = Scene {
+        engine: engine.expect("opens"),
+        world,
+        ann,
+        expected,
+    };
+    scene.put("second/small", 900, 70).await;
+    let upto = backup(&scene).await.expect("backed up").upto;
+    scene.put("later/large", 44_000, 50).await;
+    scene.put("later/small", 4_400, 51).await;
+    scene.put("small/1", 4_500, 53).await;
+    scene.delete("small/2").await;
+    let (world, expected) = scene.end(false, 2).await;
+    wipe(&world, &["index/"]);
+    (world, expected, upto)
+}
+
+/// The index is lost, and the journal alone is not enough, but it is whole from the backup on.
+#[test]
+fn a_journal_that_goes_on_from_a_backup_makes_it_exact() {
+    run(async {
+        let (world, expected, upto) = beyond_a_backup(11).await;
+        let look = Wish {
+            write: false,
+            ..ALL
+        };
+        let (told, _) = restore(&world, look).await.expect("judged");
+        assert!(!told.diagnosis.way.is_exact(), "{told:?}");
+        assert_eq!(told.upto, upto);
+        let followed = told.followed.expect("it goes on");
+        assert!(followed.exact && followed.upto > upto && followed.until > Some(told.taken));
+        let (restored, _) = restore(&world, ALL).await.expect("restored");
+        assert_eq!(restored.followed, Some(followed));
+        assert!(restored.salvaged.is_none(), "nothing has to be salvaged");
+        let engine = check(&world.kill(3), &expected).await;
+        assert!(
+            read(&engine, "first", "small/2").await.is_err(),
+            "deletes count"
+        );
+        assert!(engine.store().rebuilt().await.expect("read").is_none());
+    });
+}
+
+/// The same where too few disks have the journal for its rule: what is there counts, and from then on
+/// no older backup is of its lineage.
+#[test]
+fn what_is_there_of_a_journal_counts_beyond_a_backup() {
+    run(async {
+        let (world, expected, upto) = beyond_a_backup(12).await;
+        for n in 0..3 {
+            let disk = world.disk(n);
+            for path in disk.paths() {
+                if path.starts_with("journal/") {
+                    assert!(disk.lose_file(&path), "{path}");
+                }
+            }
+        }
+        let (restored, findings) = restore(&world, ALL).await.expect("restored");
+        let followed = restored.followed.expect("it goes on");
+        assert!(!followed.exact && followed.upto > upto && followed.until > Some(restored.taken));
+        let salvaged = restored.salvaged.expect("looked at");
+        assert!(
+            salvaged.settled && salvaged.totals.objects == 0,
+            "{findings:?}"
+        );
+        let world = world.kill(3);
+        let engine = check(&world, &expected).await;
+        assert!(
+            read(&engine, "first", "small/2").await.is_err(),
+            "deletes count"
+        );
+        drop(engine);
+        let world = world.kill(4);
+        wipe(&world, &["index/"]);
+        let look = Wish {
+            write: false,
+            ..ALL
+        };
+        let (told, _) = restore(&world, look).await.expect("judged");
+        assert_eq!(told.followed, None, "{told:?}");
+    });
+}

@@ -14,6 +14,7 @@ mod membership;
 mod model;
 mod presence;
 mod rebuild;
+mod returned;
 mod sample;
 mod upkeep;
 mod verbs;

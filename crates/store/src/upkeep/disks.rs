@@ -14,11 +14,12 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use minicbor::{Decode, Encode};
 
 use super::encodings::Encoding;
+use super::returned::RETURNED;
 use super::standing::Disks;
 use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`Decision`].
-const DECISION: u8 = b'd';
+pub(super) const DECISION: u8 = b'd';
 
 /// The kind of `D` record that says whose place a disk took.
 const REPLACED: u8 = b'r';
@@ -55,6 +56,8 @@ pub(super) struct Decisions {
     /// Of those, the ones to be removed when they are empty.
     pub(super) replaced: BTreeSet<DiskId>,
     pub(super) gone: BTreeSet<DiskId>,
+    /// Taken back, and not looked through yet.
+    pub(super) returned: BTreeSet<DiskId>,
 }
 
 /// A disk as an administrator sees it.
@@ -68,6 +71,8 @@ pub struct DiskLine {
     pub state: Option<DiskState>,
     /// What was decided about it.
     pub decision: Option<Decision>,
+    /// It was removed, is taken back, and has not been looked through yet.
+    pub returning: bool,
     /// Shards that records place on it.
     pub shards: u64,
     /// Their bytes.
@@ -85,12 +90,15 @@ impl Inner {
         let scan = Scan {
             from: &range.from,
             to: &range.to,
-            limit: 2 * DECISIONS_MAX,
+            limit: 4 * DECISIONS_MAX,
             reverse: false,
         };
         let mut found = Decisions::default();
         for (key, value) in self.tree.kv().scan(scan).await?.pairs {
             let (disk, what) = keys::parse_disk(&key)?;
+            if what == RETURNED {
+                found.returned.insert(disk);
+            }
             if what != DECISION {
                 continue;
             }
@@ -110,7 +118,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn put_decision(&self, batch: Batch) -> Result<()> {
+    pub(super) async fn put_decision(&self, batch: Batch) -> Result<()> {
         let doing = "deciding about a disk";
         match self.tree.kv().commit(batch).await {
             Ok(_) => {}
@@ -245,7 +253,9 @@ impl Store {
             return Ok(());
         }
         if before == Some(Decision::Remove) {
-            let message = format!("disk {disk} was removed: format its folder to use it again");
+            let message = format!(
+                "disk {disk} was removed: `dewar disk readmit` takes it back with what is on it"
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         if decision == Some(Decision::Remove) {
@@ -267,10 +277,25 @@ impl Store {
                 // Writing into a vector cannot fail.
                 let value = minicbor::to_vec(decision).unwrap_or_default();
                 batch.puts.push((key, Bytes::from(value)));
+                if decision == Decision::Remove {
+                    batch.deletes.push(keys::disk(disk, RETURNED));
+                }
             }
             None => batch.deletes.push(key),
         }
         inner.put_decision(batch).await
+    }
+
+    /// Notes that a disk is removed, whatever is lost with it: the journal has given it up.
+    pub(crate) async fn note_removed(&self, disk: DiskId) -> Result<()> {
+        // Writing into a vector cannot fail.
+        let value = minicbor::to_vec(Decision::Remove).unwrap_or_default();
+        let batch = Batch {
+            puts: vec![(keys::disk(disk, DECISION), Bytes::from(value))],
+            frees: true,
+            ..Batch::default()
+        };
+        self.inner.put_decision(batch).await
     }
 
     /// A disk takes the place of another, which is emptied and then removed; done once for each new
@@ -351,7 +376,9 @@ impl Store {
     /// Whether everything could still be read without a disk; how many encodings have a part on it.
     async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
-        let disks = inner.disks();
+        let mut disks = inner.disks();
+        // What has not been looked through may not be there.
+        disks.distrust(&inner.upkeep.decisions.lock().returned);
         let mut lost = BTreeMap::new();
         let mut count = 0_u64;
         let mut on_it = 0_u64;
@@ -394,6 +421,7 @@ impl Store {
             all.extend(decided.filter_map(|id| Some((*id, decisions.about(*id)?))));
             all
         };
+        let returned = inner.upkeep.decisions.lock().returned.clone();
         let mut lines: BTreeMap<DiskId, DiskLine> = BTreeMap::new();
         let line = |disk: DiskId| {
             let member = inner.blobs.pool().member(disk);
@@ -403,6 +431,7 @@ impl Store {
                 label: member.as_ref().map(|member| member.disk.label().to_owned()),
                 state: member.map(|member| member.disk.state()),
                 decision: decisions.get(&disk).copied(),
+                returning: returned.contains(&disk),
                 shards: 0,
                 bytes: 0,
                 bad: 0,

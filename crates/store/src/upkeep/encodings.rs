@@ -232,6 +232,56 @@ impl BlobTable {
         }
     }
 
+    /// Puts a record in place by which a shard is on another disk, where it was found good, or `bad` at
+    /// that time. Of the queue only what concerns this shard changes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when record or findings are others by now; nothing was changed.
+    pub(crate) async fn adopted(
+        &self,
+        was: &Encoding,
+        now: &BlobRecord,
+        shard: usize,
+        bad: Option<Timestamp>,
+    ) -> Result<()> {
+        let id = was.record.id;
+        let key = keys::repair(id);
+        let queued = self.kv.get(&key).await?;
+        let known = Findings::from_bytes(queued.value.as_deref().unwrap_or_default())?;
+        let left = match bad {
+            Some(found) => Some(known.with(shard, found)),
+            None => queued.value.as_ref().map(|_| known.without(shard)),
+        };
+        let mut batch = Batch {
+            require: vec![
+                was.same(),
+                Require::Same {
+                    key: key.clone(),
+                    value: queued.value,
+                    read_at: queued.seq,
+                },
+            ],
+            puts: vec![(was.key(), was.value(now))],
+            ..Batch::default()
+        };
+        if let Some(left) = left {
+            batch.puts.push((key, left.to_bytes().into()));
+        }
+        match self.kv.commit(batch).await {
+            Ok(_) => {
+                self.forget(id);
+                Ok(())
+            }
+            Err(CommitError::Conflict(_)) => Err(Error::new(
+                ErrorKind::Conflict,
+                format!("taking a shard of blob {id} from another disk: it changed meanwhile"),
+            )),
+            Err(CommitError::Failed(error)) => {
+                Err(error.context(format!("taking a shard of blob {id} from another disk")))
+            }
+        }
+    }
+
     /// Takes an entry off the queue whose blob is gone.
     pub(crate) async fn unqueue(&self, blob: BlobId) -> Result<()> {
         let batch = Batch {

@@ -20,6 +20,7 @@ mod encodings;
 mod ledger;
 mod presence;
 mod repair;
+mod returned;
 mod scrub;
 mod standing;
 
@@ -38,11 +39,13 @@ use tokio::time::Instant;
 pub use disks::{Decision, DiskLine};
 pub use ledger::{Danger, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
+pub use returned::Holdings;
 pub use scrub::ScrubStatus;
 
 pub(crate) use encodings::Encoding;
 pub(crate) use presence::presence;
 pub(crate) use repair::repair;
+pub(crate) use returned::returned;
 pub(crate) use scrub::scrub;
 
 /// How upkeep is done.
@@ -87,6 +90,8 @@ pub(crate) struct Upkeep {
     /// Blobs whose files are being written or removed: one hand on each at a time.
     working: Mutex<BTreeSet<BlobId>>,
     decisions: Mutex<disks::Decisions>,
+    /// Disks to be swept again although nothing about them changed.
+    to_sweep: Mutex<BTreeSet<DiskId>>,
     /// Disks to be emptied on which the last look at all records found nothing.
     emptied: Mutex<BTreeSet<DiskId>>,
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
@@ -122,6 +127,7 @@ impl Upkeep {
             survey_due: AtomicBool::new(true),
             working: Mutex::default(),
             decisions: Mutex::default(),
+            to_sweep: Mutex::default(),
             emptied: Mutex::default(),
             away_since: Mutex::default(),
             presence: Mutex::default(),
@@ -148,6 +154,16 @@ impl Upkeep {
     pub(crate) fn wake(&self) {
         self.survey_due.store(true, Ordering::Relaxed);
         self.cue.notify_one();
+    }
+
+    /// Whether the files of a disk may be swept: not while what is on it has not been looked through.
+    pub(crate) fn may_sweep(&self, disk: DiskId) -> bool {
+        !self.decisions.lock().returned.contains(&disk)
+    }
+
+    /// Whether a disk is to be swept again, told once.
+    pub(crate) fn sweeps_again(&self, disk: DiskId) -> bool {
+        self.to_sweep.lock().remove(&disk)
     }
 
     /// Something was queued.

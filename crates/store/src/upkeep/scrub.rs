@@ -24,7 +24,7 @@ use super::encodings::Encoding;
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record that holds a [`Progress`].
-const PROGRESS: u8 = b's';
+pub(super) const PROGRESS: u8 = b's';
 
 /// How often it is asked whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

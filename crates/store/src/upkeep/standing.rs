@@ -87,6 +87,11 @@ impl Disks {
         self
     }
 
+    /// Counts disks as away.
+    pub(crate) fn distrust(&mut self, disks: &BTreeSet<DiskId>) {
+        self.readable.retain(|disk| !disks.contains(disk));
+    }
+
     /// How an encoding stands, and what can be done for it.
     pub(crate) fn standing(&self, record: &BlobRecord, findings: &Findings) -> Standing {
         let known_bad = findings.bad();
