@@ -119,6 +119,9 @@ impl Inner {
 
     /// One pass; how many encodings it put right.
     async fn repair_pass(&self, failed: &mut BTreeMap<BlobId, Instant>) -> Result<u64> {
+        for blob in self.table.newly_decided().await? {
+            self.segments.moved(blob);
+        }
         let now = Instant::now();
         failed.retain(|_, since| now - *since < FAILED_REST);
         let queued = self.repair_queued(failed).await?;
@@ -277,6 +280,10 @@ impl Inner {
         let Some(_working) = self.upkeep.begin(blob) else {
             return Ok(false);
         };
+        // A repair whose record may come yet has files under the names that the next one would use.
+        if !self.table.is_decided(blob) {
+            return Ok(false);
+        }
         let Some(encoding) = self.table.encoding(blob).await? else {
             return Ok(false);
         };
