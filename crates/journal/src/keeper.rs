@@ -544,6 +544,10 @@ impl Keeper {
         let mut back = Vec::new();
         for member in members {
             let now = member.disk.state();
+            // Its turn comes when no earlier write can follow.
+            if now.writable() && !member.countable() {
+                continue;
+            }
             let before = seen.insert(member.id, (Arc::clone(&member), now));
             let same =
                 before.is_some_and(|(known, state)| Arc::ptr_eq(&known, &member) && state == now);

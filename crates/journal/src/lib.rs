@@ -228,12 +228,17 @@ impl Journal {
     /// As [`Journal::check`].
     pub async fn attach(&self, id: DiskId, disk: Arc<dyn Disk>) -> Result<(), Error> {
         self.check(id, &*disk).await?;
-        let member = epoch::Member::new(id, disk);
-        {
+        let member = {
             let mut state = self.shared.state.lock();
+            let known = state.members.iter().find(|known| known.id == id);
+            let member = match known {
+                Some(known) => known.succeed(disk),
+                None => epoch::Member::new(id, disk),
+            };
             state.members.retain(|known| known.id != id);
             state.members.push(Arc::clone(&member));
-        }
+            member
+        };
         self.tasks.watch(&self.shared, &member);
         self.shared.attention.notify_one();
         Ok(())

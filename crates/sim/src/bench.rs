@@ -19,7 +19,7 @@ use tokio::sync::RwLock;
 
 use crate::content::Content;
 use crate::model::{Model, Pending};
-use crate::plan::{Mix, Plan, Weather};
+use crate::plan::{Focus, Mix, Plan, Weather};
 use crate::trace::Trace;
 
 /// The one bucket.
@@ -44,6 +44,8 @@ pub(crate) struct Bench {
     /// Whoever renames a directory has the tree for itself; otherwise keys could be asked for under
     /// a name that moves.
     pub(crate) tree: RwLock<()>,
+    /// Disks that were not in trouble when the others last were.
+    pub(crate) well: Mutex<Vec<usize>>,
     /// Rare events of the simulation itself.
     pub(crate) seen: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -89,6 +91,7 @@ impl Bench {
             numbers: AtomicU64::new(0),
             dirs: Mutex::new(vec!["d0".to_owned(), "d1".to_owned()]),
             tree: RwLock::default(),
+            well: Mutex::default(),
             seen: Mutex::default(),
         }
     }
@@ -123,9 +126,10 @@ impl Bench {
     pub(crate) fn content(&self, rng: &SimRng) -> Content {
         let small = u64::from(self.plan.engine.small_bytes_max);
         let stripe = self.plan.engine.layout.stripe_bytes();
-        let draw = match self.plan.mix {
-            Mix::Small => 19,
-            Mix::All | Mix::Few => rng.below(20),
+        let draw = match (self.plan.focus, self.plan.mix) {
+            (_, Mix::Small) => 19,
+            (Focus::Flaps | Focus::Readers | Focus::Full | Focus::Upkeep, _) => 1 + rng.below(6),
+            _ => rng.below(20),
         };
         let len = match draw {
             0 => 0,

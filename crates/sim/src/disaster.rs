@@ -13,7 +13,8 @@ use dewar_env::sim::SimRng;
 use dewar_env::{Disk as _, DiskErrorKind, DiskState};
 
 use crate::bench::{Bench, Process};
-use crate::plan::{Weather, pick, shuffle};
+use crate::damage;
+use crate::plan::{Focus, Weather, pick, shuffle};
 
 /// What is done to a disk before it is left alone again.
 const FOLDERS: [&str; 6] = [
@@ -28,11 +29,16 @@ const FOLDERS: [&str; 6] = [
 /// Strikes until the process ends.
 pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
     let plan = &process.bench.plan;
-    if plan.weather == Weather::Calm {
+    if plan.weather == Weather::Calm || dwell(&process, &rng).await {
         return;
     }
     loop {
-        tokio::time::sleep(Duration::from_millis(rng.below(4000))).await;
+        let pause = if plan.focus == Focus::Upkeep {
+            800
+        } else {
+            4000
+        };
+        tokio::time::sleep(Duration::from_millis(rng.below(pause))).await;
         let number = match plan.weather {
             Weather::Storm | Weather::Doom => plan.victims[pick(&rng, plan.victims.len())],
             Weather::Calm | Weather::Fog => pick(&rng, plan.disks),
@@ -41,7 +47,7 @@ pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
         let disk = process.world.disk(number);
         let lasts = Duration::from_millis(rng.below(8000));
         let what = match plan.weather {
-            Weather::Storm | Weather::Doom if rng.coin() => ruin(&disk, &rng),
+            Weather::Storm | Weather::Doom if rng.coin() => ruin(&disk, plan.focus, &rng),
             _ => disturb(&process.bench, &disk, &rng, lasts).await,
         };
         process
@@ -50,6 +56,60 @@ pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
             .note(format_args!("disk {number}: {what}"));
         process.bench.saw(what);
     }
+}
+
+/// The moments that some seeds dwell on. Whether it is one of these.
+async fn dwell(process: &Process, rng: &SimRng) -> bool {
+    let (bench, world) = (&process.bench, &process.world);
+    let plan = &bench.plan;
+    let m = usize::from(plan.engine.layout.m);
+    let mut order: Vec<usize> = (0..plan.disks).collect();
+    shuffle(rng, &mut order);
+    let millis = Duration::from_millis;
+    match plan.focus {
+        Focus::Few => {
+            // Now and then long enough for the journal to go on without them.
+            tokio::time::sleep(millis(rng.below(2000))).await;
+            process.troubled.store(true, Ordering::Relaxed);
+            for number in order.drain(m..) {
+                world.disk(number).hang();
+            }
+            bench
+                .trace
+                .note(format_args!("all disks hang but {order:?}"));
+            bench.saw("few disks answered");
+            *bench.well.lock() = order;
+            tokio::time::sleep(millis(rng.below(1500))).await;
+            world.cut_power();
+        }
+        Focus::Epochs => {
+            tokio::time::sleep(millis(rng.below(3000))).await;
+            world.cut_power();
+        }
+        Focus::Full => {
+            process.troubled.store(true, Ordering::Relaxed);
+            for number in order.drain(..m) {
+                let disk = world.disk(number);
+                disk.fail_always(SimOp::Write, DiskErrorKind::Io);
+                bench
+                    .trace
+                    .note(format_args!("disk {number} takes no shards"));
+            }
+            bench.saw("disks took no shards");
+        }
+        Focus::Flaps => loop {
+            tokio::time::sleep(millis(rng.below(1500))).await;
+            process.troubled.store(true, Ordering::Relaxed);
+            for disk in world.disks() {
+                disk.vanish();
+                disk.come_back();
+            }
+            bench.trace.note(format_args!("all disks were away"));
+            bench.saw("all disks were away for a moment");
+        },
+        _ => return false,
+    }
+    true
 }
 
 /// Trouble that passes and destroys nothing.
@@ -110,7 +170,12 @@ pub(crate) fn calm(bench: &Bench, disk: &SimDisk) {
 }
 
 /// Damage that stays.
-fn ruin(disk: &SimDisk, rng: &SimRng) -> &'static str {
+fn ruin(disk: &SimDisk, focus: Focus, rng: &SimRng) -> &'static str {
+    if rng.below(4) > 0
+        && let Some(what) = damage::dwell(disk, focus, rng)
+    {
+        return what;
+    }
     let folder = FOLDERS[pick(rng, FOLDERS.len())];
     match rng.below(12) {
         0 | 1 => {
@@ -200,14 +265,21 @@ fn turn_clock(bench: &Bench, world: &SimWorld, rng: &SimRng) {
         .note(format_args!("the clock jumped by {} s", by / 1_000_000_000));
 }
 
-/// Fog at an opening: how many disks are away, others perhaps slow or not to be written. `well` are
-/// those that were not in trouble when it was so last, and become those that are not now.
-pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng, well: &mut Vec<usize>) -> usize {
+/// Fog at an opening: how many disks are away, others perhaps slow or not to be written. Those that
+/// were not in trouble when it was so last, [`Bench::well`], become those that are not now.
+pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng) -> usize {
     let plan = &bench.plan;
     let m = usize::from(plan.engine.layout.m);
+    let mut well = bench.well.lock();
     let mut order: Vec<usize> = (0..plan.disks).collect();
     shuffle(rng, &mut order);
-    let away = match rng.below(5) {
+    let draw = match plan.focus {
+        Focus::Few => 0,
+        Focus::Epochs => rng.below(3),
+        Focus::Openings => 3,
+        _ => rng.below(5),
+    };
+    let away = match draw {
         // Who alone knows what happened last is away now.
         0 if !well.is_empty() && well.len() <= m => {
             order.sort_by_key(|number| !well.contains(number));
@@ -215,7 +287,7 @@ pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng, well: &mut Ve
         }
         // Enough are there to go on with, but not enough to know how.
         1 if plan.disks > 2 * m + 1 => plan.disks - m - 1,
-        2 => pick(rng, plan.disks + 1),
+        2 if plan.focus != Focus::Epochs => pick(rng, plan.disks + 1),
         3 => pick(rng, m + 1),
         _ => 0,
     };
@@ -224,13 +296,19 @@ pub(crate) fn befog(bench: &Bench, world: &SimWorld, rng: &SimRng, well: &mut Ve
         bench.trace.note(format_args!("disk {number} is away"));
     }
     well.clear();
+    let rule = plan.focus == Focus::Epochs && draw == 1;
+    if rule || matches!(plan.focus, Focus::Few | Focus::Openings) {
+        bench.saw("an opening in fog");
+        return away;
+    }
     let spared = match rng.below(3) {
+        _ if plan.focus == Focus::Epochs => m,
         0 => order.len(),
         1 => pick(rng, order.len() + 1),
         _ => 1 + pick(rng, m),
     };
     well.extend(order.drain(..spared.min(order.len())));
-    let names_only = rng.coin();
+    let names_only = plan.focus == Focus::Epochs || rng.coin();
     for number in order {
         let disk = world.disk(number);
         let what = match rng.below(4) {
@@ -292,7 +370,12 @@ impl Shelf {
         for &number in &plan.victims {
             let disk = world.disk(number);
             let image = disk.image();
+            let damaged = match rng.below(4) {
+                0 => None,
+                _ => damage::dwell(&disk, plan.focus, rng),
+            };
             let what = match rng.below(6) {
+                _ if damaged.is_some() => damaged.unwrap_or_default(),
                 0 => {
                     let old: Vec<_> = self.images.iter().filter(|i| i.0 == number).collect();
                     let Some((_, image)) = old.get(pick(rng, old.len())) else {
@@ -309,7 +392,7 @@ impl Shelf {
                     disk.restore(&SimWorld::with_disks(0, 1).disk(0).image());
                     "it is blank"
                 }
-                3 | 4 => ruin(&disk, rng),
+                3 | 4 => ruin(&disk, plan.focus, rng),
                 _ => "nothing",
             };
             self.images.push((number, image));

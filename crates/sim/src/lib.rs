@@ -15,6 +15,7 @@ mod actor;
 mod bench;
 mod check;
 pub mod content;
+mod damage;
 mod disaster;
 pub mod model;
 mod panic;

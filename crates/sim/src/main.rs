@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use dewar_sim::sabotage::{RARE, SAFEGUARDS};
+use dewar_sim::sabotage::{RARE, SAFEGUARDS, SEEDS_MAX};
 use dewar_sim::{Options, Report, simulate};
 use parking_lot::Mutex;
 
@@ -47,7 +47,7 @@ struct Cli {
     /// Switch every safeguard off in turn, and find out whether that is noticed
     #[arg(long, conflicts_with_all = ["seed", "off"])]
     sabotage: bool,
-    /// Look for the first seed that notices instead of beginning with one that is known to
+    /// Run all seeds with each and count those that notice
     #[arg(long, requires = "sabotage")]
     retake: bool,
     /// Print how often each rare branch was taken
@@ -88,13 +88,16 @@ fn begin(cli: &Cli) -> Result<()> {
             None => Ok(()),
         };
     }
+    if cli.sabotage && cli.retake {
+        return retake(cli);
+    }
     if cli.sabotage {
         return sabotage(cli);
     }
     many(cli)
 }
 
-/// How many seeds it takes until each safeguard is missed.
+/// Whether each safeguard is missed within so many seeds, and by which.
 fn sabotage(cli: &Cli) -> Result<()> {
     let mut unnoticed = 0;
     println!("| without | noticed by seed |");
@@ -103,7 +106,7 @@ fn sabotage(cli: &Cli) -> Result<()> {
         let search = Batch {
             off: Some(safeguard.name),
             from: cli.from,
-            seeds: safeguard.seeds_max,
+            seeds: SEEDS_MAX,
             failures_max: 1,
             quiet: true,
         };
@@ -112,25 +115,48 @@ fn sabotage(cli: &Cli) -> Result<()> {
             seeds: 1,
             ..search
         };
-        if !cli.retake && !run(cli, &known)?.failed.is_empty() {
-            println!("| {} | {}, as known |", safeguard.name, known.from + 1);
+        if !run(cli, &known)?.failed.is_empty() {
+            println!("| {} | {}, as known |", safeguard.name, known.from);
             continue;
         }
         let sum = run(cli, &search)?;
         match sum.failed.keys().next() {
-            Some(seed) => println!("| {} | {} |", safeguard.name, seed - cli.from + 1),
+            Some(seed) => println!("| {} | {seed} |", safeguard.name),
             None => {
                 unnoticed += 1;
                 let asked = sum.safeguards.get(safeguard.name).copied().unwrap_or(0);
                 println!(
-                    "| {} | **not within {}** (asked for {asked} times) |",
-                    safeguard.name, safeguard.seeds_max
+                    "| {} | **none of {SEEDS_MAX}** (asked for {asked} times) |",
+                    safeguard.name
                 );
             }
         }
     }
     if unnoticed > 0 {
         bail!("{unnoticed} safeguards are not missed");
+    }
+    Ok(())
+}
+
+/// Which seeds miss each safeguard: the first, and how many of all.
+fn retake(cli: &Cli) -> Result<()> {
+    println!(
+        "| without | noticed first by seed | by so many of {} |",
+        cli.seeds
+    );
+    println!("|---|---:|---:|");
+    for safeguard in SAFEGUARDS {
+        let all = Batch {
+            off: Some(safeguard.name),
+            from: cli.from,
+            seeds: cli.seeds,
+            failures_max: usize::MAX,
+            quiet: true,
+        };
+        let sum = run(cli, &all)?;
+        let first = sum.failed.keys().next();
+        let first = first.map_or("none".to_owned(), u64::to_string);
+        println!("| {} | {first} | {} |", safeguard.name, sum.failed.len());
     }
     Ok(())
 }

@@ -38,9 +38,100 @@ pub enum Mix {
     Few,
 }
 
+/// What a seed dwells on. A third of them dwell on nothing. The others make one kind of moment again
+/// and again that chance alone makes so rarely that whether a lost safeguard is noticed would hang
+/// on a few seeds in a thousand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// Whatever comes.
+    Nothing,
+    /// Shards rot, and get each other's pages.
+    Shards,
+    /// Files of the index rot.
+    Index,
+    /// Records and headers of journal files rot.
+    Log,
+    /// Epoch files rot, over many openings.
+    EpochFiles,
+    /// Processes end while they are opened, one after the other.
+    Openings,
+    /// Disks take records but not who takes part, or are away, at one opening after the other.
+    Epochs,
+    /// The power fails while few disks answer, and those are away then.
+    Few,
+    /// The power fails while many groups of records are being written.
+    Groups,
+    /// Disks take no shards while objects are written.
+    Full,
+    /// All disks are away for a moment again and again, while long objects come in slowly.
+    Flaps,
+    /// Everything that looks after disks and blobs runs all the time.
+    Upkeep,
+    /// The pool is made in several attempts.
+    Birth,
+    /// What is being read slowly is replaced and deleted.
+    Readers,
+    /// The journal fills faster than what empties it can work.
+    FullLog,
+}
+
+impl Focus {
+    const ALL: [Self; 14] = [
+        Self::Shards,
+        Self::Index,
+        Self::Log,
+        Self::EpochFiles,
+        Self::Openings,
+        Self::Epochs,
+        Self::Few,
+        Self::Groups,
+        Self::Full,
+        Self::Flaps,
+        Self::Upkeep,
+        Self::Birth,
+        Self::Readers,
+        Self::FullLog,
+    ];
+
+    fn draw(rng: &SimRng) -> Self {
+        let n = pick(rng, Self::ALL.len() * 3 / 2);
+        Self::ALL.get(n).copied().unwrap_or(Self::Nothing)
+    }
+
+    /// Whether what is on disks gets damaged.
+    pub(crate) const fn is_damage(self) -> bool {
+        matches!(
+            self,
+            Self::Shards | Self::Index | Self::Log | Self::EpochFiles
+        )
+    }
+
+    /// The weather in which that happens.
+    fn weather(self, rng: &SimRng) -> Weather {
+        match self {
+            Self::Nothing => match rng.below(10) {
+                0..3 => Weather::Calm,
+                3..7 => Weather::Storm,
+                7..9 => Weather::Fog,
+                _ => Weather::Doom,
+            },
+            Self::Shards | Self::Index | Self::Log | Self::EpochFiles | Self::Upkeep => {
+                Weather::Storm
+            }
+            Self::Openings if rng.coin() => Weather::Fog,
+            Self::Openings | Self::Groups | Self::Birth | Self::Readers | Self::FullLog => {
+                Weather::Calm
+            }
+            Self::Epochs | Self::Few | Self::Full | Self::Flaps => Weather::Fog,
+        }
+    }
+}
+
 /// Everything that is drawn before a run begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What it dwells on.
+    pub focus: Focus,
     /// What the disks do.
     pub weather: Weather,
     /// How many disks.
@@ -84,17 +175,13 @@ impl Plan {
             (4, 2, 6),
             (4, 2, 8),
         ];
+        let focus = Focus::draw(rng);
         let (k, m, disks) = SHAPES[pick(rng, SHAPES.len())];
         let layout = Layout {
             unit: [4096, 8192, 16384][pick(rng, 3)],
             ..Layout::new(k, m).expect("in range")
         };
-        let weather = match rng.below(10) {
-            0..3 => Weather::Calm,
-            3..7 => Weather::Storm,
-            7..9 => Weather::Fog,
-            _ => Weather::Doom,
-        };
+        let weather = focus.weather(rng);
         let victims = match weather {
             Weather::Calm | Weather::Fog => 0,
             Weather::Storm => 1 + pick(rng, usize::from(m)),
@@ -117,7 +204,8 @@ impl Plan {
             engine.journal.files_max = 6;
         }
         bound_segments(&mut engine);
-        Self {
+        let mut plan = Self {
+            focus,
             weather,
             disks,
             victims: order,
@@ -137,7 +225,114 @@ impl Plan {
                 Mix::All | Mix::Small => 2 + rng.below(6),
             },
             pauses: [0, 100_000, 500_000][pick(rng, 3)],
+        };
+        plan.dwell(rng);
+        plan
+    }
+
+    /// Bends the plan to what it dwells on.
+    fn dwell(&mut self, rng: &SimRng) {
+        let seconds = Duration::from_secs;
+        if self.focus.is_damage() {
+            // One opening more for each that comes to nothing.
+            self.processes += 2;
+            self.mix = Mix::All;
         }
+        match self.focus {
+            Focus::Nothing | Focus::Shards => {}
+            Focus::Birth => self.processes = 8,
+            Focus::Index => self.engine.catalog.layer_keys = 20,
+            // Records are only in the journal.
+            Focus::Log => {
+                self.engine.catalog.layer_keys = 1000;
+                self.engine.catalog.layer_log_bytes = 200_000;
+            }
+            Focus::EpochFiles => self.shorten(rng, 6),
+            Focus::Openings => {
+                self.shorten(rng, 10);
+                self.admin = false;
+            }
+            Focus::Epochs => {
+                self.shorten(rng, 8);
+                self.admin = false;
+            }
+            Focus::Few => {
+                self.shorten(rng, 6);
+                self.admin = false;
+                self.steps = 20;
+            }
+            Focus::Groups => {
+                let ms = Duration::from_millis;
+                self.mix = Mix::Few;
+                self.names = 3;
+                // So many that few groups fit a file.
+                self.clients = 16;
+                self.steps = 10;
+                self.processes = 5;
+                self.engine.journal.groups_in_flight_max = 4;
+                self.engine.journal.file_bytes = 64 << 10;
+                self.latency = SimLatency {
+                    read: (Duration::ZERO, ms(1)),
+                    write: (Duration::ZERO, ms(1)),
+                    sync: (ms(5), ms(60)),
+                };
+            }
+            Focus::Full => {
+                self.mix = Mix::All;
+                self.admin = false;
+                self.engine.small_bytes_max = 1000;
+            }
+            Focus::Flaps => {
+                self.mix = Mix::All;
+                self.engine.small_bytes_max = 1000;
+                // Files are there for long before anything names them.
+                self.latency = slow_syncs();
+                self.deadline = seconds(5);
+            }
+            Focus::Upkeep => {
+                self.latency = slow_syncs();
+                self.deadline = seconds(5);
+                self.mix = Mix::Few;
+                self.admin = true;
+                self.clients = 4;
+                self.pauses = 500_000;
+                self.engine.small_bytes_max = 1000;
+                self.engine.upkeep.scrub_every = seconds(30);
+                self.engine.upkeep.out_after = seconds(5);
+            }
+            Focus::Readers => {
+                self.mix = Mix::Few;
+                self.clients = 4;
+                self.engine.small_bytes_max = 1000;
+            }
+            Focus::FullLog => {
+                let ms = Duration::from_millis;
+                self.mix = Mix::Small;
+                self.clients = 6;
+                self.steps = 60;
+                self.engine.small_bytes_max = 1000;
+                self.engine.segments.unsealed_max = 2;
+                self.engine.journal.file_bytes = 64 << 10;
+                self.engine.journal.files_max = 6;
+                bound_segments(&mut self.engine);
+                self.latency = SimLatency {
+                    read: (Duration::ZERO, ms(1)),
+                    write: (ms(5), ms(100)),
+                    sync: (Duration::ZERO, ms(1)),
+                };
+            }
+        }
+    }
+
+    /// More processes, each of which does less.
+    fn shorten(&mut self, rng: &SimRng, processes: usize) {
+        self.processes = processes;
+        self.clients = 1 + pick(rng, 2);
+        self.steps = 4 + rng.below(8);
+        // Small objects are what the journal alone has for a while.
+        self.mix = Mix::All;
+        self.engine.catalog.layer_keys = 1000;
+        self.engine.catalog.layer_log_bytes = 200_000;
     }
 }
 
@@ -178,6 +373,15 @@ fn bound_segments(engine: &mut EngineConfig) {
         .saturating_mul(slot);
     let least = engine.small_bytes_max + 1000;
     engine.segments.bytes = engine.segments.bytes.min(bytes).max(least);
+}
+
+fn slow_syncs() -> SimLatency {
+    let ms = Duration::from_millis;
+    SimLatency {
+        read: (Duration::ZERO, ms(5)),
+        write: (ms(1), ms(20)),
+        sync: (ms(100), ms(800)),
+    }
 }
 
 fn speed(rng: &SimRng) -> (SimLatency, Duration) {

@@ -21,7 +21,7 @@ use dewar_types::{DiskId, Error, ErrorKind, UserId};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Process};
-use crate::plan::{Mix, Plan, Weather, pick, shuffle};
+use crate::plan::{Focus, Mix, Plan, Weather, pick, shuffle};
 use crate::{actor, check, disaster};
 
 /// How long everything may take to come to rest.
@@ -71,8 +71,6 @@ struct Run {
     formatted: bool,
     /// Disks were in trouble at the opening of this process.
     fog: bool,
-    /// Disks that were not in trouble at the last opening in fog.
-    well: Vec<usize>,
     disk_ops: u64,
 }
 
@@ -139,7 +137,6 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
         bench: Arc::new(bench),
         formatted: false,
         fog: false,
-        well: Vec::new(),
         disk_ops: 0,
         rng,
         world,
@@ -212,32 +209,16 @@ impl Run {
             disk.set_latency(self.bench.plan.latency);
             disk.set_deadline(self.bench.plan.deadline);
         }
-        let end = if self.rng.coin() {
-            End::Crash
-        } else {
-            End::Kill
+        let kills = self.rng.coin();
+        let end = match (self.bench.plan.focus, self.formatted) {
+            // What a killed process left is there, and a power failure takes it back.
+            (Focus::Birth, formatted) if formatted => End::Crash,
+            (Focus::Birth, _) => End::Kill,
+            _ if kills => End::Kill,
+            _ => End::Crash,
         };
         if !last {
-            // The power may fail while the store is still being opened.
-            let (early, draw) = match self.formatted {
-                true => (150, self.rng.below(8)),
-                // More often than not before the pool is made.
-                false => (60, self.rng.below(4)),
-            };
-            match draw {
-                0 => self.world.crash_after(1 + self.rng.below(early)),
-                1 if !self.formatted => self.world.crash_after(1 + self.rng.below(early)),
-                1 | 2 => self.world.crash_after(1 + self.rng.below(1500)),
-                // What several disks are writing at once is the log.
-                4 | 5 => {
-                    let nth = 1 + self.rng.below(300);
-                    self.world.crash_after_some(SimOp::WriteDurable, nth);
-                }
-                3 => {
-                    tokio::spawn(kill(self.world.clone(), self.rng.fork()));
-                }
-                _ => {}
-            }
+            self.set_trap(end);
         }
         let world = self.world.clone();
         tokio::select! {
@@ -258,6 +239,56 @@ impl Run {
         }
     }
 
+    /// Lets the process come to a sudden end, perhaps.
+    fn set_trap(&self, end: End) {
+        let (world, rng) = (&self.world, &self.rng);
+        if self.bench.plan.focus == Focus::Openings && self.formatted && rng.below(4) > 0 {
+            let disks = self.bench.plan.disks as u64;
+            return match end {
+                // Some have the new epoch, and for none it is durable.
+                End::Kill => world.crash_after_some(
+                    if rng.coin() {
+                        SimOp::Rename
+                    } else {
+                        SimOp::SyncDir
+                    },
+                    1 + rng.below(4 * disks),
+                ),
+                // The new files are being filled.
+                _ => world.crash_after_some(SimOp::WriteDurable, 1 + rng.below(30)),
+            };
+        }
+        if self.bench.plan.focus == Focus::Birth && !self.formatted && rng.coin() {
+            // The first folders that are synced are those of identities.
+            return world
+                .crash_after_some(SimOp::SyncDir, 1 + rng.below(self.bench.plan.disks as u64));
+        }
+        // The power may fail while the store is still being opened.
+        let (early, draws) = match self.formatted {
+            true => (150, 8),
+            // More often than not before the pool is made.
+            false => (60, 4),
+        };
+        let draw = match (self.bench.plan.focus, self.formatted) {
+            (Focus::Birth, _) => [0, 2, 3, 6][pick(rng, 4)],
+            (Focus::Groups, true) => 4,
+            // Their ends come with their disasters.
+            (Focus::Few | Focus::Epochs, true) => 7,
+            _ => rng.below(draws),
+        };
+        match draw {
+            0 => world.crash_after(1 + rng.below(early)),
+            1 if !self.formatted => world.crash_after(1 + rng.below(early)),
+            1 | 2 => world.crash_after(1 + rng.below(1500)),
+            // What several disks are writing at once is the log.
+            4 | 5 => world.crash_after_some(SimOp::WriteDurable, 1 + rng.below(300)),
+            3 => {
+                tokio::spawn(kill(world.clone(), rng.fork()));
+            }
+            _ => {}
+        }
+    }
+
     /// Whether it was closed in order.
     async fn live(&mut self, last: bool) -> bool {
         *self.bench.doing.lock() = "opening";
@@ -271,7 +302,8 @@ impl Run {
         };
         let rng = self.rng.fork();
         *self.bench.doing.lock() = "the first look";
-        if !self.fog && self.rng.coin() && !check::everything(&process, &rng).await {
+        let look = self.bench.plan.focus.is_damage() || self.rng.coin();
+        if !self.fog && look && !check::everything(&process, &rng).await {
             return false;
         }
         if last {
@@ -323,9 +355,16 @@ impl Run {
         }
         let m = usize::from(config.layout.m);
         let foggy = self.bench.plan.weather == Weather::Fog && !last;
-        self.fog = foggy && self.rng.below(4) > 0;
+        self.fog = foggy
+            && match self.bench.plan.focus {
+                Focus::Full | Focus::Flaps => false,
+                Focus::Few => !self.bench.well.lock().is_empty(),
+                Focus::Epochs => true,
+                Focus::Openings => self.rng.coin(),
+                _ => self.rng.below(4) > 0,
+            };
         let away = match self.fog {
-            true => disaster::befog(&self.bench, &self.world, &self.rng, &mut self.well),
+            true => disaster::befog(&self.bench, &self.world, &self.rng),
             false => 0,
         };
         let folders = self.folders().await;

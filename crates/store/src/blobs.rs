@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_data::blob::BlobRecord;
 use dewar_data::segment::{Compaction, DeadBytes, DeadPage, SegmentRecord, SegmentTable};
 use dewar_env::{BoxFuture, Env};
-use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan};
+use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan, Seq};
 use dewar_meta::ns::record::Counter;
 use dewar_meta::ns::{Tree, keys};
 use dewar_types::{BlobId, Error, ErrorKind, Result};
@@ -42,8 +42,26 @@ pub struct BlobTable {
     pub(crate) kv: Arc<dyn Kv>,
     tree: Arc<Tree>,
     hold: Arc<dyn JournalHold>,
-    records: Mutex<BTreeMap<BlobId, Arc<BlobRecord>>>,
+    records: Mutex<Records>,
     readers: Readers,
+}
+
+/// Records of blobs that were read lately.
+#[derive(Default)]
+struct Records {
+    known: BTreeMap<BlobId, Arc<BlobRecord>>,
+    /// How often one was forgotten: what was read before is not remembered after.
+    forgotten: u64,
+    /// Blobs whose record was to be changed by a commit that failed and may happen yet: it is
+    /// decided when reads take this batch into account.
+    open: BTreeMap<BlobId, Seq>,
+}
+
+impl Records {
+    fn forget(&mut self, blob: BlobId) {
+        self.forgotten += 1;
+        self.known.remove(&blob);
+    }
 }
 
 impl BlobTable {
@@ -82,10 +100,15 @@ impl BlobTable {
 
     /// The record of a blob that some version names.
     pub(crate) async fn record(&self, blob: BlobId) -> Result<Arc<BlobRecord>> {
-        if let Some(record) = self.records.lock().get(&blob) {
-            return Ok(Arc::clone(record));
-        }
-        let bytes = self.tree.blob_record(blob).await?.ok_or_else(|| {
+        let forgotten = {
+            let records = self.records.lock();
+            if let Some(record) = records.known.get(&blob) {
+                return Ok(Arc::clone(record));
+            }
+            records.forgotten
+        };
+        let read = self.kv.get(&keys::blob(blob)).await?;
+        let bytes = read.value.ok_or_else(|| {
             Error::new(
                 ErrorKind::Corrupt,
                 format!("blob {blob} is named but has no record"),
@@ -93,16 +116,54 @@ impl BlobTable {
         })?;
         let record = Arc::new(BlobRecord::from_bytes(&bytes)?);
         let mut records = self.records.lock();
-        if records.len() >= BLOB_RECORDS_MAX {
-            // The oldest ids go first: what was written lately is read most.
-            records.pop_first();
+        if records.forgotten == forgotten && !records.open.contains_key(&blob) {
+            if records.known.len() >= BLOB_RECORDS_MAX {
+                // The oldest ids go first: what was written lately is read most.
+                records.known.pop_first();
+            }
+            records.known.insert(blob, Arc::clone(&record));
         }
-        records.insert(blob, Arc::clone(&record));
         Ok(record)
     }
 
     pub(crate) fn forget(&self, blob: BlobId) {
-        self.records.lock().remove(&blob);
+        self.records.lock().forget(blob);
+    }
+
+    /// A change of the blob's record failed and may happen yet.
+    pub(crate) fn leave_open(&self, blob: BlobId) {
+        let taken = self.kv.taken();
+        let mut records = self.records.lock();
+        records.forget(blob);
+        records.open.insert(blob, taken);
+    }
+
+    /// Whether it is known what has become of every change of the blob's record.
+    pub(crate) fn is_decided(&self, blob: BlobId) -> bool {
+        !self.records.lock().open.contains_key(&blob)
+    }
+
+    /// Whether files of the blob that the catalog does not name now may be needed yet: a slow reader
+    /// may be at an encoding that was replaced since, and what a repair made may still be named
+    /// although its commit failed.
+    pub(crate) fn is_needed(&self, blob: BlobId) -> bool {
+        self.readers.holds(blob) || !self.is_decided(blob)
+    }
+
+    /// The blobs for which it has become known.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub(crate) async fn newly_decided(&self) -> Result<Vec<BlobId>> {
+        let Some(any) = self.records.lock().open.keys().next().copied() else {
+            return Ok(Vec::new());
+        };
+        let seen = self.kv.get(&keys::blob(any)).await?.seq;
+        let mut records = self.records.lock();
+        let decided = records.open.extract_if(.., |_, taken| *taken <= seen);
+        let decided: Vec<BlobId> = decided.map(|(blob, _)| blob).collect();
+        decided.iter().for_each(|blob| records.forget(*blob));
+        Ok(decided)
     }
 
     /// The encoding that the catalog names, be it of a blob or of a sealed segment: what a sweep

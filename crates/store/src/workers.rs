@@ -269,7 +269,8 @@ async fn sweep(inner: Shared, first_new: BlobId) {
             }
             again.remove(&member.id);
             let look_up = async |blob| known(&inner, &lost, blob).await;
-            let claim = |blob| inner.upkeep.begin(blob);
+            let needed = |blob| inner.table.is_needed(blob);
+            let claim = |blob| inner.upkeep.begin(blob).filter(|_| !needed(blob));
             match inner.blobs.sweep(&member, first_new, claim, look_up).await {
                 Ok(found) => {
                     if found.removed > 0 {

@@ -3,6 +3,9 @@
 //! Paths are relative to the folder, with `/` between names. Every operation ends: in success, in
 //! an error, or with [`DiskErrorKind::TimedOut`] after the disk's deadline, when the disk counts
 //! as hung. Dropping a future does not undo its operation, which may still happen later.
+//!
+//! A write that was given up with `TimedOut` has ended, or will never begin, once the disk can be
+//! written again ([`DiskState::writable`]): what is written from then on cannot be overtaken by it.
 
 #[cfg(feature = "contract")]
 pub mod contract;

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::{CreateOptions, Disk, DiskError, DiskErrorKind};
+use dewar_env::{CreateOptions, Disk, DiskError, DiskErrorKind, DiskState};
 use dewar_types::{DiskId, Error, ErrorKind};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -30,26 +31,48 @@ const FOLDER: &str = "journal";
 const STRAGGLERS_MAX: Duration = Duration::from_millis(200);
 
 /// A disk that belongs to the journal, whether it holds records or not.
+///
+/// A write of its record that was given up when its time was over may still happen and replace a
+/// newer record. Until that is out of the question the disk does not count: while a write is open
+/// its disk is [`DiskState::Hung`] or, if it went away meanwhile, [`DiskState::Missing`], and neither
+/// is written to. When it can be written again every open write has ended, so whatever is written
+/// from then on is newer and stays.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) id: DiskId,
     pub(crate) disk: Arc<dyn Disk>,
     /// Epoch records of one disk are written one after the other, in the order they came.
     writing: tokio::sync::Mutex<()>,
-    /// A write of the record was given up when its time was over. It may still happen and replace a
-    /// newer record, so this disk no longer counts until the process restarts.
-    doubtful: AtomicBool,
+    /// The same disk as it was opened earlier, where a write was given up through that: the state
+    /// of [`Self::disk`] does not tell how that write ended.
+    open: Mutex<Vec<Arc<dyn Disk>>>,
+    /// A write through [`Self::disk`] was given up, and has not been seen to have ended.
+    gave_up: AtomicBool,
     /// The ballast is there, as far as is known.
     ballasted: AtomicBool,
 }
 
 impl Member {
     pub(crate) fn new(id: DiskId, disk: Arc<dyn Disk>) -> Arc<Self> {
+        Self::opened(id, disk, Vec::new())
+    }
+
+    /// The same member on its disk as that was opened anew.
+    pub(crate) fn succeed(&self, disk: Arc<dyn Disk>) -> Arc<Self> {
+        let mut open = self.open.lock().clone();
+        if self.gave_up.load(Ordering::Acquire) {
+            open.push(Arc::clone(&self.disk));
+        }
+        Self::opened(self.id, disk, open)
+    }
+
+    fn opened(id: DiskId, disk: Arc<dyn Disk>, open: Vec<Arc<dyn Disk>>) -> Arc<Self> {
         Arc::new(Self {
             id,
             disk,
             writing: tokio::sync::Mutex::default(),
-            doubtful: AtomicBool::new(false),
+            open: Mutex::new(open),
+            gave_up: AtomicBool::new(false),
             ballasted: AtomicBool::new(false),
         })
     }
@@ -59,20 +82,22 @@ impl Member {
         self.disk.state().writable() && !self.is_doubtful()
     }
 
+    /// Whether a write may still be open.
     fn is_doubtful(&self) -> bool {
-        self.doubtful.load(Ordering::Relaxed)
-            && dewar_env::safeguard("members with an open write do not count")
+        let mut open = self.open.lock();
+        open.retain(|disk| matches!(disk.state(), DiskState::Hung | DiskState::Missing));
+        !open.is_empty()
     }
 
     async fn write(&self, content: Bytes) -> Result<(), DiskError> {
         let _turn = self.writing.lock().await;
         if self.is_doubtful() {
-            return Err(DiskError::new(
-                DiskErrorKind::Poisoned,
-                "replace",
-                self.disk.label(),
-                EPOCH_PATH,
-            ));
+            let label = self.disk.label();
+            let kind = DiskErrorKind::TimedOut;
+            return Err(DiskError::new(kind, "replace", label, EPOCH_PATH));
+        }
+        if self.disk.state().writable() {
+            self.gave_up.store(false, Ordering::Release);
         }
         let mut written = self.disk.replace_file(EPOCH_PATH, content.clone()).await;
         if let Err(error) = &written
@@ -87,7 +112,7 @@ impl Member {
         if let Err(error) = &written
             && error.kind() == DiskErrorKind::TimedOut
         {
-            self.doubtful.store(true, Ordering::Relaxed);
+            self.gave_up.store(true, Ordering::Release);
         }
         written
     }
@@ -175,7 +200,7 @@ pub(crate) async fn publish(
     let mut failed: Vec<String> = doubtful
         .map(|member| {
             let disk = member.disk.label();
-            format!("{disk} took too long once, and counts again after a restart")
+            format!("a write to {disk} was given up, and may still be under way")
         })
         .collect();
     loop {

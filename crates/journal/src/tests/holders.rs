@@ -133,6 +133,30 @@ async fn too_few_disks_refuse_and_go_on_when_they_are_back() {
     survives(&world, 1, &[0], 3).await;
 }
 
+/// Too few remain who could say so if a write that was given up never ended; it ends with the hang.
+#[tokio::test(start_paused = true)]
+async fn disks_that_all_hung_while_an_epoch_began_count_again_without_a_restart() {
+    let world = formatted(1, 4, 1).await;
+    let (journal, _) = open(&world, 1).await.expect("opens");
+    write(&journal, body(0)).await;
+    // A holder goes, so an epoch begins, and its record gets nowhere.
+    world.disk(0).vanish();
+    (1..4).for_each(|disk| world.disk(disk).hang());
+    let pending = append(&journal, body(1)).await;
+    journal.durable(pending).await.expect_err("all disks hang");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let state = journal.status().state;
+    assert!(matches!(state, JournalState::Stalled(_)), "{state:?}");
+    (1..4).for_each(|disk| world.disk(disk).resume());
+    settled(&journal, |s| s.state == JournalState::Running).await;
+    journal.durable(pending).await.expect("durable at last");
+    write(&journal, body(2)).await;
+    world.disk(0).come_back();
+    settled(&journal, |s| s.margin == 2).await;
+    survives(&world, 1, &[1], 3).await;
+    survives(&world, 1, &[0], 3).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_in_a_row_under_load() {
     for seed in 0..12 {

@@ -58,6 +58,10 @@ impl Kv for FrozenKv {
         )))))
     }
 
+    fn taken(&self) -> Seq {
+        0
+    }
+
     fn changes(&self, _: Seq, _: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
         Box::pin(std::future::ready(Err(Error::new(
             ErrorKind::Unsupported,

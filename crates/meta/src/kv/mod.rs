@@ -82,6 +82,10 @@ pub trait Kv: KvRead {
     /// Dropping the future leaves it open whether the batch happens.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<Seq, CommitError>>;
 
+    /// The last batch that was taken, whether it is visible yet or not: what a commit left open is
+    /// decided when reads take this one into account ([`Read::seq`]).
+    fn taken(&self) -> Seq;
+
     /// Change-log records after `after`, in commit order, at most `limit` batches.
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>>;
 }

@@ -7,6 +7,9 @@
 //! away). A read that began earlier cannot put the old state back: [`DirCache::insert`] refuses
 //! what was read before the last forgetting.
 //!
+//! A change whose commit failed may happen yet, at a moment that nobody is told. Until that is
+//! decided its directories stay out ([`DirCache::bar`]).
+//!
 //! Several gateways on one catalog must feed [`DirCache::forget`] from the change log as well.
 
 use std::collections::HashMap;
@@ -76,6 +79,8 @@ struct Halves {
     young: HashMap<Bytes, Arc<Dir>>,
     old: HashMap<Bytes, Arc<Dir>>,
     generation: u64,
+    /// Directories that are not remembered, and for how many changes.
+    barred: HashMap<Bytes, usize>,
 }
 
 /// A bounded cache of directories.
@@ -92,6 +97,7 @@ impl DirCache {
                 young: HashMap::new(),
                 old: HashMap::new(),
                 generation: 0,
+                barred: HashMap::new(),
             }),
             half: (capacity / 2).max(1),
         }
@@ -114,8 +120,34 @@ impl DirCache {
     /// Remembers what a read that began at `since` found.
     pub(super) fn insert(&self, since: Generation, dir: Arc<Dir>) {
         let mut halves = self.halves.lock();
-        if halves.generation == since.0 {
+        if halves.generation == since.0 && !halves.barred.contains_key(&dir.key) {
             halves.put(self.half, dir);
+        }
+    }
+
+    /// These directories may become others at any moment: they are not remembered until
+    /// [`DirCache::admit`].
+    pub(super) fn bar(&self, keys: &[Bytes]) {
+        let mut halves = self.halves.lock();
+        for key in keys {
+            *halves.barred.entry(key.clone()).or_default() += 1;
+        }
+        drop(halves);
+        self.forget(keys);
+    }
+
+    /// What [`DirCache::bar`] kept out has become what it will be.
+    pub(super) fn admit(&self, keys: &[Bytes]) {
+        let mut halves = self.halves.lock();
+        // What was read before must not come in now.
+        halves.generation += 1;
+        for key in keys {
+            if let Some(changes) = halves.barred.get_mut(key) {
+                *changes -= 1;
+                if *changes == 0 {
+                    halves.barred.remove(key);
+                }
+            }
         }
     }
 
@@ -191,6 +223,31 @@ mod tests {
         assert!(cache.get(&moved.key).is_none());
         cache.insert(before, Arc::clone(&moved));
         assert!(cache.get(&moved.key).is_none());
+        cache.insert(cache.generation(), Arc::clone(&moved));
+        assert!(cache.get(&moved.key).is_some());
+    }
+
+    #[test]
+    fn what_may_change_unseen_is_not_remembered() {
+        let cache = DirCache::new(100);
+        let moved = dir("moved");
+        let keys = [moved.key.clone()];
+        cache.insert(cache.generation(), Arc::clone(&moved));
+        cache.bar(&keys);
+        cache.bar(&keys);
+        let before = cache.generation();
+        cache.insert(before, Arc::clone(&moved));
+        assert!(cache.get(&moved.key).is_none());
+        cache.admit(&keys);
+        cache.insert(cache.generation(), Arc::clone(&moved));
+        assert!(cache.get(&moved.key).is_none(), "the other is still open");
+        let during = cache.generation();
+        cache.admit(&keys);
+        cache.insert(during, Arc::clone(&moved));
+        assert!(
+            cache.get(&moved.key).is_none(),
+            "read before it was decided"
+        );
         cache.insert(cache.generation(), Arc::clone(&moved));
         assert!(cache.get(&moved.key).is_some());
     }

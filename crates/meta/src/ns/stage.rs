@@ -13,19 +13,23 @@
 //! the directory whatever becomes of the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
 
-use super::cache::{Dir, Generation};
+use super::cache::{Dir, DirCache, Generation};
 use super::record::{
     Attributes, ChangeRecord, ContentCopy, Counter, DirRecord, Extent, HintRecord, HintStep,
     LongRecord, Record, Scope, VersionRecord,
 };
 use super::resolve::Chain;
 use super::{Actor, Quota, Tree, ids, keys, quota};
-use crate::kv::{Batch, Carry, CommitError, Read, Require, Seq};
+use crate::kv::{Batch, Carry, CommitError, Kv, Read, Require, Seq};
+
+/// How often it is looked whether a commit that failed has happened after all.
+const DECIDED_EVERY: Duration = Duration::from_millis(200);
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
 pub(super) const INLINE: usize = 16;
@@ -558,6 +562,20 @@ impl<'t> Stage<'t> {
     }
 }
 
+/// Lets the cache remember directories again when the change that was left open has happened, or
+/// can no longer.
+async fn admit_when_decided(kv: Weak<dyn Kv>, taken: Seq, cache: Arc<DirCache>, dirs: Vec<Bytes>) {
+    loop {
+        tokio::time::sleep(DECIDED_EVERY).await;
+        // Whoever opens the catalog next begins with an empty cache.
+        let Some(kv) = kv.upgrade() else { return };
+        let key = dirs.first().cloned().unwrap_or_default();
+        if kv.get(&key).await.is_ok_and(|read| read.seq >= taken) {
+            return cache.admit(&dirs);
+        }
+    }
+}
+
 fn chunks(len: usize, id: VersionId) -> Result<u16, Error> {
     u16::try_from(len.div_ceil(CHUNK)).map_err(|_| {
         Error::new(
@@ -578,7 +596,20 @@ impl Tree {
         let cache = Arc::clone(&self.cache);
         let task = tokio::spawn(async move {
             let committed = kv.commit(batch).await;
-            cache.forget(&forget);
+            match &committed {
+                Err(CommitError::Failed(error)) if !error.left_unchanged() => {
+                    dewar_env::reached("it is open whether a directory changed");
+                    cache.bar(&forget);
+                    let taken = kv.taken();
+                    tokio::spawn(admit_when_decided(
+                        Arc::downgrade(&kv),
+                        taken,
+                        cache,
+                        forget,
+                    ));
+                }
+                _ => cache.forget(&forget),
+            }
             committed
         });
         task.await.unwrap_or_else(|error| {

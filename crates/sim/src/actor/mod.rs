@@ -13,7 +13,7 @@ use std::time::Duration;
 use dewar_env::sim::SimRng;
 
 use crate::bench::Process;
-use crate::plan::Mix;
+use crate::plan::{Focus, Mix};
 
 pub(crate) use admin::{REMOVED, administrate};
 pub(crate) use objects::{observe, readable};
@@ -68,6 +68,12 @@ async fn step(process: &Process, rng: &SimRng) {
         return rename::directory(process, rng).await;
     }
     let _shared = process.bench.tree.read().await;
+    let draw = match process.bench.plan.focus {
+        // Reading, and what takes away what is read.
+        Focus::Readers => [30, 50, 50, 50, 50, 70, 90, 90][crate::plan::pick(rng, 8)],
+        Focus::Upkeep => [30, 30, 50, 70, 70, 82, 90, draw][crate::plan::pick(rng, 8)],
+        _ => draw,
+    };
     match draw {
         0..38 => objects::put(process, rng).await,
         38..60 => objects::get(process, rng).await,

@@ -15,7 +15,7 @@ use dewar_types::{Error, ErrorKind, RangeSpec};
 use crate::bench::{Outcome, Process, object_key};
 use crate::content::Content;
 use crate::model::{Moment, Value};
-use crate::plan::Mix;
+use crate::plan::{Focus, Mix};
 
 pub(super) async fn put(process: &Process, rng: &SimRng) {
     let key = process.bench.key(rng);
@@ -52,10 +52,13 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
         .begin(&key, Some(content.clone()));
     let what = format!("put {key} {content:?}");
     process.bench.trace.note(format_args!("{what}"));
-    let chunk = 1 + rng.below(40_000);
+    let mut chunk = 1 + rng.below(40_000);
+    if process.bench.plan.focus == Focus::Flaps {
+        chunk = chunk.max(content.len() / 6);
+    }
     let work = async {
         let mut upload = process.store.put(&process.caller, request).await?;
-        feed(&mut upload, &content, chunk).await?;
+        feed(process, rng, &mut upload, &content, chunk).await?;
         upload.commit(Expect::default()).await
     };
     let outcome = process.ask(rng, work).await;
@@ -70,12 +73,21 @@ pub(super) async fn put(process: &Process, rng: &SimRng) {
     process.conclude(&what, &[write], &outcome);
 }
 
-async fn feed(upload: &mut Upload, content: &Content, chunk: u64) -> Result<(), Error> {
+async fn feed(
+    process: &Process,
+    rng: &SimRng,
+    upload: &mut Upload,
+    content: &Content,
+    chunk: u64,
+) -> Result<(), Error> {
     let mut at = 0;
     while at < content.len() {
         let to = (at + chunk).min(content.len());
         upload.write(content.bytes(at, to)).await?;
         at = to;
+        if process.bench.plan.focus == Focus::Flaps {
+            tokio::time::sleep(Duration::from_millis(rng.below(700))).await;
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod joining;
 mod journal;
 mod membership;
 mod model;
+mod open_changes;
 mod presence;
 mod rebuild;
 mod returned;

@@ -175,6 +175,9 @@ impl Inner {
 
     /// One pass; how many encodings it put right.
     async fn repair_pass(&self, failed: &mut Failed) -> Result<u64> {
+        for blob in self.table.newly_decided().await? {
+            self.segments.moved(blob);
+        }
         let mut queued = 0;
         for blob in failed.due() {
             match self.table.encoding(blob).await? {
@@ -344,6 +347,10 @@ impl Inner {
         let Some(_working) = self.upkeep.begin(blob) else {
             return Ok(false);
         };
+        // A repair whose record may come yet has files under the names that the next one would use.
+        if !self.table.is_decided(blob) {
+            return Ok(false);
+        }
         let Some(encoding) = self.table.encoding(blob).await? else {
             return Ok(false);
         };

@@ -147,8 +147,10 @@ pub(super) struct Control {
     pub(super) fail_always: Vec<(SimOp, DiskErrorKind)>,
     pub(super) next_write: Option<Stage>,
     pub(super) counters: SimCounters,
-    /// Operations past their deadline that have not ended.
+    /// Operations past their deadline that have not ended: slow ones.
     overdue: u32,
+    /// The same for those that end with the hang.
+    stuck: u32,
     returns: u32,
     deferred: Vec<Deferred>,
 }
@@ -170,6 +172,7 @@ impl Control {
             next_write: None,
             counters: SimCounters::default(),
             overdue: 0,
+            stuck: 0,
             returns: 0,
             deferred: Vec::new(),
         }
@@ -178,7 +181,7 @@ impl Control {
     fn state(&self, powered: bool) -> DiskState {
         if !powered || self.vanished || self.displaced {
             DiskState::Missing
-        } else if self.overdue > 0 {
+        } else if self.overdue > 0 || self.stuck > 0 {
             DiskState::Hung
         } else if self.poisoned {
             DiskState::Poisoned
@@ -325,7 +328,7 @@ impl Core {
         match tokio::time::timeout(deadline, result).await {
             Ok(result) => result.unwrap_or(Err(DiskErrorKind::Missing)),
             Err(_) => {
-                self.control(|c| c.overdue += u32::from(c.hanging));
+                self.control(|c| c.stuck += u32::from(c.hanging));
                 Err(DiskErrorKind::TimedOut)
             }
         }
@@ -368,7 +371,7 @@ impl Core {
         for operation in deferred {
             operation(self);
         }
-        self.control(|c| c.overdue = 0);
+        self.control(|c| c.stuck = 0);
     }
 
     /// The effect, or what a fault makes of it.

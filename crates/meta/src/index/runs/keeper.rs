@@ -133,7 +133,7 @@ async fn heal(run: &Arc<Run>, disk: DiskId, piece: Piece) {
         return;
     };
     let healed: Result<bool> = async {
-        let good = run.read(piece).await?;
+        let good = run.read_to_mend(piece).await?;
         let path = path_of(run.meta.id);
         let file = copy.disk.open(&path, Access::Write).await?;
         file.write_at(piece.offset, vec![good]).await?;

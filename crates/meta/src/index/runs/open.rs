@@ -2,8 +2,8 @@
 //!
 //! Opening trusts a run on a disk only if that disk's own manifest names it: then it was synced
 //! there. Of all manifests of the lineage the one that has taken in most wins, provided that each
-//! of its runs is whole somewhere; an older state is as right as a newer one, the journal knows
-//! the rest.
+//! of its runs is whole somewhere ([`newest`]); an older state is as right as a newer one, the
+//! journal knows the rest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,60 +77,81 @@ pub(super) async fn open(
     for disk in &mut found {
         disk.manifest = disk.manifest.take().filter(|m| m.lineage == config.lineage);
     }
-    let mut candidates: Vec<&Manifest> = found.iter().flat_map(|f| &f.manifest).collect();
-    candidates.sort_by_key(|m| std::cmp::Reverse((m.applied, m.number)));
-    candidates.dedup();
-    let number = candidates.iter().map(|m| m.number).max().unwrap_or(0);
+    let manifests = found.iter().flat_map(|f| &f.manifest);
+    let number = manifests.map(|m| m.number).max().unwrap_or(0);
     let shared = shared(&config);
-    let mut why = Error::new(
-        ErrorKind::NotFound,
-        "no disk has a manifest of the catalog index",
-    );
-    for manifest in candidates {
-        match open_runs(manifest, &found, &shared).await {
-            Ok(runs) => {
-                let applied = manifest.applied;
-                let holders = found
-                    .iter()
-                    .filter(|f| f.manifest.as_ref() == Some(manifest));
-                let holders: Vec<DiskId> = holders.map(|f| f.member.id).collect();
-                let version = Version { runs, applied };
-                let inner = assemble(env, config, &found, holders, version, number, shared);
-                complete(&inner).await;
-                sweep_all(&inner).await;
-                return Ok(inner);
-            }
-            Err(error) => {
-                let number = manifest.number;
-                dewar_env::reached("a state of the index was passed over");
-                tracing::warn!(number, %error, "a state of the catalog index is not whole");
-                why = error;
-            }
-        }
-    }
-    Err(why)
+    let (manifest, runs) = newest(&found, &config, &shared).await?;
+    let applied = manifest.applied;
+    let holders = found
+        .iter()
+        .filter(|f| f.manifest.as_ref() == Some(&manifest));
+    let holders: Vec<DiskId> = holders.map(|f| f.member.id).collect();
+    let version = Version { runs, applied };
+    let inner = assemble(env, config, &found, holders, version, number, shared);
+    complete(&inner).await;
+    sweep_all(&inner).await;
+    Ok(inner)
 }
 
 /// The last batch in the newest whole state.
 pub(super) async fn probe(disks: Vec<(DiskId, Arc<dyn Disk>)>, config: &RunConfig) -> Result<Seq> {
-    let found = look(members(disks)).await;
-    let manifests = found.iter().flat_map(|f| &f.manifest);
-    let own = manifests.filter(|m| m.lineage == config.lineage);
-    let mut candidates: Vec<&Manifest> = own.collect();
+    let mut found = look(members(disks)).await;
+    for disk in &mut found {
+        disk.manifest = disk.manifest.take().filter(|m| m.lineage == config.lineage);
+    }
+    let (manifest, _) = newest(&found, config, &shared(config)).await?;
+    Ok(manifest.applied)
+}
+
+/// The newest state that is whole, and its runs.
+///
+/// A change that was cut short may have left a state on one disk alone, and what is damaged there
+/// no other has. As long as there are others to choose from, a state with too few copies is read
+/// whole before it is taken.
+async fn newest(
+    found: &[Found],
+    config: &RunConfig,
+    shared: &Arc<Shared>,
+) -> Result<(Manifest, Vec<Arc<Run>>)> {
+    let mut candidates: Vec<&Manifest> = found.iter().flat_map(|f| &f.manifest).collect();
     candidates.sort_by_key(|m| std::cmp::Reverse((m.applied, m.number)));
     candidates.dedup();
-    let shared = shared(config);
     let mut why = Error::new(
         ErrorKind::NotFound,
         "no disk has a manifest of the catalog index",
     );
+    // What can be opened, but not be read to its end.
+    let mut torn = None;
+    let alone = candidates.len() == 1;
     for manifest in candidates {
-        match open_runs(manifest, &found, &shared).await {
-            Ok(_) => return Ok(manifest.applied),
-            Err(error) => why = error,
+        let opened = async {
+            let runs = open_runs(manifest, found, shared).await;
+            let runs = runs.map_err(|error| (error, None))?;
+            if !alone && let Err(error) = verify_scarce(&runs, config.copies).await {
+                return Err((error, Some(runs)));
+            }
+            Ok(runs)
+        };
+        match opened.await {
+            Ok(runs) => return Ok((manifest.clone(), runs)),
+            Err((error, runs)) => {
+                let number = manifest.number;
+                dewar_env::reached("a state of the index was passed over");
+                tracing::warn!(number, %error, "a state of the catalog index is not whole");
+                why = error;
+                torn = torn.or(runs.map(|runs| (manifest.clone(), runs)));
+            }
         }
     }
-    Err(why)
+    torn.ok_or(why)
+}
+
+/// Reads the runs to their end that fewer disks have than should.
+async fn verify_scarce(runs: &[Arc<Run>], copies: usize) -> Result<()> {
+    for run in runs.iter().filter(|run| run.copies().len() < copies) {
+        run.verify().await?;
+    }
+    Ok(())
 }
 
 /// Lets the runs count that are whole on a disk that came (back).

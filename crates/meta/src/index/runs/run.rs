@@ -278,8 +278,25 @@ impl Run {
         Ok(read.pop().unwrap_or_default())
     }
 
+    /// A verified piece, to mend a copy with. What is found wrong is not told: mending one copy
+    /// would have the others mended, and those this one again.
+    pub(super) async fn read_to_mend(&self, piece: Piece) -> Result<Bytes> {
+        let (read, _) = self.gather(&[piece]).await;
+        Ok(read?.pop().unwrap_or_default())
+    }
+
     /// Verified pieces that stand one behind the other, each from whichever copy has it.
     pub(super) async fn read_all(&self, pieces: &[Piece]) -> Result<Vec<Bytes>> {
+        let (read, bad) = self.gather(pieces).await;
+        if !bad.is_empty() {
+            dewar_env::reached("a piece of the index was bad in one copy");
+        }
+        self.report(bad);
+        read
+    }
+
+    /// The pieces, and which copies had which of them wrong.
+    async fn gather(&self, pieces: &[Piece]) -> (Result<Vec<Bytes>>, Vec<(DiskId, Piece)>) {
         let copies = self.copies();
         let mut found: Vec<Option<Bytes>> = vec![None; pieces.len()];
         let mut bad = Vec::new();
@@ -302,12 +319,9 @@ impl Run {
                 }
             }
         }
-        if !bad.is_empty() {
-            dewar_env::reached("a piece of the index was bad in one copy");
-        }
-        self.report(bad);
         let found: Option<Vec<Bytes>> = found.into_iter().collect();
-        found.ok_or_else(|| why.context(format_args!("read {}", path_of(self.meta.id))))
+        let read = found.ok_or_else(|| why.context(format_args!("read {}", path_of(self.meta.id))));
+        (read, bad)
     }
 
     /// Fills in what this copy has right; returns what it has wrong.

@@ -430,6 +430,10 @@ impl Kv for EmbeddedKv {
         Box::pin(self.commit_batch(batch))
     }
 
+    fn taken(&self) -> Seq {
+        self.inner.journal.last_seq()
+    }
+
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
         Box::pin(async move {
             if !self.inner.config.keep_changes {

@@ -66,6 +66,10 @@ impl Kv for MemoryKv {
         Box::pin(ready(self.state.write().commit(batch)))
     }
 
+    fn taken(&self) -> Seq {
+        self.state.read().last
+    }
+
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
         let state = self.state.read();
         let first = state.log.partition_point(|(seq, _)| *seq <= after);

@@ -8,6 +8,7 @@ mod history;
 mod listing;
 mod model;
 mod model_ops;
+mod outage;
 mod probe;
 mod quotas;
 mod rules;

@@ -137,6 +137,10 @@ impl Kv for Probe<MemoryKv> {
         })
     }
 
+    fn taken(&self) -> Seq {
+        self.inner.taken()
+    }
+
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>> {
         self.inner.changes(after, limit)
     }
