@@ -77,7 +77,6 @@ impl Engine for FakeEngine {
 #[derive(Default)]
 struct Opener {
     admin: Arc<Memory>,
-    doors: Mutex<Vec<DoorStatus>>,
     events: Arc<Mutex<Vec<String>>>,
     fail: bool,
     slow: bool,

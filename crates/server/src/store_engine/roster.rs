@@ -257,11 +257,9 @@ fn spell(disks: &[Remembered], message: &str) -> String {
     let mut text = message.to_owned();
     for disk in disks {
         if let Some(id) = &disk.id {
-            let name = format!(
-                "{} (number {}, id {id})",
-                disk.folder.display(),
-                disk.number
-            );
+            let short = id.get(..ID_DIGITS).unwrap_or(id);
+            let folder = disk.folder.display();
+            let name = format!("{folder} (number {}, id {short})", disk.number);
             text = text.replace(id.as_str(), &name);
         }
     }
