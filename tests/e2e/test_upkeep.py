@@ -119,6 +119,8 @@ def test_fsck_names_what_is_at_risk_online_and_offline(tended):
     server.allow(NOISE)
     pull(server, 1)
     wait_for_disks(server, 5)
+    # Small objects in the journal are as safe as the catalog, which is copied first.
+    until("the catalog is copied", lambda: server.admin("status")["ledger"]["catalog"] >= 2)
     code, online = fsck(server)
     assert code == 1
     named = {danger["path"] for danger in online["at_risk"]}

@@ -413,6 +413,7 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
                 row.push(line.objects.unwrap_or(0).to_string());
             }
             row.push(match &line.proven {
+                _ if line.failures_left < 0 => "-".to_owned(),
                 Some(proven) => proven.clone(),
                 None if line.blobs == 0 => "-".to_owned(),
                 None => "never".to_owned(),

@@ -5,7 +5,7 @@ use super::exit::CommandResult;
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, Request, Status};
+use crate::admin::{DiskStatus, LedgerLineInfo, Request, Status};
 
 pub(super) fn run(target: &Target, json: bool) -> CommandResult {
     let reply = block_on(async {
@@ -79,6 +79,21 @@ pub(super) fn text(status: &Status) -> String {
     text
 }
 
+/// How much cannot be read is one matter, whatever it lacks.
+fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
+    let mut told: Vec<LedgerLineInfo> = Vec::new();
+    for line in lines {
+        match told.last_mut() {
+            Some(last) if last.failures_left < 0 && line.failures_left < 0 => {
+                last.blobs += line.blobs;
+                last.bytes += line.bytes;
+            }
+            _ => told.push(line.clone()),
+        }
+    }
+    told
+}
+
 /// The worst first.
 fn findings(status: &Status) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -91,7 +106,7 @@ fn findings(status: &Status) -> Vec<Finding> {
         )
     };
     let away = status.pool.disks.iter().any(|disk| away(&disk));
-    for line in &ledger.lines {
+    for line in &told_as_one(&ledger.lines) {
         let (blobs, bytes) = (line.blobs, amount(line.bytes));
         let what = match line.failures_left {
             left if left >= ledger.full => continue,
@@ -113,6 +128,10 @@ fn findings(status: &Status) -> Vec<Finding> {
             left if left < 0 => {
                 "what can be decoded page by page is mended by itself; `dewar fsck` names the objects: \
                  read them, and put those that fail here again from elsewhere"
+            }
+            _ if away => {
+                "bring the missing disks back; what they held is rebuilt on others, where there are any, \
+                 after upkeep.rebuild_after. `dewar fsck` names the objects"
             }
             _ => "repair does what it can by itself; `dewar fsck` names the objects",
         };
@@ -210,7 +229,7 @@ fn about(
     let (what, advice) = match state {
         "online" => (
             format!("disk {path}: {}", detail?),
-            "nothing has to be done; find out who it was".to_owned(),
+            "the other disks go on without it".to_owned(),
         ),
         "draining" => return None,
         "missing" => (
@@ -221,7 +240,7 @@ fn about(
             ),
         ),
         "blank" => (
-            format!("{path} is blank: the folder is there, and nothing is in it that makes it a disk"),
+            format!("{path} is blank{told}"),
             format!(
                 "an unmounted disk: mount it; if it is a new one: `dewar disk add {path}`, or for a disk \
                  that is lost `dewar disk replace {name} {path}`"
@@ -287,7 +306,7 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{LedgerInfo, LedgerLineInfo, PoolStatus, RepairInfo};
+    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {
@@ -367,7 +386,14 @@ mod tests {
     fn rot_is_not_told_as_missing_disks() {
         let mut status = well();
         unreadable(&mut status);
+        let worse = LedgerLineInfo {
+            failures_left: -2,
+            ..status.ledger.lines[0].clone()
+        };
+        status.ledger.lines.insert(0, worse);
         let told = text(&status);
+        assert_eq!(told.matches("CANNOT BE READ").count(), 1, "{told}");
+        assert!(told.contains("in 6 blobs have more damaged"), "{told}");
         assert!(told.contains("no disk is missing"), "{told}");
         assert!(!told.contains("bring the missing disks back"), "{told}");
         status.pool.disks[0] = disk(1, "missing");
@@ -382,13 +408,19 @@ mod tests {
         };
         let mut status = well();
         status.pool.disks[0] = missing;
-        status.pool.disks[1] = disk(2, "blank");
+        status.pool.disks[1] = DiskStatus {
+            detail: Some("the folder is there and empty".to_owned()),
+            ..disk(2, "blank")
+        };
         let told = text(&status);
         assert!(
             told.contains("d1 is missing (there is no such folder)"),
             "{told}"
         );
-        assert!(told.contains("d2 is blank: the folder is there"), "{told}");
+        assert!(
+            told.contains("d2 is blank (the folder is there and empty"),
+            "{told}"
+        );
         assert!(told.contains("`dewar disk replace 2 /data/d2`"), "{told}");
     }
 }

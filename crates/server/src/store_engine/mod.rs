@@ -244,15 +244,24 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         at = source.source();
     }
     let mut message = roster::spelled(config, &error.to_string());
+    let mut add = |advice: &str| {
+        let end = if message.ends_with(['.', '?']) {
+            " "
+        } else {
+            ". "
+        };
+        message.push_str(end);
+        message.push_str(advice);
+    };
     if short && !matches!(purpose, Purpose::AcceptLoss(_)) {
-        message.push_str(
-            ". If they are gone for good, `dewar serve --accept-loss` says what that loses and how to \
+        add(
+            "If they are gone for good, `dewar serve --accept-loss` says what that loses and how to \
              consent to it",
         );
     }
     if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
-        message.push_str(
-            ". If no disk that has it can be brought back: `dewar catalog rebuild --dry-run` says what \
+        add(
+            "If no disk that has it can be brought back: `dewar catalog rebuild --dry-run` says what \
              can be had without, and `dewar restore FOLDER` takes a backup",
         );
     }

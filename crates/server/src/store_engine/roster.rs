@@ -19,6 +19,9 @@ use crate::ready::replace_private_file;
 
 const FILE: &str = "pool.json";
 
+/// Digits of an id in messages, which name the disk in commands, too.
+const ID_DIGITS: usize = 8;
+
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -257,11 +260,9 @@ fn spell(disks: &[Remembered], message: &str) -> String {
     let mut text = message.to_owned();
     for disk in disks {
         if let Some(id) = &disk.id {
-            let name = format!(
-                "{} (number {}, id {id})",
-                disk.folder.display(),
-                disk.number
-            );
+            let short = id.get(..ID_DIGITS).unwrap_or(id);
+            let folder = disk.folder.display();
+            let name = format!("{folder} (number {}, id {short})", disk.number);
             text = text.replace(id.as_str(), &name);
         }
     }
@@ -374,7 +375,7 @@ mod tests {
             .expect("written");
         let (known, other) = (DiskId(14), DiskId(15));
         let said = roster.spell(&format!("without disk {known} and {other}"));
-        let expected = format!("without disk /data/d3 (number 1, id {known}) and {other}");
+        let expected = format!("without disk /data/d3 (number 1, id 00000000) and {other}");
         assert_eq!(said, expected);
     }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dewar_data::pool::{IDENTITY_FILE, Pool};
-use dewar_env::DiskState;
+use dewar_data::pool::{IDENTITY_FILE, Pool, reserve_bytes};
+use dewar_env::{DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Refusal};
 use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
@@ -71,7 +71,8 @@ impl UpkeepAdmin {
         self.changes.look_at_removed().await;
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
-        let hollow = self.store.hollow();
+        let (hollow, room) = (self.store.hollow(), self.store.space());
+        let is_full = |space: &Space| space.available <= reserve_bytes(space.total);
         let mut states = Vec::new();
         self.changes.folders.each(|folder| {
             let (path, state) = folder.state();
@@ -94,7 +95,10 @@ impl UpkeepAdmin {
             };
             let detail = match state {
                 "read-only" => Some(why_read_only(Path::new(&path))),
-                "missing" => Some(why_missing(Path::new(&path)).to_owned()),
+                "missing" | "blank" => Some(why_missing(Path::new(&path)).to_owned()),
+                "online" if id.and_then(|id| room.get(&id)).is_some_and(is_full) => {
+                    Some(FULL.to_owned())
+                }
                 "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
                 _ => detail,
             };
@@ -365,7 +369,11 @@ fn disk_state(line: &DiskLine) -> &'static str {
 
 /// What is the matter with a disk whose folder of shards was lost.
 const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
-                      what is gone is written again";
+                      what is gone is written again (find out who it was)";
+
+/// What is the matter with a disk without room.
+const FULL: &str = "it is full, and takes no new data until there is room (delete something, or \
+                    `dewar disk add` another)";
 
 /// Why a disk is not in its folder.
 fn why_missing(folder: &Path) -> &'static str {
@@ -374,7 +382,10 @@ fn why_missing(folder: &Path) -> &'static str {
         Ok(false) if folder.join(IDENTITY_FILE).exists() => {
             "a disk is in the folder again, and is being looked at"
         }
-        Ok(false) => "the folder is there, but no disk is in it: its file `dewar-disk` is not",
+        Ok(false) => {
+            "the folder is there with files in it, but without its file `dewar-disk` it is no disk: put \
+             that back"
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such folder",
         Err(_) => "the folder cannot be read",
     }

@@ -157,3 +157,21 @@ async fn whole_catalog(open: &Open) {
     }
     panic!("the catalog: {:?}", ledger(open).await);
 }
+
+#[test]
+fn what_was_written_during_a_short_absence_is_laid_out_anew() {
+    run(async {
+        let (world, ann) = pool(8).await;
+        let open = opened(&world).await;
+        tokio::time::sleep(10 * SECOND).await;
+        // So short that a look every second misses it.
+        world.disk(2).vanish();
+        world.disk(4).vanish();
+        open.write(&ann, "narrow").await;
+        world.disk(2).come_back();
+        world.disk(4).come_back();
+        tokio::time::sleep(60 * SECOND).await;
+        let status = open.engine.store().repair_status();
+        assert!(status.laid_out >= 1, "{status:?}");
+    });
+}

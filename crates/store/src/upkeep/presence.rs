@@ -223,11 +223,8 @@ impl Inner {
         }
         let known = match put(&*member.disk, ANCHOR).await {
             Ok(anchor) => {
-                match member.disk.remove(DOUBTED).await {
-                    Err(error) if error.kind() != DiskErrorKind::NotFound => {
-                        tracing::debug!(%error, "a disk will be looked at once more");
-                    }
-                    _ => {}
+                if let Err(error) = take_off(&*member.disk, DOUBTED).await {
+                    tracing::debug!(%error, "a disk will be looked at once more");
                 }
                 Known::Anchored(anchor)
             }
@@ -314,4 +311,13 @@ async fn put(disk: &dyn Disk, path: &str) -> Result<Arc<dyn DiskFile>, DiskError
     };
     disk.sync_dir(FOLDER).await?;
     Ok(file)
+}
+
+/// Removes a file that may not be there, durably.
+async fn take_off(disk: &dyn Disk, path: &str) -> Result<(), DiskError> {
+    match disk.remove(path).await {
+        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => disk.sync_dir(FOLDER).await,
+    }
 }

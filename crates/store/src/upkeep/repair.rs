@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
-use dewar_env::Underway;
+use dewar_env::{DiskState, Underway};
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
 
@@ -161,14 +161,16 @@ pub(crate) async fn repair(inner: Shared) {
 
 impl Inner {
     /// What decides whether all records have to be looked at again.
-    fn disk_states(&self) -> Vec<(DiskId, bool, bool)> {
+    /// With how often each disk returned: what was written while one was away for a moment only has to
+    /// be found too.
+    fn disk_states(&self) -> Vec<(DiskId, DiskState, bool)> {
         let disks = self.disks();
         self.blobs
             .pool()
             .members()
             .map(|member| {
-                let online = member.disk.state().writable();
-                (member.id, online, disks.is_out(member.id))
+                let state = member.disk.state();
+                (member.id, state, disks.is_out(member.id))
             })
             .collect()
     }

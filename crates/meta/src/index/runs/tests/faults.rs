@@ -330,7 +330,9 @@ async fn copies_are_counted_while_they_are_made() {
 async fn a_folder_that_somebody_removes_holds_no_copy_and_is_made_anew() {
     for (count, lost) in [(3, vec![0]), (2, vec![1]), (2, vec![0, 1])] {
         let world = SimWorld::with_disks(12, count);
-        let index = create(&world, 2).await.unwrap();
+        let all = disks(&world);
+        let made = RunIndex::create(world.env(), all.clone(), config(2), 0);
+        let index = made.await.unwrap();
         let model = fill(&index, &SimRng::new(12), 4).await;
         index.settle().await;
         assert_eq!(index.look().await, []);
@@ -343,7 +345,7 @@ async fn a_folder_that_somebody_removes_holds_no_copy_and_is_made_anew() {
         assert_eq!(index.copies(), 2 - lost.len());
         // What is open can still be read, and is all that is left in the last case.
         check(&*index.view(), &model).await;
-        index.set_disks(disks(&world)).await.unwrap();
+        index.set_disks(all).await.unwrap();
         assert_eq!(index.copies(), 2);
         assert_eq!(index.look().await, []);
         index.stop().await;
