@@ -174,12 +174,11 @@ def test_rot_is_repaired_on_read(own_server):
 
 def fill_to_the_last_byte(folder):
     """A file that is not Dewar's takes all room that is left."""
-    with (folder / "somebody-elses").open("ab") as file:
+    with (folder / "somebody-elses").open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 512, 1):
             while True:
                 try:
                     file.write(bytes(size))
-                    file.flush()
                 except OSError:
                     break
 

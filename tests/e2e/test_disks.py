@@ -340,7 +340,7 @@ def test_a_removed_disk_that_turns_up_gives_back_what_was_lost(tended):
     assert not readable(server, NAMES + more)
     # One of the three turns up: it is said what that is worth, before anybody empties it.
     put_back(server, 2)
-    until("it is known", lambda: state(server, server.disk(2)) == "removed")
+    until("it is known", lambda: line(server, server.disk(2)).get("holds"))
     found = line(server, server.disk(2))
     assert found["holds"]["unreadable"] == gone[0]["blobs"], (found, gone)
     assert "NOWHERE ELSE" in found["advice"] and "disk readmit" in found["advice"], found

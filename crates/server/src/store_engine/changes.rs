@@ -208,7 +208,7 @@ impl DiskChanges {
     /// Takes a removed disk back.
     pub(super) async fn readmit(&self, named: &str) -> Result<DiskReadmitted> {
         let folder = match Path::new(named).is_dir() {
-            true => PathBuf::from(named),
+            true => self.known_as(Path::new(named)),
             false => {
                 let id = self.find(named).await?;
                 self.folder_with(id).ok_or_else(|| {
@@ -225,7 +225,13 @@ impl DiskChanges {
     }
 
     async fn readmit_folder(&self, folder: &Path) -> Result<DiskReadmitted> {
-        let warnings = self.check_place(folder)?;
+        let mut known = false;
+        self.folders
+            .each(|live| known |= Path::new(&live.label) == folder);
+        let warnings = match known {
+            true => Vec::new(),
+            false => self.check_place(folder)?,
+        };
         let disk = open(folder, self.config.pool.disk_deadline).await?;
         let held = match inspect(&*disk).await? {
             Found::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
@@ -255,6 +261,19 @@ impl DiskChanges {
             in_configuration: self.config.pool.disks.iter().any(|known| known == folder),
             warnings,
         })
+    }
+
+    /// What a folder is called that is known by another path, as relative ones of the configuration are.
+    fn known_as(&self, folder: &Path) -> PathBuf {
+        let mut known = None;
+        let place = folder.canonicalize().ok();
+        self.folders.each(|live| {
+            let label = Path::new(&live.label);
+            if place.is_some() && label.canonicalize().ok() == place {
+                known = Some(label.to_path_buf());
+            }
+        });
+        known.unwrap_or_else(|| folder.to_path_buf())
     }
 
     /// The folder that holds a disk now, used or not.
