@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -240,56 +241,107 @@ fn tell(seed: u64, off: Option<&str>, failure: &str) {
     }
 }
 
+/// What the threads of a batch share.
+struct Crew {
+    options: Options,
+    off: Option<String>,
+    end: u64,
+    failures_max: usize,
+    quiet: bool,
+    next: AtomicU64,
+    sum: Mutex<Sum>,
+    running: Mutex<BTreeMap<u64, Instant>>,
+    busy: AtomicUsize,
+}
+
+impl Crew {
+    /// A thread that takes one seed after the other.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "threads and real time are outside of what is simulated"
+    )]
+    fn hire(self: &Arc<Self>) {
+        let crew = Arc::clone(self);
+        std::thread::spawn(move || {
+            loop {
+                let seed = crew.next.fetch_add(1, Ordering::Relaxed);
+                if seed >= crew.end || crew.sum.lock().failed.len() >= crew.failures_max {
+                    crew.busy.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+                crew.running.lock().insert(seed, Instant::now());
+                let report = simulate(seed, &crew.options);
+                if crew.running.lock().remove(&seed).is_none() {
+                    // It was given up, and another thread goes on.
+                    return;
+                }
+                let mut sum = crew.sum.lock();
+                sum.add(seed, report);
+                if let Some(failure) = sum.failed.get(&seed).filter(|_| !crew.quiet) {
+                    tell(seed, crew.off.as_deref(), failure);
+                }
+            }
+        });
+    }
+
+    /// Gives up seeds that do not end.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "real time is outside of what is simulated"
+    )]
+    fn give_up(self: &Arc<Self>) {
+        let endless = |since: &Instant| since.elapsed() > SEED_TIME_MAX;
+        let mut running = self.running.lock();
+        let stuck = running.extract_if(.., |_, since| endless(since));
+        let stuck: Vec<u64> = stuck.map(|(seed, _)| seed).collect();
+        drop(running);
+        for seed in stuck {
+            let failure = "it does not come to an end";
+            if !self.quiet {
+                tell(seed, self.off.as_deref(), failure);
+                std::process::exit(1);
+            }
+            // That is how the absence is noticed; its thread is left behind.
+            self.sum.lock().failed.insert(seed, failure.to_owned());
+            self.hire();
+        }
+    }
+}
+
 /// Runs seeds side by side.
 #[allow(
     clippy::disallowed_methods,
     reason = "threads and real time are outside of what is simulated"
 )]
 fn run(cli: &Cli, batch: &Batch<'_>) -> Result<Sum> {
-    let options = Options {
-        shown: false,
-        sabotage: batch.off.map(str::to_owned),
-    };
     let jobs = match cli.jobs {
         Some(jobs) => jobs,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let next = AtomicU64::new(batch.from);
-    let end = batch.from.saturating_add(batch.seeds);
-    let sum = Mutex::new(Sum::default());
-    let running: Mutex<BTreeMap<u64, Instant>> = Mutex::default();
-    let busy = AtomicUsize::new(jobs);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || sum.lock().failed.len() >= batch.failures_max {
-                        busy.fetch_sub(1, Ordering::Relaxed);
-                        return;
-                    }
-                    running.lock().insert(seed, Instant::now());
-                    let report = simulate(seed, &options);
-                    running.lock().remove(&seed);
-                    let mut sum = sum.lock();
-                    sum.add(seed, report);
-                    if let Some(failure) = sum.failed.get(&seed).filter(|_| !batch.quiet) {
-                        tell(seed, batch.off, failure);
-                    }
-                }
-            });
-        }
-        while busy.load(Ordering::Relaxed) > 0 {
-            std::thread::sleep(Duration::from_millis(2));
-            for (seed, since) in running.lock().iter() {
-                if since.elapsed() > SEED_TIME_MAX {
-                    tell(*seed, batch.off, "it does not come to an end");
-                    std::process::exit(1);
-                }
-            }
-        }
+    let off = batch.off.map(str::to_owned);
+    let crew = Arc::new(Crew {
+        options: Options {
+            shown: false,
+            sabotage: off.clone(),
+        },
+        off,
+        end: batch.from.saturating_add(batch.seeds),
+        failures_max: batch.failures_max,
+        quiet: batch.quiet,
+        next: AtomicU64::new(batch.from),
+        sum: Mutex::default(),
+        running: Mutex::default(),
+        busy: AtomicUsize::new(jobs),
     });
-    Ok(sum.into_inner())
+    for _ in 0..jobs {
+        crew.hire();
+    }
+    while crew.busy.load(Ordering::Relaxed) > 0 {
+        std::thread::sleep(Duration::from_millis(2));
+        crew.give_up();
+    }
+    let sum = std::mem::take(&mut *crew.sum.lock());
+    Ok(sum)
 }
 
 impl Sum {
