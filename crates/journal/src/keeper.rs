@@ -162,7 +162,7 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = self.shared.attention.notified() => {}
-                () = tokio::time::sleep(TICK) => {}
+                () = tokio::time::sleep(TICK) => self.make_ballast(),
             }
             if self.shared.state.lock().phase == Phase::Closed {
                 return;
@@ -171,6 +171,17 @@ impl Keeper {
             self.look().await;
             self.write_floor().await;
             self.refresh(&mut seen).await;
+        }
+    }
+
+    /// Has the members that lack it make what is given up where there is no room for an epoch.
+    fn make_ballast(&self) {
+        let Some(tasks) = self.tasks.upgrade() else {
+            return;
+        };
+        let members = self.shared.state.lock().members.clone();
+        for member in members.into_iter().filter(|member| member.lacks_ballast()) {
+            tasks.spawn(&self.shared, async move { member.take_ballast().await });
         }
     }
 

@@ -106,9 +106,6 @@ impl Member {
         {
             written = self.disk.replace_file(EPOCH_PATH, content).await;
         }
-        if written.is_ok() && !self.ballasted.load(Ordering::Relaxed) {
-            self.take_ballast().await;
-        }
         if let Err(error) = &written
             && error.kind() == DiskErrorKind::TimedOut
         {
@@ -132,8 +129,13 @@ impl Member {
         dropped
     }
 
+    /// Whether the ballast should be made now; told once until that has failed.
+    pub(crate) fn lacks_ballast(&self) -> bool {
+        self.countable() && !self.ballasted.swap(true, Ordering::Relaxed)
+    }
+
     /// Makes the ballast, if there is room; without it all works but on a full disk.
-    async fn take_ballast(&self) {
+    pub(crate) async fn take_ballast(&self) {
         let options = CreateOptions {
             zeroed_bytes: BALLAST_BYTES,
             direct: false,
@@ -142,14 +144,12 @@ impl Member {
             Ok(_) => {
                 // Not durable, it is made again by the next process.
                 let _ = self.disk.sync_dir(FOLDER).await;
-                self.ballasted.store(true, Ordering::Relaxed);
             }
-            Err(error) if error.kind() == DiskErrorKind::Exists => {
-                self.ballasted.store(true, Ordering::Relaxed);
-            }
+            Err(error) if error.kind() == DiskErrorKind::Exists => {}
             Err(_) => {
                 // What was begun of it takes room.
                 let _ = self.disk.remove(BALLAST_PATH).await;
+                self.ballasted.store(false, Ordering::Relaxed);
             }
         }
     }

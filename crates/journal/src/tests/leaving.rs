@@ -290,6 +290,8 @@ async fn a_journal_opens_on_disks_that_are_full_to_the_last_byte() {
         let (journal, recovery) = open(&world, 2).await.expect("opens");
         assert_eq!(all(recovery).await.len() as u64, 10 + round);
         write(&journal, body(10 + round)).await;
+        // It is made again.
+        tokio::time::sleep(Duration::from_secs(2)).await;
         drop(journal);
     }
 }

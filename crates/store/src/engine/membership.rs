@@ -530,6 +530,8 @@ impl Membership {
     pub async fn settle(&self) -> Result<()> {
         let replacing: Vec<_> = self.replacing.lock().clone().into_iter().collect();
         for (new, old) in replacing {
+            // Whoever gives the command does the same.
+            let _turn = self.turn.lock().await;
             self.store.replace(old, new).await?;
             self.replacing.lock().remove(&new);
         }
