@@ -66,7 +66,7 @@ pub struct QuotaReport {
 /// What a target means in the catalog.
 enum Meant {
     Scope(Scope),
-    Directory(Bucket, ObjectKey),
+    Directory(Box<Bucket>, ObjectKey),
 }
 
 impl Store {
@@ -236,7 +236,8 @@ impl Inner {
                 Meant::Scope(Scope::Bucket(self.bucket_of(&system, bucket).await?.id))
             }
             QuotaTarget::Directory(bucket, path) => {
-                Meant::Directory(self.bucket_of(&system, bucket).await?, path.clone())
+                let bucket = self.bucket_of(&system, bucket).await?;
+                Meant::Directory(Box::new(bucket), path.clone())
             }
         })
     }

@@ -6,7 +6,7 @@
 //! is given up for it and made again afterwards.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,12 @@ const BALLAST_PATH: &str = "journal/ballast";
 
 /// Its bytes: several records, and what a file system needs around them.
 const BALLAST_BYTES: u64 = 128 << 10;
+
+/// Looks at a member, one a second, between two tries to make it on a disk without room.
+const BALLAST_REST: u32 = 300;
+
+/// It need not be made.
+const THERE: u32 = u32::MAX;
 
 /// The folder of both.
 const FOLDER: &str = "journal";
@@ -48,8 +54,8 @@ pub(crate) struct Member {
     open: Mutex<Vec<Arc<dyn Disk>>>,
     /// A write through [`Self::disk`] was given up, and has not been seen to have ended.
     gave_up: AtomicBool,
-    /// The ballast is there, as far as is known.
-    ballasted: AtomicBool,
+    /// Looks at the member until its ballast is made; [`THERE`] when it is, as far as is known.
+    ballast_due: AtomicU32,
 }
 
 impl Member {
@@ -73,7 +79,7 @@ impl Member {
             writing: tokio::sync::Mutex::default(),
             open: Mutex::new(open),
             gave_up: AtomicBool::new(false),
-            ballasted: AtomicBool::new(false),
+            ballast_due: AtomicU32::new(0),
         })
     }
 
@@ -116,7 +122,7 @@ impl Member {
 
     /// Gives the ballast up; whether there was any.
     async fn drop_ballast(&self) -> bool {
-        self.ballasted.store(false, Ordering::Relaxed);
+        self.ballast_due.store(0, Ordering::Relaxed);
         let dropped = self.disk.remove(BALLAST_PATH).await.is_ok()
             && self.disk.sync_dir(FOLDER).await.is_ok();
         if dropped {
@@ -129,9 +135,15 @@ impl Member {
         dropped
     }
 
-    /// Whether the ballast should be made now; told once until that has failed.
+    /// Whether the ballast should be made now; told once, and again a while after that has failed.
     pub(crate) fn lacks_ballast(&self) -> bool {
-        self.countable() && !self.ballasted.swap(true, Ordering::Relaxed)
+        let due = self.ballast_due.load(Ordering::Relaxed);
+        if due == THERE || !self.countable() {
+            return false;
+        }
+        let next = due.checked_sub(1).unwrap_or(THERE);
+        self.ballast_due.store(next, Ordering::Relaxed);
+        due == 0
     }
 
     /// Makes the ballast, if there is room; without it all works but on a full disk.
@@ -149,7 +161,7 @@ impl Member {
             Err(_) => {
                 // What was begun of it takes room.
                 let _ = self.disk.remove(BALLAST_PATH).await;
-                self.ballasted.store(false, Ordering::Relaxed);
+                self.ballast_due.store(BALLAST_REST, Ordering::Relaxed);
             }
         }
     }

@@ -136,7 +136,7 @@ async fn a_write_that_was_given_up_is_open_for_the_disk_that_was_opened_anew() {
     let only = publication(vec![(vec![0], 0)]);
     let before = Member::new(DiskId(0), world.dyn_disks()[0].clone());
     world.disk(0).hang();
-    publish(&runtime, &[before.clone()], &only)
+    publish(&runtime, std::slice::from_ref(&before), &only)
         .await
         .expect_err("it hangs");
     world.disk(0).vanish();

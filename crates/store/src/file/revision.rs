@@ -194,13 +194,11 @@ impl Store {
             WriteMode::Update => Some(self.revised(caller, &bucket, &key).await?),
             WriteMode::New | WriteMode::Replace => None,
         };
-        let owner = shared
-            .object_owner(caller, &bucket, key.as_str(), None)
-            .await?;
-        if let Some(size) = write.size {
-            let room = shared.tree.check_room(&bucket, &key, owner.owner, size);
-            room.await?;
-        }
+        let owner = shared.object_owner(caller, &bucket, key.as_str(), None);
+        let owner = owner.await?;
+        let size = write.size.unwrap_or(0);
+        let tree = &shared.tree;
+        tree.check_room(&bucket, &key, owner.owner, size).await?;
         let fresh = match (&encryption::chosen(None, &bucket)?, &base) {
             (None, _) => None,
             (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),
