@@ -158,6 +158,8 @@ impl Keeper {
     async fn run(mut self) {
         // When each member last came back, to bring its epoch file up to date.
         let mut seen = self.member_states();
+        // The opening may have needed it, and the next one may come at once.
+        self.make_ballast();
         loop {
             tokio::select! {
                 biased;

@@ -182,14 +182,23 @@ fn signatures_of_version_2_are_not_taken() {
     talk(async {
         let house = house().await;
         let owner = &house.owner;
-        let expires = owner.date().secs() + 60;
-        let signature = owner.sign_v2(&format!("POST\n\n{FORM}\n{expires}\n/"));
         let id = owner.access_key();
-        let url = format!("/?AWSAccessKeyId={id}&Signature={signature}&Expires={expires}");
+        let date = "Tue, 27 Mar 2007 19:36:42 +0000";
+        let signature = owner.signature_v2(&format!("POST\n\n{FORM}\n{date}\n/"));
+        let expires = owner.date().secs() + 60;
+        let presigned = owner.sign_v2(&format!("POST\n\n{FORM}\n{expires}\n/"));
+        let url = format!("/?AWSAccessKeyId={id}&Signature={presigned}&Expires={expires}");
         for action in ["ListUsers", "GetCallerIdentity"] {
-            let call = house.nobody.post(&url).header("content-type", FORM);
-            let call = call.body(format!("Action={action}"));
-            refused(call.send_unsigned().await, 400, "InvalidRequest");
+            let call = |url: &str| {
+                let call = house.nobody.post(url).header("content-type", FORM);
+                call.body(format!("Action={action}"))
+            };
+            let signed = call("/")
+                .header("date", date)
+                .header("authorization", &format!("AWS {id}:{signature}"));
+            refused(signed.send_unsigned().await, 400, "InvalidRequest");
+            // Such calls have no query string at all.
+            refused(call(&url).send_unsigned().await, 405, "MethodNotAllowed");
         }
     });
 }
