@@ -52,6 +52,17 @@ golden! {
     sample_kept_upload: "upload-kept.bin" kept_upload();
     sample_document: "document.bin" document();
     sample_documented: "bucket-documented.bin" documented();
+    sample_quota: "quota.bin" quota();
+}
+
+fn quota() -> QuotaRecord {
+    QuotaRecord {
+        max_bytes: Some(1 << 50),
+        max_objects: Some(20),
+        soft_bytes: Some(1 << 49),
+        soft_objects: None,
+        place: Some((EntryId(9), "run/raw".into())),
+    }
 }
 
 fn digests() -> DigestSet {
