@@ -46,7 +46,9 @@ pub(crate) fn docs(workspace: &Workspace, check: bool) -> Result<()> {
             "--document-private-items",
         ],
     );
-    run(rustdoc.env("RUSTDOCFLAGS", "-D warnings"))
+    // Pages of modules lead into what is private: they are for who changes the code.
+    let flags = "-D warnings -A rustdoc::private_intra_doc_links";
+    run(rustdoc.env("RUSTDOCFLAGS", flags))
 }
 
 /// Appends the help of the command at `path` and of all below it.

@@ -1,6 +1,6 @@
 //! Who is asking and what they may do.
 //!
-//! A front proves a credential and gets a [`Caller`]; only the store asks [`authorize`], for all
+//! A front proves a credential and gets a [`Caller`]; only the store asks [`fn@authorize`], for all
 //! that a verb touches. This crate owns the rules and the traits, not the tables: users, keys and
 //! documents live in the catalog, behind [`Credentials`] and the store.
 

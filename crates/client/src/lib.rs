@@ -1,6 +1,6 @@
 //! The client side of Dewar: what talks *to* a storage endpoint rather than being one.
 //!
-//! Today that is the load driver `dewar bench s3` ([`bench`]). Beneath it lie a thin blocking
+//! Today that is the load driver `dewar bench s3` ([`mod@bench`]). Beneath it lie a thin blocking
 //! HTTP/1.1 client ([`http`]), request signing ([`sigv4`]) and the S3 verbs a load needs ([`s3`]).
 //! They are written for one purpose: to cost so little CPU that a figure taken with them is a
 //! figure of the server. So there is no async runtime here (one blocking thread drives one

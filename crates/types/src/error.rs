@@ -101,7 +101,7 @@ pub struct Error {
     unchanged: bool,
 }
 
-/// A result with [`enum@Error`].
+/// A result with [`struct@Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl Error {

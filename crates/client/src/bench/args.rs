@@ -100,6 +100,7 @@ pub(super) struct LoadArgs {
     pub(super) concurrency: Vec<u32>,
     /// Steps in place of the three lists, each WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS];
     /// REQUESTS may be a time as in 30s
+    #[allow(rustdoc::broken_intra_doc_links, reason = "[:OBJECTS] is no link")]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) steps: Vec<Step>,
     /// Ready-made steps
