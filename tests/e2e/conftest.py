@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from issuer import Issuer  # noqa: E402
 from server import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,14 @@ def bucket(server, request):
         for entry in page.get("Contents", []):
             s3.delete_object(Bucket=name, Key=entry["Key"])
     s3.delete_bucket(Bucket=name)
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    """An issuer of login tokens on a loopback port."""
+    issuer = Issuer()
+    yield issuer
+    issuer.stop()
 
 
 @pytest.fixture(scope="session")

@@ -28,13 +28,19 @@ def mounts():
         subprocess.run(undo, check=False, capture_output=True)
 
 
-@root_only
-def test_disk_full(tmp_path, mounts):
+def on_small_disks(tmp_path, mounts, size):
+    """A server whose six disks have so much room each."""
     server = Server(tmp_path / "full")
     for number in range(1, 7):
         server.disk(number).mkdir(parents=True)
-        sh("mount", "-t", "tmpfs", "-o", "size=512m", "tmpfs", str(server.disk(number)))
+        sh("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(server.disk(number)))
         mounts(["umount", "-l", str(server.disk(number))])
+    return server
+
+
+@root_only
+def test_disk_full(tmp_path, mounts):
+    server = on_small_disks(tmp_path, mounts, "512m")
     server.allow(r"full|room|space|NoSpace|shard")
     server.start()
     try:
@@ -186,11 +192,7 @@ def fill_to_the_last_byte(folder):
 @root_only
 def test_a_start_without_a_byte_of_room(tmp_path, mounts):
     """Killed while every disk is full to the last byte, it serves again, and deleting makes room."""
-    server = Server(tmp_path / "full")
-    for number in range(1, 7):
-        server.disk(number).mkdir(parents=True)
-        sh("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(server.disk(number)))
-        mounts(["umount", "-l", str(server.disk(number))])
+    server = on_small_disks(tmp_path, mounts, "256m")
     server.allow(r"full|room|space|NoSpace|shard|journal|index|compact|seal|not ours|holder")
     server.start()
     try:

@@ -21,13 +21,6 @@ READ = {"Version": "2012-10-17", "Statement": [
 
 
 @pytest.fixture(scope="module")
-def issuer():
-    issuer = Issuer()
-    yield issuer
-    issuer.stop()
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory, issuer):
     """A server that lets the issuer in, with a role for a group and a bucket with two objects."""
     folder = tmp_path_factory.mktemp("federation")

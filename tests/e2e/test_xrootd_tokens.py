@@ -5,16 +5,9 @@ import sys
 import time
 
 import pytest
-from issuer import AUDIENCE, Issuer
+from issuer import AUDIENCE
 from server import Server
 from xrootd_tools import Certificate, address, environment, python, xrdcp, xrdfs
-
-
-@pytest.fixture(scope="module")
-def issuer():
-    issuer = Issuer()
-    yield issuer
-    issuer.stop()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@
 //! how much will come ask before they take bytes.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_auth::{Action, Caller};
 use dewar_meta::ns::record::Scope;
@@ -13,10 +15,14 @@ use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, User
 pub use dewar_meta::ns::{Quota, Usage};
 
 use crate::api::BucketRef;
-use crate::{Inner, Store};
+use crate::put::uncut;
+use crate::{Inner, Shared, Store};
 
 /// Buckets read at once.
 const PAGE: usize = 1000;
+
+/// Pause after a count that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// What can be limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +90,16 @@ impl Store {
                 scope
             }
             Meant::Directory(bucket, path) => {
-                let actor = Actor {
-                    user: UserId(0),
-                    principal: "",
-                };
-                Scope::Space(tree.limit_space(&actor, &bucket, &path, quota).await?)
+                let tree = Arc::clone(tree);
+                // Whoever asks may go before all is counted.
+                let limited = uncut(async move {
+                    let actor = Actor {
+                        user: UserId(0),
+                        principal: "",
+                    };
+                    tree.limit_space(&actor, &bucket, &path, quota).await
+                });
+                Scope::Space(limited.await?)
             }
         };
         Ok(QuotaReport {
@@ -129,7 +140,7 @@ impl Store {
     pub async fn quotas(&self) -> Result<Vec<QuotaReport>> {
         let tree = &self.inner.tree;
         let mut reports = Vec::new();
-        for set in tree.set_quotas().await? {
+        for set in tree.all_quotas().await? {
             let mut quota = set.quota;
             let target = match (set.scope, &set.place) {
                 (Scope::Tenant(id), _) => {
@@ -212,7 +223,32 @@ impl Store {
     }
 }
 
+/// Counts directories that were limited by a process that died before it had counted them.
+pub(crate) async fn count_spaces(inner: Shared) {
+    while let Err(error) = inner.count_spaces().await {
+        tracing::warn!(%error, "a directory with a quota is not counted yet; trying again");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
 impl Inner {
+    async fn count_spaces(&self) -> Result<()> {
+        if !self.tree.has_quotas() {
+            return Ok(());
+        }
+        for set in self.tree.all_quotas().await? {
+            let Some((bucket, path)) = set.place else {
+                continue;
+            };
+            if let Some(bucket) = self.bucket_by_id(bucket).await?
+                && self.tree.count_if_uncounted(&bucket, &path).await?
+            {
+                tracing::info!(path = bucket.path(path.as_str()), "counted for its quota");
+            }
+        }
+        Ok(())
+    }
+
     async fn meant(&self, target: &QuotaTarget) -> Result<Meant> {
         let system = Caller::system();
         Ok(match target {

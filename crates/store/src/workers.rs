@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
+use crate::quota::count_spaces;
 use crate::upkeep::{presence, repair, returned, scrub};
 use crate::{Shared, Store};
 
@@ -60,6 +61,7 @@ impl Workers {
             start(scrub(inner())),
             start(returned(inner())),
             start(lifecycle(inner())),
+            start(count_spaces(inner())),
             start(sweep(inner(), first_new)),
         ];
         Self { tasks }

@@ -161,6 +161,12 @@ async fn all(kv: &dyn Kv) -> Result<Vec<SetQuota>, Error> {
 }
 
 impl Tree {
+    /// Whether anything at all is limited, from memory.
+    #[must_use]
+    pub fn has_quotas(&self) -> bool {
+        !self.quotas.is_empty()
+    }
+
     /// The limits of a tenant, a user or a bucket, from memory.
     #[must_use]
     pub fn quota(&self, scope: Scope) -> Option<Quota> {
@@ -171,7 +177,7 @@ impl Tree {
     ///
     /// # Errors
     /// What the engine says.
-    pub async fn set_quotas(&self) -> Result<Vec<SetQuota>, Error> {
+    pub async fn all_quotas(&self) -> Result<Vec<SetQuota>, Error> {
         all(&*self.kv).await
     }
 
@@ -230,7 +236,7 @@ impl Tree {
         owner: UserId,
         size: u64,
     ) -> Result<(), Error> {
-        if self.quotas.is_empty() {
+        if !self.has_quotas() {
             return Ok(());
         }
         let target = self.target(bucket, key).await?;
@@ -297,12 +303,33 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
-        let id = self.mark_space(actor, bucket, path, quota).await?;
         if !quota.is_empty() {
-            self.quotas.put(Scope::Space(id), Quota::default());
+            // Before the mark, or what is put meanwhile would not know that there is any limit.
+            let chain = self.dir_chain(bucket, path).await?;
+            self.quotas
+                .put(Scope::Space(chain.last_id()), Quota::default());
         }
+        let id = self.mark_space(actor, bucket, path, quota).await?;
         self.count_space(bucket, path).await?;
         Ok(id)
+    }
+
+    /// Counts a space whose counting was cut short; whether that was needed.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict`; what the engine says.
+    pub async fn count_if_uncounted(
+        &self,
+        bucket: &Bucket,
+        path: &ObjectKey,
+    ) -> Result<bool, Error> {
+        let chain = self.dir_chain(bucket, path).await?;
+        let mark = chain.last().record.space.as_ref();
+        if chain.missing.is_some() || mark.is_none_or(|mark| mark.counted) {
+            return Ok(false);
+        }
+        self.count_space(bucket, path).await?;
+        Ok(true)
     }
 }
 

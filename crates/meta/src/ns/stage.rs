@@ -113,10 +113,10 @@ impl<'t> Stage<'t> {
 
     /// What must hold so that what is added fits, each with what is limited.
     fn limits(&self) -> Vec<(Require, Scope, Quota)> {
-        let added = self
-            .adds
-            .iter()
-            .filter(|(_, delta)| self.limited && **delta > 0);
+        if !self.limited || !self.tree.has_quotas() {
+            return Vec::new();
+        }
+        let added = self.adds.iter().filter(|(_, delta)| **delta > 0);
         added
             .filter_map(|(counter, delta)| {
                 let (scope, quota) = self.limit(*counter)?;

@@ -74,7 +74,7 @@ async fn a_bucket_takes_what_fits() {
     assert_eq!(fill(&tree, &bucket, "c", 4).await, Ok(()));
     tree.limit(scope, Quota::default()).await.unwrap();
     assert_eq!(fill(&tree, &bucket, "d", 100).await, Ok(()));
-    assert_eq!(tree.set_quotas().await.unwrap(), []);
+    assert_eq!(tree.all_quotas().await.unwrap(), []);
     assert_sound(&tree).await;
 }
 
@@ -136,8 +136,26 @@ async fn a_space_takes_what_fits_wherever_it_goes() {
     assert_eq!(fill(&tree, &bucket, "s/free", 100).await, Ok(()));
     let found = tree.space(&bucket, &key("t")).await.unwrap();
     assert_eq!(found, Some((id, bytes(20))));
-    let set = tree.set_quotas().await.unwrap();
+    let set = tree.all_quotas().await.unwrap();
     assert_eq!(set[0].place, Some((bucket.id, key("s"))));
+    assert_sound(&tree).await;
+}
+
+/// What was there when a directory was limited counts, though the process died before it counted.
+#[tokio::test]
+async fn a_count_that_was_cut_short_is_made_later() {
+    let (tree, bucket) = tree().await;
+    put(&tree, &bucket, "s/before").await;
+    let id = tree
+        .mark_space(&ALICE, &bucket, &key("s"), bytes(20))
+        .await
+        .unwrap();
+    let used = async || tree.usage(Scope::Space(id)).await.unwrap().bytes;
+    assert_eq!(used().await, 0);
+    let count = async |path: &str| tree.count_if_uncounted(&bucket, &key(path)).await.unwrap();
+    assert!(count("s").await);
+    assert_eq!(used().await, 10);
+    assert!(!count("s").await && !count("none").await && !count("s/none").await);
     assert_sound(&tree).await;
 }
 
