@@ -24,7 +24,7 @@ use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
 pub use open::{FileBytes, OpenFile};
-pub use revision::{FileWrite, Revision, WriteMode};
+pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 
 /// What every name has, be it a file's or a directory's.
 #[derive(Clone, Debug, PartialEq, Eq)]

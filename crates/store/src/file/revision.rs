@@ -282,11 +282,43 @@ impl Store {
     }
 }
 
+/// What a [`Revision`] was at some moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    map: RunMap,
+    size: u64,
+    written: u64,
+}
+
 impl Revision {
     /// Bytes of the file as it is now.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// What it is now, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
+    /// megabytes for a file in very many pieces.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            map: self.map.clone(),
+            size: self.size,
+            written: self.written,
+        }
+    }
+
+    /// Bytes written since a snapshot.
+    #[must_use]
+    pub fn written_since(&self, snapshot: &Snapshot) -> u64 {
+        self.written - snapshot.written
+    }
+
+    /// Makes it again what it was. What was written meanwhile stays in the log, unseen, until the
+    /// log goes.
+    pub fn restore(&mut self, snapshot: Snapshot) {
+        // Logs only grow, so what the map names is where it was.
+        (self.map, self.size) = (snapshot.map, snapshot.size);
     }
 
     /// Writes bytes, at most about 1 MiB at once; waits while the disks are behind.

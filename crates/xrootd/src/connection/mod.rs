@@ -10,6 +10,7 @@
 //! socket is not read. Data of writes is taken from the socket here and handed to the file's own
 //! task, bounded by a budget.
 
+mod checkpointed;
 mod inlet;
 mod outlet;
 mod start;
@@ -20,7 +21,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
-use dewar_xrootd_proto::{DecodeError, ErrorCode, Reply, Request, RequestCode, RequestHeader};
+use dewar_xrootd_proto::request::Checkpoint;
+use dewar_xrootd_proto::{
+    DecodeError, ErrorCode, Reply, Request, RequestCode, RequestHeader, StreamId,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -249,30 +253,42 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             Request::Write(write) => self.take_write(&session, header.stream, write).await,
             Request::Pgwrite(write) => self.take_pages(&session, header.stream, write).await,
             Request::Writev { items, .. } => self.take_vector(&session, header.stream, items).await,
+            Request::Chkpoint {
+                handle,
+                action: Checkpoint::Execute(embedded),
+            } => self.checkpointed(session, handle, header, &embedded).await,
             // Nothing was asked to be signed; what is signed all the same goes on as it is.
             Request::Sigver(_) => Ok(()),
-            request => {
-                let permit = Arc::clone(&self.running).acquire_owned().await;
-                let permit = permit.map_err(|_| Ended::Stopped)?;
-                let context = Context {
-                    door: Arc::clone(&self.door),
-                    outlet: self.outlet.clone(),
-                    session,
-                    stream: header.stream,
-                    peer: self.peer,
-                };
-                let cut = self.cut.clone();
-                self.tasks.spawn(async move {
-                    let _permit = permit;
-                    tokio::select! {
-                        biased;
-                        () = cut.cancelled() => {}
-                        () = verb::answer(context, request) => {}
-                    }
-                });
-                Ok(())
-            }
+            request => self.spawn(session, header.stream, request).await,
         }
+    }
+
+    /// Lets a request run as a task of its own.
+    async fn spawn(
+        &mut self,
+        session: Arc<Session>,
+        stream: StreamId,
+        request: Request,
+    ) -> Result<(), Ended> {
+        let permit = Arc::clone(&self.running).acquire_owned().await;
+        let permit = permit.map_err(|_| Ended::Stopped)?;
+        let context = Context {
+            door: Arc::clone(&self.door),
+            outlet: self.outlet.clone(),
+            session,
+            stream,
+            peer: self.peer,
+        };
+        let cut = self.cut.clone();
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            tokio::select! {
+                biased;
+                () = cut.cancelled() => {}
+                () = verb::answer(context, request) => {}
+            }
+        });
+        Ok(())
     }
 
     /// Ends what runs; with `polite` after it was answered.
@@ -294,7 +310,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
 }
 
 /// Bytes of a reply that fit into one buffer.
-pub(crate) fn small(reply: &Reply, stream: dewar_xrootd_proto::StreamId) -> Bytes {
+pub(crate) fn small(reply: &Reply, stream: StreamId) -> Bytes {
     let mut out = bytes::BytesMut::new();
     reply.encode(stream, &mut out);
     out.freeze()

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
-use dewar_store::file::Revision;
+use dewar_store::file::{Revision, Snapshot};
 use dewar_types::{ByteRange, Error};
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use dewar_xrootd_proto::{ErrorCode, StreamId};
@@ -30,7 +30,21 @@ enum Op {
     Read(ByteRange, oneshot::Sender<Answer<Bytes>>),
     Truncate(u64, oneshot::Sender<Answer<()>>),
     Sync(oneshot::Sender<Answer<()>>),
+    Checkpoint(Turn, oneshot::Sender<Answer<u64>>),
     Commit(Option<u64>, oneshot::Sender<Answer<ObjectInfo>>),
+}
+
+/// What becomes of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The file as it is now is remembered.
+    Begin,
+    /// What was changed since then stays.
+    Commit,
+    /// Nothing becomes of it; how many bytes were written since then.
+    Query,
+    /// What was changed since then is undone.
+    Rollback,
 }
 
 /// A file open for writing.
@@ -41,6 +55,8 @@ pub(crate) struct Writer {
     pub(crate) announced: Option<u64>,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
+    /// Whether there is a checkpoint.
+    marked: Arc<AtomicBool>,
     ops: mpsc::UnboundedSender<Op>,
     /// Pages that came damaged and did not come again: where they begin, and their bytes.
     bad: Mutex<BTreeMap<u64, usize>>,
@@ -101,17 +117,21 @@ impl Writer {
     pub(crate) fn start(revision: Revision, path: String, announced: Option<u64>) -> Arc<Self> {
         let (ops, work) = mpsc::unbounded_channel();
         let size = Arc::new(AtomicU64::new(revision.size()));
+        let marked = Arc::new(AtomicBool::new(false));
         let task = Task {
             revision,
             failed: None,
             path: path.clone(),
             size: Arc::clone(&size),
+            marked: Arc::clone(&marked),
+            checkpoint: None,
         };
         tokio::spawn(task.run(work));
         Arc::new(Self {
             path,
             announced,
             size,
+            marked,
             ops,
             bad: Mutex::default(),
         })
@@ -153,7 +173,21 @@ impl Writer {
         self.ask(Op::Sync).await
     }
 
-    /// Makes the file what was written, if its size is `size`.
+    /// Whether changes are part of a checkpoint.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        self.marked.load(Relaxed)
+    }
+
+    /// Turns a checkpoint; bytes written since it began.
+    ///
+    /// # Errors
+    /// There is one already, or none.
+    pub(crate) async fn checkpoint(&self, turn: Turn) -> Answer<u64> {
+        self.ask(|tell| Op::Checkpoint(turn, tell)).await
+    }
+
+    /// Makes the file what was written, if its size is `size`. A checkpoint that was not committed
+    /// is undone.
     pub(crate) async fn commit(&self, size: Option<u64>) -> Answer<ObjectInfo> {
         let bad = self.bad.lock().len();
         if bad > 0 {
@@ -208,6 +242,8 @@ struct Task {
     failed: Option<String>,
     path: String,
     size: Arc<AtomicU64>,
+    marked: Arc<AtomicBool>,
+    checkpoint: Option<Snapshot>,
 }
 
 impl Task {
@@ -244,7 +280,11 @@ impl Task {
                 Op::Sync(tell) => {
                     let _ = tell.send(self.sound());
                 }
+                Op::Checkpoint(turn, tell) => {
+                    let _ = tell.send(self.turn(turn));
+                }
                 Op::Commit(size, tell) => {
+                    self.undo();
                     let outcome = match self.sound() {
                         Ok(()) => {
                             let path = self.path;
@@ -257,6 +297,42 @@ impl Task {
                     return;
                 }
             }
+        }
+    }
+
+    fn turn(&mut self, turn: Turn) -> Answer<u64> {
+        self.sound()?;
+        let none = || {
+            let message = format!("There is no checkpoint of {}", self.path);
+            Refusal::new(ErrorCode::InvalidRequest, message)
+        };
+        let used = match (turn, &self.checkpoint) {
+            (Turn::Begin, None) => {
+                self.checkpoint = Some(self.revision.snapshot());
+                0
+            }
+            (Turn::Begin, Some(_)) => {
+                let message = format!("There is a checkpoint of {} already", self.path);
+                return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+            }
+            // That there is none is said by its size.
+            (Turn::Query, None) => 0,
+            (_, None) => return Err(none()),
+            (_, Some(snapshot)) => self.revision.written_since(snapshot),
+        };
+        match turn {
+            Turn::Begin | Turn::Query => {}
+            Turn::Commit => self.checkpoint = None,
+            Turn::Rollback => self.undo(),
+        }
+        self.marked.store(self.checkpoint.is_some(), Relaxed);
+        Ok(used)
+    }
+
+    fn undo(&mut self) {
+        if let Some(snapshot) = self.checkpoint.take() {
+            self.revision.restore(snapshot);
+            self.size.store(self.revision.size(), Relaxed);
         }
     }
 

@@ -2,10 +2,12 @@
 
 mod rig;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::options::open;
-use dewar_xrootd_proto::request::{Open, PageRead, Read, ReadItem, Stat, Target, Write};
-use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
+use dewar_xrootd_proto::request::{
+    Checkpoint, Open, PageRead, Read, ReadItem, Stat, Target, Write, WriteItem,
+};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request, RequestHeader, StreamId};
 use proptest::prelude::*;
 
 use rig::{Client, Rig, run};
@@ -210,4 +212,136 @@ proptest! {
             assert_eq!(other.ask(&Request::Ping).await, Reply::Ok(Bytes::new()));
         });
     }
+}
+
+fn header_of(request: &Request) -> RequestHeader {
+    let mut bytes = BytesMut::new();
+    request.encode(StreamId([0, 1]), &mut bytes);
+    RequestHeader::decode(bytes[..RequestHeader::LEN].try_into().expect("a header"))
+        .expect("a header")
+}
+
+/// A request as part of a checkpoint, with its data.
+async fn execute(client: &mut Client, handle: FileHandle, change: &Request, data: &[u8]) -> Reply {
+    let mut bytes = BytesMut::new();
+    change.encode(StreamId([0, 1]), &mut bytes);
+    // What is behind its header are the arguments of a vector.
+    let behind = [&bytes[RequestHeader::LEN..], data].concat();
+    let action = Checkpoint::Execute(header_of(change));
+    let request = Request::Chkpoint { handle, action };
+    client.ask_with(&request, behind.into()).await
+}
+
+async fn turn(client: &mut Client, handle: FileHandle, action: Checkpoint) -> Reply {
+    client.ask(&Request::Chkpoint { handle, action }).await
+}
+
+#[test]
+fn what_a_checkpoint_changed_can_be_undone() {
+    run(async {
+        let rig = Rig::new(1).await;
+        let mut client = rig.client().await;
+        let old = vec![7u8; 20_000];
+        let done = Reply::Ok(Bytes::new());
+        let handle = opened(&mut client, "/first/a", open::NEW).await;
+        assert_eq!(write(&mut client, handle, 0, &old).await, done);
+        let over = |offset: i64, len: u32| {
+            Request::Write(Write {
+                handle,
+                offset,
+                len,
+                ..Write::default()
+            })
+        };
+
+        // Without a checkpoint: refused, and the connection knows where the next request begins.
+        let reply = execute(&mut client, handle, &over(0, 5), b"12345").await;
+        assert_eq!(code_of(&reply), 3006);
+        assert_eq!(
+            code_of(&turn(&mut client, handle, Checkpoint::Commit).await),
+            3006
+        );
+        assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+        assert_eq!(
+            code_of(&turn(&mut client, handle, Checkpoint::Begin).await),
+            3006
+        );
+
+        assert_eq!(
+            execute(&mut client, handle, &over(3, 5), b"12345").await,
+            done
+        );
+        let longer = Request::Truncate {
+            target: Target::Handle(handle),
+            size: 30_000,
+        };
+        assert_eq!(execute(&mut client, handle, &longer, b"").await, done);
+        assert_eq!(
+            &read(&mut client, handle, 0, 10).await[..],
+            b"\x07\x07\x0712345\x07\x07"
+        );
+        let room = turn(&mut client, handle, Checkpoint::Query).await;
+        let Reply::Ok(room) = room else {
+            panic!("{room:?}")
+        };
+        assert_eq!(room[4..], 5u32.to_be_bytes());
+        assert_eq!(turn(&mut client, handle, Checkpoint::Rollback).await, done);
+        assert_eq!(read(&mut client, handle, 0, 40_000).await, old);
+
+        // Committed it stays; what was not committed is not there after the close.
+        assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+        let vector = Request::Writev {
+            options: 0,
+            items: [(0, 1), (9, 2)]
+                .map(|(offset, len)| WriteItem {
+                    handle,
+                    offset,
+                    len,
+                })
+                .to_vec(),
+        };
+        assert_eq!(execute(&mut client, handle, &vector, b"abc").await, done);
+        assert_eq!(turn(&mut client, handle, Checkpoint::Commit).await, done);
+        assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+        assert_eq!(
+            execute(&mut client, handle, &over(0, 5), b"54321").await,
+            done
+        );
+        assert_eq!(client.ask(&Request::Close { handle }).await, done);
+        let handle = opened(&mut client, "/first/a", open::READ).await;
+        let mut new = old;
+        (new[0], new[9], new[10]) = (b'a', b'b', b'c');
+        assert_eq!(read(&mut client, handle, 0, 40_000).await, new);
+        // A file that is open for reading has none.
+        assert_eq!(
+            code_of(&turn(&mut client, handle, Checkpoint::Begin).await),
+            3010
+        );
+    });
+}
+
+#[test]
+fn a_checkpoint_is_of_one_file() {
+    run(async {
+        let rig = Rig::new(1).await;
+        let mut client = rig.client().await;
+        let one = opened(&mut client, "/first/a", open::NEW).await;
+        let other = opened(&mut client, "/first/b", open::NEW).await;
+        let done = Reply::Ok(Bytes::new());
+        assert_eq!(turn(&mut client, one, Checkpoint::Begin).await, done);
+        let change = Request::Write(Write {
+            handle: other,
+            len: 3,
+            ..Write::default()
+        });
+        assert_eq!(
+            code_of(&execute(&mut client, one, &change, b"abc").await),
+            3000
+        );
+        assert_eq!(
+            code_of(&execute(&mut client, other, &change, b"abc").await),
+            3006
+        );
+        assert_eq!(&read(&mut client, other, 0, 10).await[..], b"");
+    });
 }

@@ -8,14 +8,15 @@ use dewar_store::api::{GetRequest, ReadCondition};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
-use dewar_xrootd_proto::reply::OpenReply;
-use dewar_xrootd_proto::request::{Open, Target};
+use dewar_xrootd_proto::reply::{CheckpointRoom, OpenReply};
+use dewar_xrootd_proto::request::{Checkpoint, Open, Target};
 use dewar_xrootd_proto::{ErrorCode, FileHandle};
 
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, failed};
 use crate::error::{Answer, Refusal};
 use crate::path::{Place, WirePath};
+use crate::session::writer::Turn;
 use crate::session::{Handle, Reader, Writer};
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
@@ -170,6 +171,37 @@ pub(super) async fn truncate(context: &Context, target: Target, size: i64) -> An
         }
     }
     context.ok(Bytes::new()).await;
+    Ok(())
+}
+
+/// Changes that come about together or not at all. They are seen with the version, when the file is
+/// closed; until then they can be undone. There is no limit to how much may change.
+pub(super) async fn checkpoint(
+    context: &Context,
+    handle: FileHandle,
+    action: Checkpoint,
+) -> Answer<()> {
+    let writer = context.session.writer(handle, "checkpoint")?;
+    let turn = match action {
+        Checkpoint::Begin => Turn::Begin,
+        Checkpoint::Commit => Turn::Commit,
+        Checkpoint::Query => Turn::Query,
+        Checkpoint::Rollback => Turn::Rollback,
+        // The connection took it itself.
+        Checkpoint::Execute(_) => {
+            return Err(Refusal::new(ErrorCode::InvalidRequest, "Invalid request"));
+        }
+    };
+    let used = writer.checkpoint(turn).await?;
+    let body = match turn {
+        Turn::Query => CheckpointRoom {
+            max: u32::MAX,
+            used: u32::try_from(used).unwrap_or(u32::MAX),
+        }
+        .encode(),
+        Turn::Begin | Turn::Commit | Turn::Rollback => Bytes::new(),
+    };
+    context.ok(body).await;
     Ok(())
 }
 

@@ -162,7 +162,7 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
             context.ok(Bytes::new()).await;
             Ok(())
         }
-        Request::Chkpoint { .. } => Err(Refusal::unsupported("A checkpoint")),
+        Request::Chkpoint { handle, action } => file::checkpoint(context, handle, action).await,
         Request::Clone { .. } => Err(Refusal::unsupported("clone")),
         Request::Gpfile { .. } => Err(Refusal::unsupported("gpfile")),
         // The connection took these itself.

@@ -1,0 +1,71 @@
+//! Changes of a file that belong to a checkpoint: requests within a request.
+//!
+//! Behind the 24 bytes that are the embedded request's header come its arguments and its data, as
+//! if it had come by itself.
+
+use std::sync::Arc;
+
+use dewar_xrootd_proto::request::Target;
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Request, RequestHeader};
+use tokio::io::AsyncRead;
+
+use super::{Connection, Ended};
+use crate::error::{Answer, Refusal};
+use crate::session::Session;
+
+impl<R: AsyncRead + Send + Unpin> Connection<R> {
+    pub(super) async fn checkpointed(
+        &mut self,
+        session: Arc<Session>,
+        handle: FileHandle,
+        outer: &RequestHeader,
+        embedded: &RequestHeader,
+    ) -> Result<(), Ended> {
+        // Where the embedded request ends is not known without understanding it.
+        let senseless = |error: dewar_xrootd_proto::DecodeError| Ended::Protocol(error.to_string());
+        let len = embedded.arguments_len().map_err(senseless)?;
+        let arguments = self.inlet.exact(len).await?;
+        let request = Request::decode(embedded, arguments).map_err(senseless)?;
+        if let Err(refusal) = admit(&session, handle, &request) {
+            self.inlet.skip(data_len(&request)).await?;
+            self.outlet.refuse(outer.stream, &refusal).await;
+            return Ok(());
+        }
+        let stream = outer.stream;
+        match request {
+            Request::Write(write) => self.take_write(&session, stream, write).await,
+            Request::Pgwrite(write) => self.take_pages(&session, stream, write).await,
+            Request::Writev { items, .. } => self.take_vector(&session, stream, items).await,
+            request => self.spawn(session, stream, request).await,
+        }
+    }
+}
+
+/// Whether a request is a change of a file that has a checkpoint.
+fn admit(session: &Session, handle: FileHandle, request: &Request) -> Answer<()> {
+    let writer = session.writer(handle, "change")?;
+    if !writer.has_checkpoint() {
+        let message = format!("There is no checkpoint of {}", writer.path);
+        return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+    }
+    let of_that_file = match request {
+        Request::Write(write) | Request::Pgwrite(write) => write.handle == handle,
+        Request::Writev { items, .. } => items.iter().all(|item| item.handle == handle),
+        Request::Truncate { target, .. } => *target == Target::Handle(handle),
+        _ => false,
+    };
+    if !of_that_file {
+        let message = format!("Only {} can be changed within its checkpoint", writer.path);
+        return Err(Refusal::new(ErrorCode::ArgInvalid, message));
+    }
+    Ok(())
+}
+
+/// Bytes that follow a request and its arguments.
+fn data_len(request: &Request) -> usize {
+    match request {
+        Request::Write(write) | Request::Pgwrite(write) => write.len as usize,
+        Request::Writev { items, .. } => items.iter().map(|item| item.len as usize).sum(),
+        _ => 0,
+    }
+}
