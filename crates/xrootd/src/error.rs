@@ -1,6 +1,7 @@
 //! Errors of the store in the wire's words: the one place.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use dewar_auth::CredentialError;
 use dewar_types::{Error, ErrorKind};
@@ -23,6 +24,14 @@ impl Refusal {
             code,
             message: message.into(),
             wait: None,
+        }
+    }
+
+    /// Nothing is wrong; the client shall ask again after so long, of whole seconds.
+    pub(crate) fn later(after: Duration) -> Self {
+        Self {
+            wait: Some(u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
+            ..Self::new(ErrorCode::Overloaded, "the server stops")
         }
     }
 

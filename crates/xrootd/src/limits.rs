@@ -44,3 +44,6 @@ pub const SKIP_BYTES_MAX: usize = 16 << 20;
 
 /// Paths of one `prepare` or `statx`.
 pub const LIST_PATHS_MAX: usize = 10_000;
+
+/// When a client may ask again for a file that is not opened because the server stops.
+pub const OPEN_LATER: Duration = Duration::from_secs(5);

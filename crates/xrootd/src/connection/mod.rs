@@ -17,7 +17,7 @@ mod start;
 mod writing;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
@@ -121,8 +121,12 @@ struct Connection<R> {
     peer: Peer,
     /// Who it is, as far as is known.
     standing: start::Standing,
+    /// The same, for who waits for its files to be closed.
+    entered: Arc<OnceLock<Arc<Session>>>,
     running: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// The server stops: nothing new begins.
+    stop: CancellationToken,
     /// Ends everything that runs for this connection.
     cut: CancellationToken,
 }
@@ -139,6 +143,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let cut = CancellationToken::new();
+    let entered = Arc::new(OnceLock::new());
     let limits = door.config.limits;
     let (outlet, sending) = Outlet::start(
         writer,
@@ -152,13 +157,15 @@ where
         outlet,
         peer: begun.peer,
         standing: start::Standing::Nobody,
+        entered: Arc::clone(&entered),
         running: Arc::new(Semaphore::new(REQUESTS_MAX)),
         tasks: TaskTracker::new(),
+        stop: stop.clone(),
         cut: cut.clone(),
     };
     let outcome = tokio::select! {
         biased;
-        () = stop.cancelled() => Err(Ended::Stopped),
+        () = drained(&stop, &entered) => Err(Ended::Stopped),
         () = cut.cancelled() => Err(Ended::Stalled),
         outcome = connection.requests() => outcome,
     };
@@ -171,6 +178,15 @@ where
     }
     cut.cancel();
     outcome
+}
+
+/// Returns when the server stops and the files that were open then are closed: a transfer ends
+/// before its connection does. What is left at the end of the server's patience is cut.
+async fn drained(stop: &CancellationToken, entered: &OnceLock<Arc<Session>>) {
+    stop.cancelled().await;
+    if let Some(session) = entered.get() {
+        session.all_closed().await;
+    }
 }
 
 impl<R: AsyncRead + Send + Unpin> Connection<R> {
@@ -278,6 +294,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             session,
             stream,
             peer: self.peer,
+            stopping: self.stop.is_cancelled(),
         };
         let cut = self.cut.clone();
         self.tasks.spawn(async move {

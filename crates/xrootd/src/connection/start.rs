@@ -229,10 +229,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     fn enter(&mut self, id: SessionId, proof: Proof) {
         let session = Session::new(id, proof, self.peer, &self.door, &self.outlet, &self.cut);
         self.door.register(&session);
-        self.standing = Standing::In {
-            session,
-            main: true,
-        };
+        self.is_in(session, true);
+    }
+
+    fn is_in(&mut self, session: Arc<Session>, main: bool) {
+        // It enters once.
+        let _ = self.entered.set(Arc::clone(&session));
+        self.standing = Standing::In { session, main };
     }
 
     pub(super) async fn auth(
@@ -307,10 +310,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Err(Ended::Protocol("too many bound connections".to_owned()));
         };
-        self.standing = Standing::In {
-            session,
-            main: false,
-        };
+        self.is_in(session, false);
         let reply = Reply::Ok(Bytes::copy_from_slice(&[number]));
         self.outlet.reply(stream, &reply).await;
         Ok(())

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use dewar_store::file::OpenFile;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     outlets: Mutex<[Option<Outlet>; BOUND_MAX + 1]>,
     /// Room for what is written and the disks have not taken.
     pub(crate) room: Budget,
+    /// Files were closed.
+    closed: Notify,
     /// Ends the session's connections.
     cut: CancellationToken,
 }
@@ -77,6 +80,7 @@ impl Session {
             next: AtomicU32::new(1),
             outlets: Mutex::new(outlets),
             room: Budget::new(IN_BYTES_MAX, PIECE_BYTES_LEAST, Arc::clone(&door.room_in)),
+            closed: Notify::new(),
             cut: cut.clone(),
         })
     }
@@ -141,7 +145,19 @@ impl Session {
     /// 3004 for what is none.
     pub(crate) fn release(&self, handle: FileHandle) -> Answer<Handle> {
         let found = self.handles.lock().remove(&handle.number());
+        self.closed.notify_waiters();
         found.ok_or_else(|| not_open("close"))
+    }
+
+    /// Returns when no file is open.
+    pub(crate) async fn all_closed(&self) {
+        loop {
+            let closed = self.closed.notified();
+            if self.handles.lock().is_empty() {
+                return;
+            }
+            closed.await;
+        }
     }
 
     /// The way out of a number.
@@ -182,6 +198,7 @@ impl Session {
     pub(crate) fn end(&self) {
         self.cut.cancel();
         self.handles.lock().clear();
+        self.closed.notify_waiters();
         *self.outlets.lock() = Default::default();
     }
 }

@@ -345,3 +345,22 @@ fn a_checkpoint_is_of_one_file() {
         assert_eq!(&read(&mut client, other, 0, 10).await[..], b"");
     });
 }
+
+#[test]
+fn a_stop_lets_transfers_end_and_begins_none() {
+    run(async {
+        let rig = Rig::new(1).await;
+        let (mut busy, mut idle) = (rig.client().await, rig.client().await);
+        let done = Reply::Ok(Bytes::new());
+        let handle = opened(&mut busy, "/first/a", open::NEW).await;
+        assert_eq!(write(&mut busy, handle, 0, b"before").await, done);
+        rig.stop();
+        assert!(idle.is_closed().await);
+        let later = busy.ask(&opening("/first/b", open::NEW)).await;
+        assert!(matches!(later, Reply::Wait { seconds: 5, .. }), "{later:?}");
+        assert_eq!(write(&mut busy, handle, 6, b" and after").await, done);
+        assert_eq!(busy.ask(&Request::Close { handle }).await, done);
+        assert!(busy.is_closed().await);
+        assert_eq!(rig.door.sessions(), 0);
+    });
+}

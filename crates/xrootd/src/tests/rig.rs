@@ -95,6 +95,11 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Rig {
+    /// The server stops.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
     pub(super) async fn new(seed: u64) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();

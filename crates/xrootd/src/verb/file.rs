@@ -15,11 +15,15 @@ use dewar_xrootd_proto::{ErrorCode, FileHandle};
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, failed};
 use crate::error::{Answer, Refusal};
+use crate::limits::OPEN_LATER;
 use crate::path::{Place, WirePath};
 use crate::session::writer::Turn;
 use crate::session::{Handle, Reader, Writer};
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
+    if context.stopping {
+        return Err(Refusal::later(OPEN_LATER));
+    }
     let path = context.path(&open.path)?;
     let want_stat =
         open.options & bits::RETSTAT != 0 || open.options_more & open_more::RETSTATX != 0;

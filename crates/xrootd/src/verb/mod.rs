@@ -34,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) session: Arc<Session>,
     pub(crate) stream: StreamId,
     pub(crate) peer: Peer,
+    /// The server stops: files that are open are served to their end, no others are opened.
+    pub(crate) stopping: bool,
 }
 
 impl Context {
@@ -105,7 +107,9 @@ fn failed<'a>(doing: &'a str, path: &'a WirePath) -> impl Fn(Error) -> Refusal +
 /// Does a request and answers it.
 pub(crate) async fn answer(context: Context, request: Request) {
     if let Err(refusal) = dispatch(&context, request).await {
-        context.door.counts.failed.fetch_add(1, Relaxed);
+        if refusal.wait.is_none() {
+            context.door.counts.failed.fetch_add(1, Relaxed);
+        }
         context.outlet.refuse(context.stream, &refusal).await;
     }
 }
