@@ -8,6 +8,7 @@ import time
 import requests
 from botocore.exceptions import ClientError
 from conftest import ROOT, content
+from xrootd_tools import url, xrdcp, xrdfs
 
 
 def log_of(server):
@@ -65,10 +66,13 @@ def test_one_id_per_request_in_answers_errors_and_logs(own_server):
     assert len(around) <= 4, "each disk and trouble is told once, not for each read"
 
 
-def test_metrics_are_openmetrics(server, bucket):
+def test_metrics_are_openmetrics(server, bucket, tmp_path):
     from prometheus_client.openmetrics.parser import text_string_to_metric_families
     server.boto().put_object(Bucket=bucket, Key="k", Body=b"x" * 1000)
     server.boto().get_object(Bucket=bucket, Key="k")["Body"].read()
+    xrdcp(url(server, f"/{bucket}/k"), tmp_path / "k")
+    xrdcp(tmp_path / "k", url(server, f"/{bucket}/l"))
+    assert xrdfs(server, "stat", f"/{bucket}/none", check=False).returncode == 54
     text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
     families = {family.name: family for family in text_string_to_metric_families(text)}
 
@@ -82,6 +86,10 @@ def test_metrics_are_openmetrics(server, bucket):
     assert value("dewar_request_duration_seconds", "dewar_request_duration_seconds_count", verb="GetObject") >= 1
     assert value("dewar_received_bytes", "dewar_received_bytes_total", door="s3") >= 1000
     assert value("dewar_sent_bytes", "dewar_sent_bytes_total", door="s3") >= 1000
+    for verb, status in (("login", "ok"), ("pgread", "ok"), ("pgwrite", "ok"), ("stat", "error")):
+        assert value("dewar_requests", "dewar_requests_total", door="xrootd", verb=verb, status=status) >= 1
+    for family in ("dewar_received_bytes", "dewar_sent_bytes"):
+        assert value(family, f"{family}_total", door="xrootd") >= 1000
     disks = {str(server.disk(number)) for number in range(1, 7)}
     for family in ("dewar_disk_total_bytes", "dewar_disk_available_bytes"):
         assert {sample.labels["disk"] for sample in families[family].samples} == disks

@@ -6,12 +6,14 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 import zlib
 
 import pytest
 from conftest import content
-from xrootd_tools import TOOLS, Certificate, address, environment, python, run, url, xrdcp, xrdfs
+from xrootd_tools import (TOOLS, Certificate, address, bindings_environment, environment, python, run, url, xrdcp,
+                          xrdfs)
 
 @pytest.fixture
 def bucket(server, bucket):
@@ -344,7 +346,7 @@ def test_hostile_frames_hurt_nobody(server, bucket):
         (3013, bytes(12) + struct.pack(">i", 10), b"", 3004), (3003, b"\0\0\0\7" + bytes(12), b"", 3004),
         (3025, bytes(16), bytes(17), 3000), (3025, bytes(16), bytes(16 * 1025), 3002),
         (3017, bytes(16), b"/\xff\xfe", 3000), (3019, bytes(16), bytes(100_000), 3004),
-        (3026, bytes(16), bytes(100_000), 3004), (3012, bytes(16), b"", 3013),
+        (3026, bytes(16), bytes(100_000), 3004), (3012, bytes(16), b"", 3004),
     ]:
         s.sendall(frame(7, code, body, data))
         stream, status, told = answer(s)
@@ -492,3 +494,44 @@ def test_clients_that_can_are_encrypted(own_server, tmp_path):
         login(secure)
         secure.sendall(frame(1, 3011))
         assert answer(secure) == (1, 0, b"")
+
+
+STOP = """
+import os, signal, sys, time
+from XRootD.client import File
+from XRootD.client.flags import OpenFlags
+server, pid = sys.argv[1], int(sys.argv[2])
+def ok(answer):
+    status, value = answer
+    assert status.ok, status.message
+    return value
+up, down = File(), File()
+ok(up.open(server + "//demo/up", OpenFlags.NEW))
+ok(up.write(b"before ", offset=0))
+ok(down.open(server + "//demo/down", OpenFlags.READ))
+assert ok(down.read(0, 4)) == b"abcd"
+os.kill(pid, signal.SIGTERM)
+time.sleep(1)
+assert ok(down.read(4, 4)) == b"efgh"
+ok(up.write(b"and after", offset=7))
+ok(up.close())
+ok(down.close())
+# Nothing begins any more; what is asked now is answered by the server that comes next.
+print("closed", flush=True)
+late = File()
+ok(late.open(server + "//demo/up", OpenFlags.READ))
+assert ok(late.read(0, 100)) == b"before and after"
+ok(late.close())
+"""
+
+
+def test_a_stop_lets_transfers_end_and_the_next_server_goes_on(own_server):
+    own_server.boto().put_object(Bucket="demo", Key="down", Body=b"abcdefgh")
+    patient = {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "60"}
+    server = url(own_server, "").rstrip("/")
+    client = subprocess.Popen([sys.executable, "-c", STOP, server, str(own_server.process.pid)],
+                              env=dict(bindings_environment(), **patient), stdout=subprocess.PIPE, text=True)
+    assert client.stdout.readline() == "closed\n"
+    assert own_server.process.wait(30) == 0
+    own_server.start()
+    assert client.wait(60) == 0

@@ -67,12 +67,17 @@ def url(server, path):
     return f"root://{address(server)}/{path}"
 
 
+def bindings_environment():
+    clean = environment()
+    # They bring libraries of their own.
+    del clean["LD_LIBRARY_PATH"]
+    return clean
+
+
 def python(code, *arguments, check=True, **options):
     """Runs code in a process of its own: the bindings keep threads and connections for ever."""
-    clean = environment()
-    del clean["LD_LIBRARY_PATH"]
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True,
-                          text=True, timeout=180, env=dict(clean, **options))
+                          text=True, timeout=180, env=dict(bindings_environment(), **options))
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
 use crate::config::Config;
-use crate::listener::{BoxError, Front, SocketFront};
+use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
 
@@ -64,7 +64,11 @@ pub trait Engine: Send + Sync + 'static {
     fn s3(&self) -> Self::S3;
 
     /// The XRootD door, which encrypts with `tls`, if there is one.
-    fn xrootd(&self, _tls: Option<Arc<Tls>>) -> Option<Arc<dyn SocketFront>> {
+    fn xrootd(
+        &self,
+        _tls: Option<Arc<Tls>>,
+        _metrics: ListenerMetrics,
+    ) -> Option<Arc<dyn SocketFront>> {
         None
     }
 

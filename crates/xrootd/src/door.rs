@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::callers::Callers;
 use crate::connection::TlsUpgrade;
+use crate::measure::Meter;
 use crate::path::Translation;
 use crate::session::Session;
 
@@ -65,8 +66,6 @@ pub struct Counts {
     pub sent: AtomicU64,
     /// Bytes of files that came.
     pub received: AtomicU64,
-    /// Logins that failed.
-    pub logins_failed: AtomicU64,
 }
 
 impl Default for Counts {
@@ -76,7 +75,6 @@ impl Default for Counts {
             failed: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
-            logins_failed: AtomicU64::new(0),
         }
     }
 }
@@ -105,6 +103,7 @@ pub struct Door {
     pub(crate) room_in: Arc<Semaphore>,
     pub(crate) room_out: Arc<Semaphore>,
     pub(crate) counts: Counts,
+    pub(crate) meter: Arc<dyn Meter>,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
@@ -117,6 +116,7 @@ impl Door {
         config: DoorConfig,
         callers: Arc<dyn Callers>,
         tls: Option<Arc<dyn TlsUpgrade>>,
+        meter: Arc<dyn Meter>,
     ) -> Self {
         let room = || Arc::new(Semaphore::new(config.limits.buffer_bytes / ROOM_UNIT));
         Self {
@@ -127,6 +127,7 @@ impl Door {
             callers,
             tls,
             counts: Counts::default(),
+            meter,
             sessions: Mutex::default(),
             config,
         }
@@ -142,6 +143,18 @@ impl Door {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.lock().len()
+    }
+
+    /// Bytes of files came.
+    pub(crate) fn received(&self, bytes: usize) {
+        self.counts.received.fetch_add(bytes as u64, Relaxed);
+        self.meter.received(bytes as u64);
+    }
+
+    /// Bytes of files were sent.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.counts.sent.fetch_add(bytes as u64, Relaxed);
+        self.meter.sent(bytes as u64);
     }
 
     pub(crate) fn register(&self, session: &Arc<Session>) {

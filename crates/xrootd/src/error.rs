@@ -35,6 +35,19 @@ impl Refusal {
         }
     }
 
+    /// Whether the server could not do what it should, as 5xx says it over HTTP.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(
+            self.code,
+            ErrorCode::FsError
+                | ErrorCode::IoError
+                | ErrorCode::NoMemory
+                | ErrorCode::NoSpace
+                | ErrorCode::ServerError
+                | ErrorCode::Overloaded
+        )
+    }
+
     pub(crate) fn unsupported(what: &str) -> Self {
         Self::new(ErrorCode::Unsupported, format!("{what} is not supported"))
     }

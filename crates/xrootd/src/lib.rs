@@ -23,6 +23,7 @@ mod connection;
 mod door;
 mod error;
 pub mod limits;
+mod measure;
 mod path;
 mod session;
 #[cfg(test)]
@@ -32,4 +33,5 @@ mod verb;
 pub use callers::{Callers, Peer, Proof};
 pub use connection::{TlsStream, TlsUpgrade};
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
+pub use measure::{Meter, NoMeter, Outcome};
 pub use path::Translation;

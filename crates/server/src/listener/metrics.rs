@@ -24,7 +24,8 @@ pub struct RequestLabels {
     pub door: &'static str,
     /// What was asked, in the protocol's words; where the front does not tell, the method.
     pub verb: &'static str,
-    /// `2xx` and so on; `none` when the client left before there was an answer.
+    /// `2xx` and so on; over root:// `ok`, `error` (the client's), `failed` (ours) or `wait`. `none` when
+    /// the client left before there was an answer.
     pub status: &'static str,
 }
 

@@ -46,7 +46,7 @@ use crate::tls::Tls;
 
 pub use account::{ACCESS, Told};
 pub use dewar_types::RequestId;
-pub use metrics::{DoorMetrics, ListenerMetrics};
+pub use metrics::{DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels};
 pub use stop::Stop;
 pub use watch::RequestBody;
 

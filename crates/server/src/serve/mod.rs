@@ -235,7 +235,7 @@ pub async fn start_for<O: OpenEngine>(
     for listener in s3_listeners {
         listener.serve(Arc::clone(&s3), engine.s3(), &doors);
     }
-    if let Some(front) = engine.xrootd(xrootd_tls) {
+    if let Some(front) = engine.xrootd(xrootd_tls, xrootd.metrics.clone()) {
         for listener in xrootd_listeners {
             listener.serve_sockets(Arc::clone(&xrootd), Arc::clone(&front), &doors);
         }

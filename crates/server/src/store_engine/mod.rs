@@ -43,7 +43,7 @@ use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Engine, OpenEngine, Purpose};
 use crate::issuers::WebKeys;
-use crate::listener::{BoxError, SocketFront};
+use crate::listener::{BoxError, ListenerMetrics, SocketFront};
 use crate::master_key::{self, PoolKey};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
@@ -276,13 +276,18 @@ impl Engine for StoreEngine {
         self.front.clone()
     }
 
-    fn xrootd(&self, tls: Option<Arc<Tls>>) -> Option<Arc<dyn SocketFront>> {
+    fn xrootd(
+        &self,
+        tls: Option<Arc<Tls>>,
+        metrics: ListenerMetrics,
+    ) -> Option<Arc<dyn SocketFront>> {
         let store = self.engine.store().clone();
         Some(xrootd::front(
             store,
             self.env.clone(),
             &self.config.xrootd,
             tls,
+            metrics,
         ))
     }
 

@@ -2,19 +2,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_auth::{Caller, Credentials as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Peer, Proof, TlsStream, TlsUpgrade, Translation,
+    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, TlsStream, TlsUpgrade,
+    Translation,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Xrootd;
-use crate::listener::SocketFront;
+use crate::listener::{ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
 
@@ -28,6 +30,7 @@ pub(super) fn front(
     env: Env,
     config: &Xrootd,
     tls: Option<Arc<Tls>>,
+    metrics: ListenerMetrics,
 ) -> Arc<dyn SocketFront> {
     let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let rules = config.paths.iter();
@@ -48,7 +51,14 @@ pub(super) fn front(
     });
     let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
     Arc::new(XrootdFront {
-        door: Arc::new(Door::new(store, env, door, callers, tls)),
+        door: Arc::new(Door::new(
+            store,
+            env,
+            door,
+            callers,
+            tls,
+            Arc::new(Metered(metrics)),
+        )),
     })
 }
 
@@ -61,6 +71,35 @@ impl SocketFront for XrootdFront {
     ) -> BoxFuture<'static, ()> {
         let door = Arc::clone(&self.door);
         Box::pin(async move { door.serve(socket, peer, stop).await })
+    }
+}
+
+/// The door's counters.
+struct Metered(ListenerMetrics);
+
+impl Meter for Metered {
+    fn answered(&self, verb: &'static str, outcome: Outcome, took: Duration) {
+        let door = "xrootd";
+        let status = match outcome {
+            Outcome::Done => "ok",
+            Outcome::Refused => "error",
+            Outcome::Failed => "failed",
+            Outcome::Later => "wait",
+        };
+        let requests = &self.0.requests;
+        requests
+            .get_or_create(&RequestLabels { door, verb, status })
+            .inc();
+        let seconds = self.0.seconds.get_or_create(&VerbLabels { door, verb });
+        seconds.observe(took.as_secs_f64());
+    }
+
+    fn received(&self, bytes: u64) {
+        self.0.received.inc_by(bytes);
+    }
+
+    fn sent(&self, bytes: u64) {
+        self.0.sent.inc_by(bytes);
     }
 }
 

@@ -9,7 +9,7 @@ use dewar_xrootd_proto::request::Target;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Request, RequestHeader};
 use tokio::io::AsyncRead;
 
-use super::{Connection, Ended};
+use super::{Asked, Connection, Ended};
 use crate::error::{Answer, Refusal};
 use crate::session::Session;
 
@@ -17,8 +17,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn checkpointed(
         &mut self,
         session: Arc<Session>,
+        asked: Asked,
         handle: FileHandle,
-        outer: &RequestHeader,
         embedded: &RequestHeader,
     ) -> Result<(), Ended> {
         // Where the embedded request ends is not known without understanding it.
@@ -28,15 +28,15 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let request = Request::decode(embedded, arguments).map_err(senseless)?;
         if let Err(refusal) = admit(&session, handle, &request) {
             self.inlet.skip(data_len(&request)).await?;
-            self.outlet.refuse(outer.stream, &refusal).await;
+            self.outlet.refuse(asked.stream, &refusal).await;
+            asked.measure.answered(Some(&refusal));
             return Ok(());
         }
-        let stream = outer.stream;
         match request {
-            Request::Write(write) => self.take_write(&session, stream, write).await,
-            Request::Pgwrite(write) => self.take_pages(&session, stream, write).await,
-            Request::Writev { items, .. } => self.take_vector(&session, stream, items).await,
-            request => self.spawn(session, stream, request).await,
+            Request::Write(write) => self.take_write(&session, asked, write).await,
+            Request::Pgwrite(write) => self.take_pages(&session, asked, write).await,
+            Request::Writev { items, .. } => self.take_vector(&session, asked, items).await,
+            request => self.spawn(session, asked, request).await,
         }
     }
 }

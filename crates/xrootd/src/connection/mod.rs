@@ -38,6 +38,7 @@ use crate::callers::Peer;
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::limits::{REQUESTS_MAX, SKIP_BYTES_MAX};
+use crate::measure::{Measure, Outcome};
 use crate::session::Session;
 use crate::verb::{self, Context};
 
@@ -111,6 +112,12 @@ impl Door {
             Ok(()) => {}
         }
     }
+}
+
+/// A request that waits for its answer.
+pub(crate) struct Asked {
+    pub(crate) stream: StreamId,
+    pub(crate) measure: Measure,
 }
 
 /// A connection after its negotiation.
@@ -220,7 +227,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             }
         };
         self.door.counts.request(request.code());
-        match request {
+        let measure = Measure::begin(&self.door, request.code());
+        let negotiated = match request {
             Request::Protocol(protocol) => {
                 let reply = start::protocol_reply(&self.door, &self.peer, protocol, false);
                 self.outlet
@@ -232,7 +240,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             Request::Auth { kind, credential } => self.auth(header.stream, kind, credential).await,
             Request::Bind { session } => self.bind(header.stream, session).await,
             request => match self.standing.session() {
-                Some(session) => self.begin(session, &header, request).await,
+                Some(session) => return self.begin(session, &header, request, measure).await,
                 None => {
                     let message = "Invalid request; user not logged in";
                     let reply = Reply::error(ErrorCode::InvalidRequest, message);
@@ -240,7 +248,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                     Err(Ended::Protocol("a request before the login".to_owned()))
                 }
             },
-        }
+        };
+        measure.end(match negotiated {
+            Ok(()) => Outcome::Done,
+            Err(_) => Outcome::Refused,
+        });
+        negotiated
     }
 
     /// Answers what cannot be understood and skips `rest` bytes of it, if they are not too many.
@@ -264,18 +277,26 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         session: Arc<Session>,
         header: &RequestHeader,
         request: Request,
+        measure: Measure,
     ) -> Result<(), Ended> {
+        let asked = Asked {
+            stream: header.stream,
+            measure,
+        };
         match request {
-            Request::Write(write) => self.take_write(&session, header.stream, write).await,
-            Request::Pgwrite(write) => self.take_pages(&session, header.stream, write).await,
-            Request::Writev { items, .. } => self.take_vector(&session, header.stream, items).await,
+            Request::Write(write) => self.take_write(&session, asked, write).await,
+            Request::Pgwrite(write) => self.take_pages(&session, asked, write).await,
+            Request::Writev { items, .. } => self.take_vector(&session, asked, items).await,
             Request::Chkpoint {
                 handle,
                 action: Checkpoint::Execute(embedded),
-            } => self.checkpointed(session, handle, header, &embedded).await,
+            } => self.checkpointed(session, asked, handle, &embedded).await,
             // Nothing was asked to be signed; what is signed all the same goes on as it is.
-            Request::Sigver(_) => Ok(()),
-            request => self.spawn(session, header.stream, request).await,
+            Request::Sigver(_) => {
+                asked.measure.end(Outcome::Done);
+                Ok(())
+            }
+            request => self.spawn(session, asked, request).await,
         }
     }
 
@@ -283,7 +304,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     async fn spawn(
         &mut self,
         session: Arc<Session>,
-        stream: StreamId,
+        asked: Asked,
         request: Request,
     ) -> Result<(), Ended> {
         let permit = Arc::clone(&self.running).acquire_owned().await;
@@ -292,7 +313,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
             session,
-            stream,
+            stream: asked.stream,
+            measure: asked.measure,
             peer: self.peer,
             stopping: self.stop.is_cancelled(),
         };

@@ -11,7 +11,6 @@ use dewar_xrootd_proto::{
     ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader, SessionId,
     StreamId, VERSION_PAGES,
 };
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -221,7 +220,6 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     async fn turn_away(&mut self, stream: StreamId, refusal: &Refusal) -> Result<(), Ended> {
-        self.door.counts.logins_failed.fetch_add(1, Relaxed);
         self.outlet.refuse(stream, refusal).await;
         Err(Ended::Protocol(refusal.message.clone()))
     }

@@ -4,7 +4,6 @@
 //! request can be read. They are thrown away then, and the answer says what was wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_REQUEST_MAX;
@@ -14,9 +13,10 @@ use dewar_xrootd_proto::request::{Write, WriteItem};
 use dewar_xrootd_proto::{ErrorCode, PageStatus, Reply, RequestCode, StreamId};
 use tokio::io::AsyncRead;
 
-use super::{Connection, Ended, small};
+use super::{Asked, Connection, Ended, small};
 use crate::error::{Answer, Refusal};
 use crate::limits::PIECE_BYTES;
+use crate::measure::Outcome;
 use crate::session::writer::Ending;
 use crate::session::{Session, Writer};
 
@@ -27,11 +27,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn take_write(
         &mut self,
         session: &Arc<Session>,
-        stream: StreamId,
+        asked: Asked,
         write: Write,
     ) -> Result<(), Ended> {
         self.refuse_paths(write)?;
-        let ending = Ending::new(self.outlet.clone(), stream, 1);
+        let stream = asked.stream;
+        let ending = Ending::new(self.outlet.clone(), asked, 1);
         ending.on_success(vec![small(&Reply::Ok(Bytes::new()), stream)]);
         let writer = writable(session, write.handle, write.offset);
         self.take_bytes(session, writer, write.offset, write.len as usize, ending)
@@ -70,7 +71,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let share = session.room.take(left.min(PIECE_BYTES)).await;
             let bytes = self.inlet.data(share.bytes()).await?;
             let len = bytes.len();
-            self.door.counts.received.fetch_add(len as u64, Relaxed);
+            self.door.received(len);
             writer.write(at, bytes.freeze(), share, &ending);
             at += len as u64;
             left -= len;
@@ -82,15 +83,17 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn take_vector(
         &mut self,
         session: &Arc<Session>,
-        stream: StreamId,
+        asked: Asked,
         items: Vec<WriteItem>,
     ) -> Result<(), Ended> {
+        let stream = asked.stream;
         if items.is_empty() {
             let reply = Reply::error(ErrorCode::ArgMissing, "Write vector is empty");
             self.outlet.reply(stream, &reply).await;
+            asked.measure.end(Outcome::Refused);
             return Ok(());
         }
-        let ending = Ending::new(self.outlet.clone(), stream, items.len());
+        let ending = Ending::new(self.outlet.clone(), asked, items.len());
         ending.on_success(vec![small(&Reply::Ok(Bytes::new()), stream)]);
         for item in items {
             let writer = writable(session, item.handle, item.offset);
@@ -104,10 +107,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn take_pages(
         &mut self,
         session: &Arc<Session>,
-        stream: StreamId,
+        asked: Asked,
         write: Write,
     ) -> Result<(), Ended> {
         self.refuse_paths(write)?;
+        let stream = asked.stream;
         let offset = write.offset.unsigned_abs();
         let wire = write.len as usize;
         let sound = page::data_len(offset, wire).map_err(Refusal::from);
@@ -117,10 +121,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             Err(refusal) => {
                 self.inlet.skip(wire).await?;
                 self.outlet.refuse(stream, &refusal).await;
+                asked.measure.answered(Some(&refusal));
                 return Ok(());
             }
         };
-        let ending = Ending::new(self.outlet.clone(), stream, 1);
+        let ending = Ending::new(self.outlet.clone(), asked, 1);
         let mut bad = BadPages::default();
         let (mut at, mut left) = (offset, wire);
         while left > 0 {
@@ -130,7 +135,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let take = whole_pages(at, left, share.bytes());
             let mut bytes = self.inlet.data(take).await?;
             left -= take;
-            self.door.counts.received.fetch_add(take as u64, Relaxed);
+            self.door.received(take);
             let (runs, len) = sort_out(&mut bytes, at, &writer, &mut bad, &ending);
             let bytes = bytes.freeze();
             let mut share = Some(share);

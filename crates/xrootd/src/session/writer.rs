@@ -9,13 +9,13 @@ use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
 use dewar_store::file::{Revision, Snapshot};
 use dewar_types::{ByteRange, Error};
+use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
-use dewar_xrootd_proto::{ErrorCode, StreamId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Share;
-use crate::connection::Outlet;
+use crate::connection::{Asked, Outlet};
 use crate::error::{Answer, Refusal};
 
 /// What the task is asked to do.
@@ -65,7 +65,7 @@ pub(crate) struct Writer {
 /// How a write ends: answered when all of its parts are done, with the first failure among them.
 pub(crate) struct Ending {
     outlet: Outlet,
-    stream: StreamId,
+    asked: Asked,
     /// What is sent when all went well.
     success: Mutex<Vec<Bytes>>,
     state: Mutex<(usize, Option<Refusal>)>,
@@ -73,10 +73,10 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Of a write in so many parts.
-    pub(crate) fn new(outlet: Outlet, stream: StreamId, parts: usize) -> Arc<Self> {
+    pub(crate) fn new(outlet: Outlet, asked: Asked, parts: usize) -> Arc<Self> {
         Arc::new(Self {
             outlet,
-            stream,
+            asked,
             success: Mutex::default(),
             state: Mutex::new((parts, None)),
         })
@@ -102,8 +102,9 @@ impl Ending {
             }
             state.1.take()
         };
+        self.asked.measure.answered(refusal.as_ref());
         match refusal {
-            Some(refusal) => self.outlet.refuse(self.stream, &refusal).await,
+            Some(refusal) => self.outlet.refuse(self.asked.stream, &refusal).await,
             None => {
                 let answer = std::mem::take(&mut *self.success.lock());
                 self.outlet.send(answer, None).await;

@@ -28,7 +28,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Callers, Door, DoorConfig, Peer, Proof};
+use crate::{Callers, Door, DoorConfig, NoMeter, Peer, Proof};
 
 struct NoJournal;
 
@@ -140,7 +140,14 @@ impl Rig {
         let first = BucketRef::own(BucketName::new("first").expect("valid"));
         store.create_bucket(&caller, &first).await.expect("made");
         let callers = Arc::new(Everybody(caller));
-        let door = Arc::new(Door::new(store, env, DoorConfig::default(), callers, None));
+        let door = Arc::new(Door::new(
+            store,
+            env,
+            DoorConfig::default(),
+            callers,
+            None,
+            Arc::new(NoMeter),
+        ));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
         let stop = CancellationToken::new();

@@ -12,7 +12,6 @@ mod shown;
 mod vector;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Caller, Secret};
@@ -24,6 +23,7 @@ use crate::callers::{Peer, Proof};
 use crate::connection::Outlet;
 use crate::door::Door;
 use crate::error::{Answer, Refusal};
+use crate::measure::Measure;
 use crate::path::WirePath;
 use crate::session::Session;
 
@@ -34,6 +34,7 @@ pub(crate) struct Context {
     pub(crate) session: Arc<Session>,
     pub(crate) stream: StreamId,
     pub(crate) peer: Peer,
+    pub(crate) measure: Measure,
     /// The server stops: files that are open are served to their end, no others are opened.
     pub(crate) stopping: bool,
 }
@@ -106,12 +107,11 @@ fn failed<'a>(doing: &'a str, path: &'a WirePath) -> impl Fn(Error) -> Refusal +
 
 /// Does a request and answers it.
 pub(crate) async fn answer(context: Context, request: Request) {
-    if let Err(refusal) = dispatch(&context, request).await {
-        if refusal.wait.is_none() {
-            context.door.counts.failed.fetch_add(1, Relaxed);
-        }
-        context.outlet.refuse(context.stream, &refusal).await;
+    let outcome = dispatch(&context, request).await;
+    if let Err(refusal) = &outcome {
+        context.outlet.refuse(context.stream, refusal).await;
     }
+    context.measure.answered(outcome.as_ref().err());
 }
 
 async fn dispatch(context: &Context, request: Request) -> Answer<()> {

@@ -3,8 +3,6 @@
 //! A read goes out in frames of at most [`FRAME_BYTES`], each sent when its bytes are there. Only
 //! the room of one frame is held at a time, so a client that takes nothing holds little.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_store::file::FileBytes;
 use dewar_types::ByteRange;
@@ -75,8 +73,7 @@ pub(super) async fn read(context: &Context, read: Read) -> Answer<()> {
         let mut pieces = Vec::with_capacity(frame.pieces.len() + 1);
         pieces.push(Bytes::copy_from_slice(&header.encode()));
         pieces.extend(frame.pieces);
-        let sent = &context.door.counts.sent;
-        sent.fetch_add(frame.len as u64, Relaxed);
+        context.door.sent(frame.len);
         outlet.send(pieces, Some(frame.share)).await;
     }
     Ok(())
@@ -112,8 +109,7 @@ pub(super) async fn pages(context: &Context, read: PageRead) -> Answer<()> {
         pieces.extend(wrap_pages(frame.offset, &frame.pieces, |_, page| {
             crc32c(page)
         }));
-        let sent = &context.door.counts.sent;
-        sent.fetch_add(frame.len as u64, Relaxed);
+        context.door.sent(frame.len);
         outlet.send(pieces, Some(frame.share)).await;
     }
     Ok(())

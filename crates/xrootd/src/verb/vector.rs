@@ -4,7 +4,6 @@
 //! the same time; neighbours in the file are read as one.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use dewar_types::ByteRange;
@@ -126,8 +125,7 @@ async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) ->
             pieces.push(bytes.split_to(item.len as usize));
         }
     }
-    let sent = &context.door.counts.sent;
-    sent.fetch_add(data as u64, Relaxed);
+    context.door.sent(data as usize);
     outlet.send(pieces, Some(share)).await;
     Ok(())
 }
