@@ -125,7 +125,7 @@ async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) ->
             pieces.push(bytes.split_to(item.len as usize));
         }
     }
-    context.door.sent(data as usize);
+    context.door.sent(data);
     outlet.send(pieces, Some(share)).await;
     Ok(())
 }
