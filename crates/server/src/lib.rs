@@ -10,6 +10,7 @@ pub mod credentials;
 pub mod demo;
 pub mod engine;
 pub mod issuers;
+mod keytab;
 pub mod listener;
 pub mod lock;
 pub mod log;

@@ -7,6 +7,8 @@ use dewar_auth::{Caller, Origin, Secret};
 use dewar_env::BoxFuture;
 use dewar_types::{Result, UserId};
 
+use crate::sss::SssKey;
+
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -33,7 +35,7 @@ impl Peer {
 /// is revoked or switched off meanwhile counts at once.
 #[derive(Clone, Debug)]
 pub enum Proof {
-    /// A user who was let in without a secret.
+    /// A user who was let in without a secret, or with one that was good for the moment of the login.
     User(UserId),
     /// A bearer token.
     Token(Arc<Secret>),
@@ -50,7 +52,10 @@ pub trait Callers: Send + Sync {
     /// Whether clients from there may say themselves which user they are (protocol `unix`).
     fn trusts_names(&self, peer: &Peer) -> bool;
 
-    /// Who a client is that says so itself.
+    /// The keys with which services prove who they are (protocol `sss`); none where it is not offered.
+    fn service_keys(&self) -> BoxFuture<'_, Arc<Vec<SssKey>>>;
+
+    /// Who a user is that was named, by the client or by its key.
     fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>>;
 
     /// Whoever a proof stands for now.

@@ -16,6 +16,7 @@ use crate::connection::TlsUpgrade;
 use crate::measure::Meter;
 use crate::path::Translation;
 use crate::session::Session;
+use crate::sss::Seen;
 
 /// What a door is like.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +105,7 @@ pub struct Door {
     pub(crate) room_out: Arc<Semaphore>,
     pub(crate) counts: Counts,
     pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) sss_seen: Mutex<Seen>,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
@@ -128,6 +130,7 @@ impl Door {
             tls,
             counts: Counts::default(),
             meter,
+            sss_seen: Mutex::default(),
             sessions: Mutex::default(),
             config,
         }

@@ -26,6 +26,7 @@ pub mod limits;
 mod measure;
 mod path;
 mod session;
+mod sss;
 #[cfg(test)]
 mod tests;
 mod verb;
@@ -35,3 +36,4 @@ pub use connection::{TlsStream, TlsUpgrade};
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
 pub use measure::{Meter, NoMeter, Outcome};
 pub use path::Translation;
+pub use sss::{KeyUser, KeytabError, SssKey, parse_keytab};

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::keys::Config;
+use crate::keytab::Keytab;
 use crate::store_engine::roster::knows_pool;
 use crate::tls;
 
@@ -288,6 +289,11 @@ fn xrootd(config: &Config, findings: &mut Findings) {
                 findings.error("xrootd.listen", format!("{address} is also in {other}"));
             }
         }
+    }
+    if let Some(path) = &xrootd.sss_keytab_file
+        && let Err(error) = Keytab::new(path.clone()).read()
+    {
+        findings.error("xrootd.sss_keytab_file", error.to_string());
     }
     if xrootd.trust_names
         && xrootd

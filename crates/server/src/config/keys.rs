@@ -206,6 +206,10 @@ sections! {
         /// Whether clients may say themselves which user they are (protocol `unix`), from
         /// wherever they come. Only for networks in which nobody lies.
         trust_names: bool = "false";
+        /// Keys of services, in the format of `xrdsssadmin`, readable for this server's user only
+        /// (its group too, if the name ends in `.grp`). Who has one is let in as its user (protocol
+        /// `sss`), until the server's next look at the file, which is at every login. Empty: nobody.
+        sss_keytab_file: Option<PathBuf> = "";
         /// Beginnings of paths that mean others, as `/store=/cms/store`; the longest that fits
         /// counts.
         paths: Vec<String> = "" {

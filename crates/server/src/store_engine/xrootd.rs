@@ -9,13 +9,14 @@ use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, TlsStream, TlsUpgrade,
-    Translation,
+    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, SssKey, TlsStream,
+    TlsUpgrade, Translation,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Xrootd;
+use crate::keytab::Keytab;
 use crate::listener::{ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
@@ -48,6 +49,10 @@ pub(super) fn front(
         store: store.clone(),
         local_user: Some(config.local_user.clone()).filter(|name| !name.is_empty()),
         trust_names: config.trust_names,
+        keytab: config
+            .sss_keytab_file
+            .clone()
+            .map(|path| Arc::new(Keytab::new(path))),
     });
     let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
     Arc::new(XrootdFront {
@@ -119,6 +124,7 @@ struct StoreCallers {
     store: Store,
     local_user: Option<String>,
     trust_names: bool,
+    keytab: Option<Arc<Keytab>>,
 }
 
 impl Callers for StoreCallers {
@@ -149,6 +155,16 @@ impl Callers for StoreCallers {
 
     fn trusts_names(&self, _: &Peer) -> bool {
         self.trust_names
+    }
+
+    fn service_keys(&self) -> BoxFuture<'_, Arc<Vec<SssKey>>> {
+        Box::pin(async move {
+            let Some(keytab) = self.keytab.clone() else {
+                return Arc::default();
+            };
+            let read = tokio::task::spawn_blocking(move || keytab.keys());
+            read.await.unwrap_or_default()
+        })
     }
 
     fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_auth::Secret;
+use dewar_types::UserId;
 use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
@@ -21,6 +22,7 @@ use crate::door::Door;
 use crate::error::Refusal;
 use crate::limits::{BOUND_MAX, LOGIN_TIME, TLS_TIME};
 use crate::session::Session;
+use crate::sss;
 
 /// What was read and found out before the connection is split.
 pub(super) struct Begun {
@@ -187,7 +189,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             }
             Ok(None) => {
                 let tokens = callers.takes_tokens().await;
-                let ways = self.ways(tokens);
+                let ways = self.ways(tokens).await;
                 if ways.is_empty() {
                     return self.turn_away(stream, &no_way(tokens)).await;
                 }
@@ -208,10 +210,15 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     /// How a client may prove who it is, as the login's answer says it.
-    fn ways(&self, tokens: bool) -> String {
+    async fn ways(&self, tokens: bool) -> String {
         let mut ways = String::new();
         if self.peer.secure && tokens {
             ways.push_str("&P=ztn,0:16384:");
+        }
+        if !self.door.callers.service_keys().await.is_empty() {
+            // Blowfish, the second version of the protocol, for so many seconds, and no keytab that
+            // a client could not know.
+            ways.push_str(&format!("&P=sss,0.+{}:", sss::LIFETIME));
         }
         if self.door.callers.trusts_names(&self.peer) {
             ways.push_str("&P=unix");
@@ -266,6 +273,22 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         }
     }
 
+    /// Whom the key of a service speaks for.
+    async fn by_key(&self, credential: &[u8]) -> Result<UserId, Refusal> {
+        let client = self.peer.client;
+        let refused = |why: sss::Refused| {
+            tracing::debug!(%client, %why, "a credential was refused");
+            Refusal::new(ErrorCode::AuthFailed, "Authentication failed")
+        };
+        let keys = self.door.callers.service_keys().await;
+        let now = self.door.env.clock.now().secs();
+        let (user, nonce) = sss::open(credential, &keys, client.ip(), now).map_err(refused)?;
+        let taken = self.door.sss_seen.lock().take(nonce, now);
+        taken.map_err(refused)?;
+        let found = self.door.callers.by_name(&user).await;
+        found.map_err(|error| Refusal::of_credential(&error, &client.to_string()))
+    }
+
     async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Proof, Refusal> {
         let callers = &self.door.callers;
         let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
@@ -275,6 +298,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 let token = ztn_token(credential).ok_or_else(|| failed("no token was sent"))?;
                 Proof::Token(Arc::new(Secret::new(token.to_owned())))
             }
+            b"sss\0" => Proof::User(self.by_key(credential).await?),
             b"unix" if callers.trusts_names(&self.peer) => {
                 let name = unix_name(credential).ok_or_else(|| failed("no user was named"))?;
                 Proof::User(callers.by_name(name).await.map_err(refused)?)
