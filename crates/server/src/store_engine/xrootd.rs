@@ -49,10 +49,7 @@ pub(super) fn front(
         store: store.clone(),
         local_user: Some(config.local_user.clone()).filter(|name| !name.is_empty()),
         trust_names: config.trust_names,
-        keytab: config
-            .sss_keytab_file
-            .clone()
-            .map(|path| Arc::new(Keytab::new(path))),
+        keytab: config.sss_keytab_file.clone().map(Keytab::new),
     });
     let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
     Arc::new(XrootdFront {
@@ -124,7 +121,7 @@ struct StoreCallers {
     store: Store,
     local_user: Option<String>,
     trust_names: bool,
-    keytab: Option<Arc<Keytab>>,
+    keytab: Option<Keytab>,
 }
 
 impl Callers for StoreCallers {
@@ -159,11 +156,8 @@ impl Callers for StoreCallers {
 
     fn service_keys(&self) -> BoxFuture<'_, Arc<Vec<SssKey>>> {
         Box::pin(async move {
-            let Some(keytab) = self.keytab.clone() else {
-                return Arc::default();
-            };
-            let read = tokio::task::spawn_blocking(move || keytab.keys());
-            read.await.unwrap_or_default()
+            // One look at a file of the configuration, which is no disk of the pool.
+            self.keytab.as_ref().map(Keytab::keys).unwrap_or_default()
         })
     }
 
