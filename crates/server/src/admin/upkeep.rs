@@ -145,6 +145,12 @@ pub struct LedgerInfo {
     pub catalog: i32,
     /// Bytes of small objects that stand in the journal only, as safe as it is.
     pub journal_only_bytes: u64,
+    /// Blobs that nothing names any more and that are about to be removed: they are in no line.
+    #[serde(default)]
+    pub freeing_blobs: u64,
+    /// Their content in bytes.
+    #[serde(default)]
+    pub freeing_bytes: u64,
     /// Objects below full redundancy, the worst first; only from `fsck`.
     pub at_risk: Vec<DangerInfo>,
     /// Whether there are more of them than are named.

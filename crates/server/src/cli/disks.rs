@@ -432,6 +432,13 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
         ledger.catalog,
         amount(ledger.journal_only_bytes)
     ));
+    if ledger.freeing_blobs > 0 {
+        text.push_str(&format!(
+            "deleted, to be removed: {} blobs with {}\n",
+            ledger.freeing_blobs,
+            amount(ledger.freeing_bytes)
+        ));
+    }
     text
 }
 

@@ -427,6 +427,8 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
             .collect(),
         catalog: ledger.catalog,
         journal_only_bytes: ledger.unsealed_bytes,
+        freeing_blobs: ledger.freeing.blobs,
+        freeing_bytes: ledger.freeing.bytes,
         at_risk: ledger
             .at_risk
             .iter()

@@ -8,7 +8,8 @@ use dewar_env::disk::sim::SimOp;
 use dewar_types::{DiskId, ErrorKind};
 
 use super::{Rig, content, run};
-use crate::upkeep::{Decision, Ledger, LedgerDepth, UpkeepConfig};
+use crate::upkeep::{Decision, Freed, Ledger, LedgerDepth, UpkeepConfig};
+use crate::workers::Workers;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -329,5 +330,52 @@ fn a_shard_that_moves_back_at_once_is_not_swept_away() {
         rig.store.decide(DiskId(2), None).await.expect("taken back");
         tokio::time::sleep(120 * SECOND).await;
         assert_whole(&rig).await;
+    });
+}
+
+#[test]
+fn what_is_half_freed_is_neither_bad_nor_at_risk() {
+    run(async {
+        let mut rig = Rig::new(9).await;
+        filled(&rig).await;
+        let before = ledger(&rig).await;
+        assert_eq!(before.freeing, Freed::default());
+        // The process ends in the middle of freeing: files are gone, record and queue are not.
+        let files = rig.files();
+        assert!(rig.delete("dir/large0").await.expect("deleted"));
+        let workers = rig.workers.take().expect("running");
+        workers.stop().await;
+        let queued = rig.store.tree().audit().await.expect("read").queued;
+        let blob = queued.first().expect("queued").to_string();
+        let mut lost = 0;
+        for n in 0..4 {
+            let disk = rig.world.disk(n);
+            for path in files.iter().filter(|path| path.contains(&blob)) {
+                lost += usize::from(lost < 2 && disk.lose_file(path));
+            }
+        }
+        assert_eq!(lost, 2);
+        let depth = LedgerDepth {
+            objects: true,
+            read: true,
+        };
+        let deep = rig.store.ledger(depth, &AtomicU64::new(0)).await;
+        let deep = deep.expect("counted");
+        assert_eq!(deep.found_bad, 0);
+        assert_eq!(deep.freeing.blobs, 1);
+        assert!(deep.freeing.bytes >= 200_000);
+        assert!(deep.at_risk.is_empty(), "{:?}", deep.at_risk);
+        assert_eq!(deep.lines.len(), 1, "{:?}", deep.lines);
+        assert_eq!(
+            deep.lines[&deep.full].blobs + 1,
+            before.lines[&before.full].blobs
+        );
+        // Workers begin again, as after a start, and scrub before they have freed it.
+        rig.store.scrub_now(DiskId(1)).await.expect("noted");
+        rig.workers = Some(Workers::start(&rig.store, dewar_types::BlobId(0)));
+        rig.settle().await;
+        let bad: u64 = rig.store.scrub_status().iter().map(|(_, s)| s.bad).sum();
+        assert_eq!(bad, 0);
+        assert_eq!(ledger(&rig).await.freeing, Freed::default());
     });
 }

@@ -18,6 +18,7 @@ use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
 use dewar_types::{BlobId, DiskId, EntryId, Result, Timestamp};
 
 use super::encodings::Encoding;
+use super::freeing::Freeing;
 use super::scrub::Progress;
 use crate::{Inner, Store};
 
@@ -43,12 +44,24 @@ pub struct Ledger {
     pub catalog: i32,
     /// Bytes of small objects that stand in the journal only, as safe as the catalog.
     pub unsealed_bytes: u64,
+    /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
+    /// gone of them already is not bad.
+    pub freeing: Freed,
     /// Objects below full redundancy, the worst first, [`NAMED_MAX`] at most. Only when asked for.
     pub at_risk: Vec<Danger>,
     /// Whether there were more.
     pub more: bool,
     /// Shards that were read for this ledger and found bad; only when everything was read.
     pub found_bad: u64,
+}
+
+/// What waits to be freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Blobs.
+    pub blobs: u64,
+    /// Their content in bytes.
+    pub bytes: u64,
 }
 
 /// A line of the ledger.
@@ -104,12 +117,15 @@ impl Store {
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
         };
+        let mut freeing = Freeing::default();
+        freeing.refresh(&inner.tree).await?;
         let mut read = None;
         if depth.read {
             read = Some(ledger.counted);
-            ledger.found_bad = inner.read_everything(progress).await?;
+            ledger.found_bad = inner.read_everything(&mut freeing, progress).await?;
         }
-        let degraded = inner.count_encodings(&mut ledger, read).await?;
+        freeing.refresh(&inner.tree).await?;
+        let degraded = inner.count_encodings(&mut ledger, &freeing, read).await?;
         if depth.objects {
             inner.count_objects(&mut ledger, &degraded).await?;
         }
@@ -125,6 +141,7 @@ impl Inner {
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
+        freeing: &Freeing,
         read: Option<Timestamp>,
     ) -> Result<Degraded> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
@@ -135,6 +152,11 @@ impl Inner {
         let mut degraded = Degraded::new();
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
+            if freeing.holds(record.id) {
+                ledger.freeing.blobs += 1;
+                ledger.freeing.bytes += record.len;
+                return;
+            }
             let standing = disks.standing(record, findings);
             let proven = standing
                 .good
@@ -165,14 +187,17 @@ impl Inner {
 
     /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
     /// is bad.
-    async fn read_everything(&self, progress: &AtomicU64) -> Result<u64> {
+    async fn read_everything(&self, freeing: &mut Freeing, progress: &AtomicU64) -> Result<u64> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
         let mut bad = 0;
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
             for encoding in &page.encodings {
-                bad += self.read_encoding(encoding, &pace).await?;
+                if freeing.holds(encoding.record.id) {
+                    continue;
+                }
+                bad += self.read_encoding(encoding, freeing, &pace).await?;
                 progress.fetch_add(1, Ordering::Relaxed);
             }
             match page.next {
@@ -182,7 +207,12 @@ impl Inner {
         }
     }
 
-    async fn read_encoding(&self, encoding: &Encoding, pace: &Pace) -> Result<u64> {
+    async fn read_encoding(
+        &self,
+        encoding: &Encoding,
+        freeing: &mut Freeing,
+        pace: &Pace,
+    ) -> Result<u64> {
         let record = &encoding.record;
         let mut bad = 0;
         let shards = (0..record.disks.len())
@@ -190,7 +220,7 @@ impl Inner {
             .map(async |shard| (shard, self.blobs.check(record, shard, pace).await));
         for (shard, checked) in futures_util::future::join_all(shards).await {
             if let Checked::Damaged(_) = checked?
-                && self.table.encoding(record.id).await?.as_ref() == Some(encoding)
+                && self.is_meant(encoding, freeing).await?
             {
                 bad += 1;
                 self.table

@@ -17,6 +17,7 @@
 
 mod disks;
 mod encodings;
+mod freeing;
 mod ledger;
 mod presence;
 mod repair;
@@ -37,7 +38,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use disks::{Decision, DiskLine};
-pub use ledger::{Danger, Ledger, LedgerDepth, LedgerLine};
+pub use ledger::{Danger, Freed, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
 pub use returned::Holdings;
 pub use scrub::ScrubStatus;

@@ -26,6 +26,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
 
 use super::encodings::Encoding;
+use super::freeing::Freeing;
 use crate::{Inner, Shared};
 
 /// The folder of shards.
@@ -243,6 +244,7 @@ impl Inner {
         let mut listed = Listed::default();
         let mut from = BlobId(0);
         let mut found = 0;
+        let mut freeing = Freeing::default();
         loop {
             let page = self.table.encodings(from, PAGE).await?;
             let findings = self.findings_of(&page.encodings).await?;
@@ -253,6 +255,7 @@ impl Inner {
                 let known = findings.get(&record.id).unwrap_or(&none).bad();
                 if let Some(shard) = self.blobs.absent(member, record, &mut listed).await?
                     && !known.contains(shard)
+                    && !freeing.holds_now(&self.tree, record.id).await?
                 {
                     absent.push((encoding.clone(), shard));
                 }

@@ -21,6 +21,7 @@ use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
 use super::encodings::Encoding;
+use super::freeing::Freeing;
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record that holds a [`Progress`].
@@ -204,13 +205,15 @@ impl Inner {
             status.bytes = 0;
         }
         let mut noted = Instant::now();
+        let mut freeing = Freeing::default();
         loop {
             let page = self.table.encodings(progress.next, PAGE).await?;
             for encoding in &page.encodings {
                 if encoding.record.id >= progress.below {
                     break;
                 }
-                self.scrub_encoding(disk, encoding, &pace).await?;
+                self.scrub_encoding(disk, encoding, &mut freeing, &pace)
+                    .await?;
                 progress.next = BlobId(encoding.record.id.0.saturating_add(1));
                 if noted.elapsed() >= NOTE_EVERY {
                     self.write_progress(disk, &progress).await?;
@@ -237,7 +240,13 @@ impl Inner {
         Ok(())
     }
 
-    async fn scrub_encoding(&self, disk: DiskId, encoding: &Encoding, pace: &Pace) -> Result<()> {
+    async fn scrub_encoding(
+        &self,
+        disk: DiskId,
+        encoding: &Encoding,
+        freeing: &mut Freeing,
+        pace: &Pace,
+    ) -> Result<()> {
         let record = &encoding.record;
         let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
             return Ok(());
@@ -254,8 +263,7 @@ impl Inner {
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             Checked::Damaged(damage) => {
-                // It may have been freed, or laid out anew, while it was read.
-                if self.table.encoding(record.id).await?.as_ref() == Some(encoding) {
+                if self.is_meant(encoding, freeing).await? {
                     let blob = record.id;
                     let first = damage.pages.iter().take(PAGES_NAMED_MAX);
                     let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
