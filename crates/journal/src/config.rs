@@ -13,8 +13,8 @@ pub struct JournalConfig {
     pub m: usize,
     /// Bytes of one file; a multiple of 4096, at least 64 KiB. The largest record must fit.
     pub file_bytes: u64,
-    /// Files in use at most, per holder; at least 6. Two of them are kept for
-    /// [`crate::Room::Reserve`].
+    /// Files in use at most, per holder; at least 6. Two of them are kept from
+    /// [`crate::Room::Ordinary`], one of these for [`crate::Room::Last`].
     pub files_max: usize,
     /// Bytes that may wait for their acknowledgement; more have to wait in `admit`.
     pub unacked_bytes_max: usize,

@@ -96,7 +96,7 @@ async fn tend(shared: Arc<Shared>, lane: Arc<Lane>) {
         let stock = {
             let state = shared.state.lock();
             let opening = state.phase == Phase::Opening;
-            let may_grow = !opening && state.files.len() < state.reserve_files_max;
+            let may_grow = !opening && state.files.len() < state.files_max;
             Stock {
                 least: if may_grow { SPARES } else { 0 },
                 most: if opening { usize::MAX } else { SPARES_KEPT },
@@ -255,7 +255,8 @@ impl Keeper {
         for lane in &lanes {
             if let Some(why) = lane.failure() {
                 if lane.tell() {
-                    tracing::warn!(disk = %lane.id, why, "a holder leaves the journal");
+                    let disk = lane.disk.label();
+                    tracing::warn!(disk, why, "a holder leaves the journal");
                 }
                 // Such a disk may hold again as soon as it can.
                 if !lane.is_innocent() {

@@ -482,7 +482,7 @@ impl Opening {
                 continue;
             }
             let body = link.body();
-            let permit = shared.admit(body.len(), Room::Reserve).await?;
+            let permit = shared.admit(body.len(), Room::Last).await?;
             shared.skip_to(link.record.header.seq);
             shared.append(permit, &[body])?;
         }
@@ -490,7 +490,7 @@ impl Opening {
         let mut end = chain.end().max(self.floor);
         if self.config.accept_loss {
             shared.skip_to(end.max(self.acked) + GAP);
-            let permit = shared.admit(0, Room::Reserve).await?;
+            let permit = shared.admit(0, Room::Last).await?;
             end = shared.append(permit, &[])?;
         }
         shared.durable(end).await?;

@@ -206,7 +206,7 @@ impl BlobTable {
             require: vec![Require::absent(key.clone())],
             puts: vec![(key, record.to_bytes().into())],
             // Lets the journal go: without room kept back for it, a full journal stays full.
-            frees: true,
+            seals: true,
             ..Batch::default()
         };
         if let SegmentRecord::Whole { blob } = record

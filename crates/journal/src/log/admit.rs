@@ -8,16 +8,22 @@ use super::{Phase, Shared, State};
 use crate::Seq;
 use crate::format::{BLOCK_BYTES, framed_bytes};
 
-/// Files kept for [`Room::Reserve`].
+/// Files kept from [`Room::Ordinary`].
 const RESERVE_FILES: usize = 2;
+
+/// Files of those that are kept from [`Room::Reserve`] too.
+const LAST_FILES: usize = 1;
 
 /// Which part of the log may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Waits while the log is nearly full.
     Ordinary,
-    /// May use the last files too: for records that lead to others being freed.
+    /// May use one more file: for records that in the end lead to others being freed.
     Reserve,
+    /// May use the last file too: for records that let the log itself go, of which there are few. What
+    /// is of no more use than in the end must not take their place, or the log stays full for ever.
+    Last,
 }
 
 /// The right to append a record of up to so many bytes. Dropping it gives the room back.
@@ -58,9 +64,9 @@ impl Shared {
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] if it fits no file, [`ErrorKind::Unavailable`] if the journal
-    /// cannot be written at present, [`ErrorKind::Busy`] if ordinary records got no room for as
-    /// long as the configuration lets them wait: what empties the journal may itself wait for those
-    /// who wait here.
+    /// cannot be written at present, [`ErrorKind::Busy`] if there was no room for as long as the
+    /// configuration lets records wait: what empties the journal may itself wait for those who
+    /// wait here. Only [`Room::Last`] waits without end.
     pub(crate) async fn admit(self: &Arc<Self>, body: usize, room: Room) -> Result<Permit, Error> {
         if body > self.config.record_bytes_max() {
             return Err(Error::new(
@@ -76,7 +82,7 @@ impl Shared {
             return Ok(permit);
         }
         let admitted = self.admitted(bytes, room);
-        if room == Room::Reserve {
+        if room == Room::Last {
             return admitted.await;
         }
         let patience = self.config.stall_max;
@@ -169,8 +175,19 @@ impl Shared {
     /// The log was written anew: what leads to files being freed gets room however full it is, or it
     /// would stay so for ever.
     pub(crate) fn keep_reserve(&self, state: &mut State) {
-        let needed = state.files.len() + RESERVE_FILES;
-        state.reserve_files_max = self.config.files_max.max(needed);
+        let needed = state.files_in_use() + RESERVE_FILES;
+        state.files_max = self.config.files_max.max(needed);
+    }
+
+    /// A new epoch has begun a file, however full the log was: the last one is kept nevertheless.
+    pub(super) fn keep_last(&self, state: &mut State) {
+        state.files_max = state.files_max.max(state.files_in_use() + LAST_FILES);
+    }
+
+    /// Files were freed: what was granted beyond the configuration is taken back.
+    pub(super) fn shrink_reserve(&self, state: &mut State) {
+        let needed = state.files_in_use() + RESERVE_FILES;
+        state.files_max = state.files_max.min(needed).max(self.config.files_max);
     }
 
     /// See [`crate::Journal::share_after`].
@@ -193,19 +210,26 @@ impl Shared {
         let Some(ahead) = self.files_ahead(state) else {
             return false;
         };
-        if wanted <= here {
-            return true;
-        }
-        let max = match room {
-            Room::Reserve if dewar_env::safeguard("room for what empties the journal") => {
-                state.reserve_files_max
-            }
-            Room::Reserve => self.ordinary_files_max(),
-            Room::Ordinary => self.ordinary_files_max(),
+        let last = state.files_max;
+        let reserve = dewar_env::safeguard("room for what empties the journal");
+        // So many files there may be: to write into the one that was begun, and to begin another.
+        let (here_max, ahead_max) = match room {
+            Room::Last if reserve => (last, last),
+            Room::Reserve if reserve => (last - LAST_FILES, last - LAST_FILES),
+            _ => (last - RESERVE_FILES, self.ordinary_files_max()),
         };
-        if state.files.len() >= max && state.phase != Phase::Opening {
+        let in_use = state.files_in_use();
+        let fits = wanted <= here;
+        let full = match fits {
+            true => in_use > here_max,
+            false => in_use >= ahead_max,
+        };
+        if full && state.phase != Phase::Opening {
             dewar_env::reached("the journal was full");
             return false;
+        }
+        if fits {
+            return true;
         }
         // A file's tail may be lost to a record that does not fit it.
         let enough = wanted <= ahead * (self.config.file_bytes - BLOCK_BYTES);

@@ -114,6 +114,7 @@ impl Shared {
             freed = true;
         }
         if freed {
+            self.shrink_reserve(state);
             self.attention.notify_one();
         }
     }

@@ -198,6 +198,7 @@ impl Shared {
                 self.encode(state, body.len(), &[body]);
             }
         }
+        self.keep_last(state);
         self.start_writes(state);
         self.room.notify_waiters();
     }

@@ -115,8 +115,8 @@ pub(crate) struct State {
     last_started: Duration,
     sync_time: Duration,
     pub(crate) files: VecDeque<FileInfo>,
-    /// So many files may be in use for [`Room::Reserve`].
-    pub(crate) reserve_files_max: usize,
+    /// So many files may be in use for [`Room::Last`].
+    pub(crate) files_max: usize,
     /// The highest floor that a durable file header names.
     durable_floor: Seq,
     pub(crate) holds: BTreeMap<u64, (String, Seq)>,
@@ -182,7 +182,7 @@ impl Shared {
             last_started: Duration::ZERO,
             sync_time: Duration::ZERO,
             files: VecDeque::new(),
-            reserve_files_max: config.files_max,
+            files_max: config.files_max,
             holds: BTreeMap::new(),
             hold_ids: 0,
             reserved: 0,
@@ -298,6 +298,11 @@ impl State {
     /// Checksum of the last acknowledged record.
     pub(crate) fn acked_checksum(&self) -> u32 {
         self.acked_prev
+    }
+
+    /// Files of the log, with the one that the next group begins.
+    pub(crate) fn files_in_use(&self) -> usize {
+        self.files.len() + usize::from(self.open.is_none() && self.offset == 0)
     }
 
     /// The file in which the next group begins.

@@ -185,6 +185,21 @@ async fn a_full_log_makes_writers_wait_and_the_reserve_helps() {
     assert!((5..=8).contains(&files), "{files} files");
     let permit = journal.admit(1000, Room::Reserve).await;
     drop(permit.expect("the reserve is for this"));
+    // Who frees other things cannot use up what lets the log itself go, and does not wait for ever.
+    let error = loop {
+        match journal.admit(1000, Room::Reserve).await {
+            Ok(permit) => {
+                let record = Bytes::from(vec![7; 1000]);
+                let seq = journal.append(permit, &[record]).expect("appended");
+                journal.durable(seq).await.expect("durable");
+                n += 1;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::Busy(_)), "{error:?}");
+    let permit = journal.admit(1000, Room::Last).await;
+    drop(permit.expect("the last file is for this"));
     let waiting = journal.admit(4000, Room::Ordinary);
     tokio::pin!(waiting);
     let still = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await;

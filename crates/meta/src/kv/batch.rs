@@ -21,9 +21,12 @@ pub struct Batch {
     pub log: Vec<Bytes>,
     /// Bytes of a small object that ride in the same journal record (RECORDS.md section 6).
     pub carry: Option<Carry>,
-    /// Whether it leads to room being freed (a segment is sealed, a blob forgotten): then it may
+    /// Whether it leads to room being freed (ids to compact with, a blob forgotten): then it may
     /// use what is kept back for that when the log is nearly full.
     pub frees: bool,
+    /// Whether it lets records of the log go (a segment is sealed): then it may use what is kept even
+    /// from those that free other things.
+    pub seals: bool,
 }
 
 /// Longest key in bytes.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dewar_types::Error;
+use dewar_types::{Error, ErrorKind};
 use tokio::sync::watch;
 
 use super::Inner;
@@ -13,6 +13,9 @@ use crate::kv::Seq;
 
 /// Pause after a feeding that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a commit waits while the overlay is too large.
+pub(super) const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Keys turned into entries before the thread is given to others for a moment.
 const YIELD_EVERY: usize = 1024;
@@ -36,6 +39,7 @@ pub(super) async fn run(inner: Weak<Inner>, mut closed: watch::Receiver<bool>) {
         }
         while let Err(error) = engine.feed_frozen().await {
             tracing::warn!(%error, "the catalog index could not be fed; trying again");
+            *engine.refused.lock() = Some((error.kind(), error.to_string()));
             tokio::time::sleep(RETRY_AFTER).await;
             if *closed.borrow() {
                 return;
@@ -63,13 +67,33 @@ impl Inner {
             // Commits that wait for room in the journal do not get to say so.
             self.freeze_if_large(&mut state);
         }
+        *self.refused.lock() = None;
         self.hold.advance(upto);
         self.fed.notify_waiters();
         Ok(())
     }
 
     /// Waits while the overlay is too large.
-    pub(super) async fn wait_for_room(&self) {
+    ///
+    /// # Errors
+    /// `NoSpace` when it stays so for [`ROOM_WAIT_MAX`] because disks have no room for the index, `Busy`
+    /// when for another reason.
+    pub(super) async fn wait_for_room(&self) -> Result<(), Error> {
+        let waited = tokio::time::timeout(ROOM_WAIT_MAX, self.room()).await;
+        if waited.is_ok() {
+            return Ok(());
+        }
+        dewar_env::reached("a commit waited for the index in vain");
+        let (kind, why) = match self.refused.lock().clone() {
+            Some((ErrorKind::NoSpace, why)) => (ErrorKind::NoSpace, why),
+            Some((_, why)) => (ErrorKind::Busy(ROOM_WAIT_MAX), why),
+            None => (ErrorKind::Busy(ROOM_WAIT_MAX), "it is slow".to_owned()),
+        };
+        let message = format!("the catalog index does not take what was committed: {why}");
+        Err(Error::new(kind, message))
+    }
+
+    async fn room(&self) {
         loop {
             let fed = self.fed.notified();
             tokio::pin!(fed);

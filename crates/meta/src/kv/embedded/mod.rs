@@ -109,6 +109,8 @@ struct Inner {
     /// A layer was fed, or there is one to feed.
     fed: Notify,
     wanted: Notify,
+    /// Why the index could not be fed, since it was last.
+    refused: Mutex<Option<(ErrorKind, String)>>,
     closing: watch::Sender<bool>,
 }
 
@@ -198,6 +200,7 @@ impl EmbeddedKv {
             index,
             fed: Notify::new(),
             wanted: Notify::new(),
+            refused: Mutex::default(),
             closing,
         });
         // Nobody may be able to commit before some of it is fed.
@@ -253,13 +256,13 @@ impl EmbeddedKv {
     async fn append_batch(&self, mut batch: Batch) -> Result<Seq, CommitError> {
         batch.check()?;
         let inner = &*self.inner;
-        inner.wait_for_room().await;
+        inner.wait_for_room().await?;
         let pieces = body::encode(&batch);
         let len = pieces.iter().map(Bytes::len).sum();
-        let room = if batch.frees {
-            Room::Reserve
-        } else {
-            Room::Ordinary
+        let room = match (batch.seals, batch.frees) {
+            (true, _) => Room::Last,
+            (false, true) => Room::Reserve,
+            (false, false) => Room::Ordinary,
         };
         let permit = inner.journal.admit(len, room).await?;
         batch.carry = None;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_env::disk::sim::{SimLatency, SimWorld};
 use dewar_journal::{Journal, JournalConfig};
-use dewar_types::{BlobId, DiskId};
+use dewar_types::{BlobId, DiskId, Error, ErrorKind};
 
 use super::{EmbeddedConfig, EmbeddedKv};
-use crate::index::{Index, MemoryIndex};
+use crate::index::{Entry, Index, IndexView, MemoryIndex};
 use crate::kv::{Batch, Carry, Kv, KvRead, Require, Scan, Seq};
 
 fn journal_config(m: usize) -> JournalConfig {
@@ -494,4 +494,69 @@ fn the_index_is_fed_before_many_small_groups_fill_the_journal() {
             committed.expect("the journal is full").expect("committed");
         }
     });
+}
+
+/// An index on disks without room.
+#[derive(Default)]
+struct Full {
+    index: MemoryIndex,
+    roomy: std::sync::atomic::AtomicBool,
+}
+
+impl Index for Full {
+    fn view(&self) -> Arc<dyn IndexView> {
+        self.index.view()
+    }
+
+    fn apply(&self, entries: Vec<Entry>, upto: Seq) -> dewar_env::BoxFuture<'_, Result<(), Error>> {
+        if !self.roomy.load(std::sync::atomic::Ordering::Relaxed) {
+            let error = Error::new(ErrorKind::NoSpace, "no disk has room");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.index.apply(entries, upto)
+    }
+
+    fn applied(&self) -> Seq {
+        self.index.applied()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_index_that_takes_nothing_is_told_and_goes_on_later() {
+    let world = SimWorld::with_disks(1, 4);
+    Journal::create(&world.env(), &disks(&world), &journal_config(1))
+        .await
+        .expect("made");
+    let config = EmbeddedConfig {
+        overlay_bytes_max: 20_000,
+        ..small()
+    };
+    let index = Arc::new(Full::default());
+    let (kv, _) = open_as(&world, Arc::clone(&index) as _, 1, config)
+        .await
+        .expect("opens");
+    let put = async |n: u64| {
+        let batch = Batch {
+            puts: vec![(format!("key{n}").into(), vec![1; 500].into())],
+            ..Batch::default()
+        };
+        tokio::time::timeout(Duration::from_secs(60), kv.commit(batch))
+            .await
+            .expect("answered")
+    };
+    let mut n = 0;
+    let error = loop {
+        match put(n).await {
+            Ok(_) => n += 1,
+            Err(crate::kv::CommitError::Failed(error)) => break error,
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(n < 1000, "it is bounded");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    index
+        .roomy
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    put(n).await.expect("there is room again");
 }
