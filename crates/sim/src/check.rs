@@ -177,27 +177,21 @@ pub(crate) async fn empty(process: &Process) -> Result<(), Error> {
     Ok(())
 }
 
-/// The files on the disks are those that records name. `emptied`: no record may name any. On disks
-/// that were away in this process, `flapped`, copies of the index that were cut short stay until the
-/// next opening.
+/// The files on the disks are those that records name. `emptied`: no record may name any.
 pub(crate) async fn files(
     process: &Process,
     engine: &Engine,
     ids: &BTreeMap<usize, DiskId>,
-    flapped: &[usize],
     emptied: bool,
 ) -> Result<(), Error> {
     // A run of the index that is being written just now has no name in the manifest yet.
     for _ in 0..2 {
-        if strays(process, engine, ids, flapped, emptied)
-            .await?
-            .is_empty()
-        {
+        if strays(process, engine, ids, emptied).await?.is_empty() {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_secs(7)).await;
     }
-    let strays = strays(process, engine, ids, flapped, emptied).await?;
+    let strays = strays(process, engine, ids, emptied).await?;
     strays.into_iter().for_each(|what| process.bench.fail(what));
     Ok(())
 }
@@ -207,7 +201,6 @@ async fn strays(
     process: &Process,
     engine: &Engine,
     ids: &BTreeMap<usize, DiskId>,
-    flapped: &[usize],
     emptied: bool,
 ) -> Result<Vec<String>, Error> {
     let bench = &process.bench;
@@ -260,7 +253,6 @@ async fn strays(
         // An index that left this disk leaves its manifest.
         let spare: Vec<_> = spare
             .iter()
-            .filter(|path| !(flapped.contains(&number) && path.starts_with("index/")))
             .filter(|path| **path != "index/manifest")
             .collect();
         if !spare.is_empty() || !lacking.is_empty() {

@@ -70,6 +70,15 @@ impl DiskState {
         )
     }
 
+    /// How often it came back after having been away, where that can be told.
+    #[must_use]
+    pub const fn returns(self) -> Option<u32> {
+        match self {
+            Self::Online { returns } | Self::ReadOnly { returns } => Some(returns),
+            Self::Missing | Self::Hung | Self::Poisoned => None,
+        }
+    }
+
     /// Whether writes may be tried.
     #[must_use]
     pub const fn writable(self) -> bool {

@@ -152,6 +152,8 @@ pub(super) struct Control {
     /// The same for those that end with the hang.
     stuck: u32,
     returns: u32,
+    /// How often it was pulled out: what was open before is dead.
+    pub(super) pulls: u32,
     deferred: Vec<Deferred>,
 }
 
@@ -174,6 +176,7 @@ impl Control {
             overdue: 0,
             stuck: 0,
             returns: 0,
+            pulls: 0,
             deferred: Vec::new(),
         }
     }
@@ -229,6 +232,11 @@ impl Core {
 
     pub(super) fn state(&self) -> DiskState {
         *self.state.borrow()
+    }
+
+    /// How often it was pulled out so far.
+    pub(super) fn pulls(&self) -> u32 {
+        self.control.lock().pulls
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<DiskState> {

@@ -52,9 +52,13 @@ impl SimDisk {
         self.core.control(|c| c.vanished = true);
     }
 
-    /// The disk is unplugged: it is missing, and what was not synced is lost.
+    /// The disk is unplugged: it is missing, and what was not synced is lost. Files that are open stay
+    /// dead when it comes back.
     pub fn pull(&self) {
-        self.vanish();
+        self.core.control(|c| {
+            c.vanished = true;
+            c.pulls += 1;
+        });
         let rng = &self.core.shared.rng;
         let mut media = self.core.media.lock();
         media.names = media.names.after_power_failure(rng);
@@ -297,6 +301,7 @@ impl SimDisk {
     }
 
     async fn make(&self, path: &str, options: CreateOptions) -> Result<Arc<SimFile>> {
+        let pulls = self.core.pulls();
         let inode = self.named("create", SimOp::Create, path, move |core, path, _| {
             paths::check_file(path)?;
             if options.direct && !options.zeroed_bytes.is_multiple_of(DIRECT_BYTES) {
@@ -323,10 +328,12 @@ impl SimDisk {
             inode,
             access,
             path: path.to_owned(),
+            pulls,
         }))
     }
 
     async fn find(&self, name: &'static str, path: &str, access: Access) -> Result<Arc<SimFile>> {
+        let pulls = self.core.pulls();
         let inode = self.named(name, SimOp::Read, path, |core, path, _| {
             paths::check_file(path)?;
             let media = core.media.lock();
@@ -342,6 +349,7 @@ impl SimDisk {
             inode,
             access,
             path: path.to_owned(),
+            pulls,
         }))
     }
 

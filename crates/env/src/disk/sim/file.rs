@@ -17,6 +17,8 @@ pub(super) struct SimFile {
     pub(super) inode: Arc<Inode>,
     pub(super) access: Access,
     pub(super) path: String,
+    /// How often the disk had been pulled out when it was opened.
+    pub(super) pulls: u32,
 }
 
 /// How lasting a write is when it returns.
@@ -27,6 +29,15 @@ pub(super) enum Write {
 }
 
 impl SimFile {
+    /// Fails when the disk was pulled out since it was opened: it leads nowhere then, though the disk
+    /// may be back.
+    fn check_alive(&self, call: &Call) -> Result<()> {
+        match self.core.pulls() == self.pulls || !self.core.state().readable() {
+            true => Ok(()),
+            false => Err(self.core.error(DiskErrorKind::Io, call)),
+        }
+    }
+
     pub(super) async fn read_all(&self, len_max: u64) -> Result<Bytes> {
         let len = self.inode.with(|content| content.len());
         let call = self.call("read", SimOp::Read);
@@ -53,6 +64,7 @@ impl SimFile {
         if self.access == Access::Read || !self.fits(sizes) {
             return Err(self.core.error(DiskErrorKind::Invalid, &call));
         }
+        self.check_alive(&call)?;
         let inode = Arc::clone(&self.inode);
         let path = self.path.clone();
         let effect = move |core: &Core, stage| {
@@ -72,6 +84,7 @@ impl SimFile {
         if !self.fits(pieces.iter().copied()) {
             return Err(self.core.error(DiskErrorKind::Invalid, &call));
         }
+        self.check_alive(&call)?;
         let inode = Arc::clone(&self.inode);
         let effect = move |core: &Core, stage: Stage| {
             let mut read = Vec::with_capacity(pieces.len());
@@ -114,7 +127,8 @@ impl SimFile {
 
 impl DiskFile for SimFile {
     fn read_now(&self, offset: u64, len: usize) -> Option<Result<Bytes>> {
-        if self.access == Access::Direct || !self.core.state().readable() {
+        let dead = self.core.pulls() != self.pulls;
+        if self.access == Access::Direct || dead || !self.core.state().readable() {
             return None;
         }
         {
@@ -162,7 +176,11 @@ impl DiskFile for SimFile {
             }
             check_place(core, &path, &inode)
         };
-        Box::pin(self.core.perform(self.call("sync", SimOp::Sync), effect))
+        Box::pin(async move {
+            let call = self.call("sync", SimOp::Sync);
+            self.check_alive(&call)?;
+            self.core.perform(call, effect).await
+        })
     }
 
     /// Takes no time and meets no faults: it is asked all the while, and changes nothing.
@@ -178,8 +196,11 @@ impl DiskFile for SimFile {
     fn len(&self) -> BoxFuture<'_, Result<u64>> {
         let inode = Arc::clone(&self.inode);
         let effect = move |_: &Core, _| Ok(inode.with(|content| content.len()));
-        let call = self.call("ask the length of", SimOp::Read);
-        Box::pin(self.core.perform(call, effect))
+        Box::pin(async move {
+            let call = self.call("ask the length of", SimOp::Read);
+            self.check_alive(&call)?;
+            self.core.perform(call, effect).await
+        })
     }
 }
 

@@ -179,6 +179,10 @@ async fn a_pulled_disk_loses_what_was_not_synced() {
         file.write_at(0, vec!["pending".into()]).await.unwrap();
         disk.pull();
         disk.come_back();
+        assert_eq!(kind(file.read_at(0, 9).await), DiskErrorKind::Io);
+        assert_eq!(kind(file.sync().await), DiskErrorKind::Io);
+        assert!(file.read_now(0, 5).is_none());
+        let file = disk.open("a", Access::Read).await.unwrap();
         let read = file.read_at(0, 9).await.unwrap();
         assert!(read == "durable" || read == "pending", "{read:?}");
         read == "durable"

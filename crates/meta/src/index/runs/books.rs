@@ -9,14 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_env::DiskError;
+use dewar_env::{Disk, DiskError};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use futures_util::future::join_all;
 
 use super::Inner;
 use super::build::{CopyWriter, Member};
 use super::format::{Manifest, Piece};
-use super::keeper::Chore;
 use super::run::{Copy, FOLDER, Run};
 use super::view::Version;
 
@@ -47,6 +46,12 @@ impl Books {
     pub(super) fn placed(&self) -> Vec<Member> {
         let is_holder = |m: &&Member| self.holders.contains(&m.id);
         self.disks.iter().filter(is_holder).cloned().collect()
+    }
+
+    /// Whether this is what a disk is reached by.
+    pub(super) fn knows(&self, id: DiskId, disk: &Arc<dyn Disk>) -> bool {
+        let same = |m: &Member| m.id == id && Arc::ptr_eq(&m.disk, disk);
+        self.disks.iter().any(same)
     }
 
     /// The disks that hold the index from now on: present holders stay.
@@ -177,9 +182,7 @@ impl Inner {
         for run in &next.runs {
             // A disk that holds the index no longer gets its room back.
             for gone in run.retain_copies(|copy| books.holders.contains(&copy.id)) {
-                let path = super::run::path_of(run.meta.id);
-                let disks = vec![gone.disk];
-                self.shared.chores.add(Chore::Remove { disks, path });
+                self.shared.chores.sweep(gone.id, &gone.disk);
             }
         }
         self.progress.send_modify(|n| *n += 1);
@@ -197,7 +200,8 @@ async fn complete(runs: &[Arc<Run>], holders: &[Member]) -> Result<(), (Option<D
 }
 
 async fn copy_run(run: &Arc<Run>, to: &Member) -> Result<(), (Option<DiskId>, Error)> {
-    let mut writer = CopyWriter::create(run.meta.id, std::slice::from_ref(to)).await;
+    let mut writer =
+        CopyWriter::create(run.meta.id, std::slice::from_ref(to), &run.shared().chores).await;
     match write_copy(run, &mut writer).await {
         Ok(()) => {}
         Err((blame, error)) => {

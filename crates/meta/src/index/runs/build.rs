@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_checksum::Crc32c;
-use dewar_env::{Access, BoxFuture, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile};
+use dewar_env::{BoxFuture, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use futures_util::future::join_all;
 
@@ -12,7 +12,7 @@ use super::format::{
     BLOCK_BYTES, BlockBuilder, Directory, DirectoryBuilder, Footer, KEY_BYTES_MAX,
     PartitionBuilder, Piece, RunMeta, VALUE_BYTES_MAX, checksum, header, key_hash, separator,
 };
-use super::keeper;
+use super::keeper::{self, Chores};
 use super::run::{Copy, FOLDER, path_of};
 
 /// A disk by its id.
@@ -185,6 +185,7 @@ pub(super) struct CopyWriter {
     targets: Vec<Target>,
     written: u64,
     last_error: Option<DiskError>,
+    chores: Chores,
 }
 
 struct Target {
@@ -194,7 +195,7 @@ struct Target {
 
 impl CopyWriter {
     /// Makes the files.
-    pub(super) async fn create(run: u64, members: &[Member]) -> Self {
+    pub(super) async fn create(run: u64, members: &[Member], chores: &Chores) -> Self {
         let created = members.iter().map(|m| make_file(run, Arc::clone(&m.disk)));
         let created = join_all(created.collect::<Vec<_>>()).await;
         let mut writer = Self {
@@ -202,6 +203,7 @@ impl CopyWriter {
             targets: Vec::new(),
             written: 0,
             last_error: None,
+            chores: chores.clone(),
         };
         for (member, file) in members.iter().zip(created) {
             let file = writer.note(file);
@@ -237,22 +239,17 @@ impl CopyWriter {
         for target in std::mem::take(&mut self.targets) {
             let Target { member, file } = target;
             if file.is_none() {
-                keeper::remove(&*member.disk, &path).await;
+                self.remove_from(&member).await;
                 continue;
             }
             let synced = async {
                 member.disk.sync_dir(FOLDER).await?;
-                member.disk.open(&path, Access::Read).await
+                Copy::open(member.id, &member.disk, &path).await
             };
             let opened = synced.await;
-            if let Some(file) = self.note(opened) {
-                let Member { id, disk } = member;
-                copies.push(Copy {
-                    id,
-                    disk,
-                    file,
-                    lost: false,
-                });
+            match self.note(opened) {
+                Some(copy) => copies.push(copy),
+                None => self.remove_from(&member).await,
             }
         }
         if copies.is_empty() {
@@ -263,9 +260,15 @@ impl CopyWriter {
 
     /// Removes what was written.
     pub(super) async fn abandon(self) {
-        let path = path_of(self.run);
-        for target in self.targets {
-            keeper::remove(&*target.member.disk, &path).await;
+        for target in &self.targets {
+            self.remove_from(&target.member).await;
+        }
+    }
+
+    /// Removes what was written to a disk, later if it does not allow it now.
+    async fn remove_from(&self, member: &Member) {
+        if !keeper::remove(&*member.disk, &path_of(self.run)).await {
+            self.chores.sweep(member.id, &member.disk);
         }
     }
 

@@ -73,9 +73,10 @@ impl Inner {
         source: &Arc<Run>,
         targets: &[Member],
     ) -> Result<(Option<Arc<Run>>, Vec<LostKeys>)> {
-        let id = self.shared.chores.fresh_id(&*self.env.rng);
-        let mut writer = CopyWriter::create(id, targets).await;
-        let mut builder = RunBuilder::new(id);
+        let chores = &self.shared.chores;
+        let writing = chores.begin(&*self.env.rng);
+        let mut writer = CopyWriter::create(writing.run, targets, chores).await;
+        let mut builder = RunBuilder::new(writing.run);
         let mut blocks = BlocksLeft::of(source);
         while let Some(block) = blocks.next().await {
             let mut entry = BlockCursor::new(block);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use dewar_env::{Access, Disk};
+use dewar_env::Disk;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::RunConfig;
@@ -208,8 +208,8 @@ pub async fn runs_in_files(
     let shared = shared(1 << 20);
     let mut runs = Vec::with_capacity(files.len());
     for (meta, disk, path) in files {
-        let file = disk.open(&path, Access::Read).await?;
-        let len = file.len().await?;
+        let copy = Copy::open(DiskId(0), &disk, &path).await?;
+        let len = copy.file.len().await?;
         if len != meta.len {
             return Err(Error::new(
                 ErrorKind::Corrupt,
@@ -221,12 +221,6 @@ pub async fn runs_in_files(
             ));
         }
         let at = format!("{}/{path}", disk.label());
-        let copy = Copy {
-            id: DiskId(0),
-            disk,
-            file,
-            lost: false,
-        };
         let run = Run::open(meta.into(), vec![copy], &shared).await;
         runs.push(Arc::new(run.map_err(|error| error.context(at))?));
     }

@@ -138,9 +138,10 @@ async fn run(inner: &Arc<Inner>, job: &Job) -> Result<()> {
         let books = inner.books.lock().await;
         (books.generation, inner.targets(&books)?)
     };
-    let id = inner.shared.chores.fresh_id(&*inner.env.rng);
-    let mut writer = CopyWriter::create(id, &targets).await;
-    let mut builder = RunBuilder::new(id);
+    let chores = &inner.shared.chores;
+    let writing = chores.begin(&*inner.env.rng);
+    let mut writer = CopyWriter::create(writing.run, &targets, chores).await;
+    let mut builder = RunBuilder::new(writing.run);
     let merged = merge(inner, job, &mut builder, &mut writer).await;
     if let Err(error) = merged {
         writer.abandon().await;
@@ -160,6 +161,7 @@ async fn run(inner: &Arc<Inner>, job: &Job) -> Result<()> {
         inner.shared.chores.register(&run);
         Some(run)
     };
+    drop(writing);
     let bytes = output.as_ref().map_or(0, |run| run.meta.len);
     let mut books = inner.books.lock().await;
     if books.generation != generation {

@@ -221,8 +221,9 @@ impl RunIndex {
         placed.iter().map(|member| member.id).collect()
     }
 
-    /// Looks whether the files of its copies are still there under their names; a disk on which one is
-    /// not, since somebody removed it, is no holder any more, and is returned. What was removed can be
+    /// Opens the files of disks anew that were away, and looks whether those of all copies are still
+    /// there under their names; a disk on which one is not, since somebody removed it or the disk came
+    /// back with something older, is no holder any more, and is returned. What was removed can be
     /// read as long as it is open, so call [`RunIndex::set_disks`] soon, which makes it anew.
     pub async fn look(&self) -> Vec<DiskId> {
         self.inner.look().await
@@ -414,9 +415,10 @@ impl Inner {
     }
 
     async fn write_run(&self, entries: &[Entry], targets: &[Member]) -> Result<Arc<Run>> {
-        let id = self.shared.chores.fresh_id(&*self.env.rng);
-        let mut writer = CopyWriter::create(id, targets).await;
-        let mut builder = RunBuilder::new(id);
+        let chores = &self.shared.chores;
+        let writing = chores.begin(&*self.env.rng);
+        let mut writer = CopyWriter::create(writing.run, targets, chores).await;
+        let mut builder = RunBuilder::new(writing.run);
         for some in entries.chunks(STEPS_BETWEEN_YIELDS) {
             for (key, value) in some {
                 builder.add(key, value.as_deref());
@@ -476,11 +478,13 @@ impl Inner {
         let complete = self.is_complete(&books);
         if complete {
             for run in &version.runs {
-                run.retain_copies(|copy| books.holders.contains(&copy.id));
+                for gone in run.retain_copies(|copy| books.holders.contains(&copy.id)) {
+                    self.shared.chores.sweep(gone.id, &gone.disk);
+                }
             }
         }
         for member in &joined {
-            open::sweep(self, member).await;
+            open::sweep(self, &books, member).await;
         }
         if complete {
             return Ok(());
@@ -507,6 +511,18 @@ impl Inner {
                 matches!(manifest, Err(error) if error.kind() == DiskErrorKind::NotFound);
             for run in &version.runs {
                 gone |= run.look_on(member.id).await;
+            }
+            let was_away = version.runs.iter().any(|run| run.is_stale_on(member.id));
+            if !gone && was_away {
+                dewar_env::reached("files of the index were opened anew after an absence");
+                if !open::reopen(self, &member, &version).await {
+                    let disk = member.disk.label();
+                    tracing::info!(
+                        disk,
+                        "a disk that was away lacks the state of the catalog index"
+                    );
+                    lost.push(member.id);
+                }
             }
             if gone {
                 dewar_env::reached("files of the index were lost while it ran");

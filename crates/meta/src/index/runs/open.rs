@@ -5,10 +5,9 @@
 //! of its runs is whole somewhere ([`newest`]); an older state is as right as a newer one, the
 //! journal knows the rest.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dewar_env::{Access, Disk, DiskErrorKind, Env};
+use dewar_env::{Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use futures_util::future::join_all;
 
@@ -17,7 +16,7 @@ use super::build::Member;
 use super::cache::Cache;
 use super::format::{Manifest, RunMeta};
 use super::keeper::{self, Chores};
-use super::run::{Copy, Counters, FOLDER, Run, Shared, path_of};
+use super::run::{Copy, Counters, Run, Shared, path_of};
 use super::view::Version;
 use super::{Inner, RunConfig};
 use crate::kv::Seq;
@@ -168,6 +167,35 @@ pub(super) async fn adopt(inner: &Inner, member: &Member, version: &Version) {
     }
 }
 
+/// Opens the files of a holder anew that was away. Whether it has the whole current state; what it has
+/// not counts no more. One that goes away meanwhile is left as it is.
+pub(super) async fn reopen(inner: &Inner, member: &Member, version: &Version) -> bool {
+    let found = look_at(member.clone()).await;
+    if !member.disk.state().readable() {
+        return true;
+    }
+    let manifest = found.manifest.as_ref();
+    let manifest = manifest.filter(|m| m.lineage == inner.config.lineage);
+    let mut whole = manifest.is_some_and(|manifest| {
+        let runs = version.runs.iter().map(|run| run.meta);
+        manifest.applied == version.applied && runs.eq(manifest.runs.iter().copied())
+    });
+    for run in &version.runs {
+        if !run.is_stale_on(member.id) {
+            continue;
+        }
+        match trusted(member, manifest, &run.meta).await {
+            Some(copy) => run.add_copy(copy),
+            None => {
+                run.retain_copies(|copy| copy.id != member.id);
+                inner.shared.chores.sweep(member.id, &member.disk);
+                whole = false;
+            }
+        }
+    }
+    whole
+}
+
 pub(super) fn members(disks: Vec<(DiskId, Arc<dyn Disk>)>) -> Vec<Member> {
     let members = disks.into_iter().map(|(id, disk)| Member { id, disk });
     members.collect()
@@ -225,17 +253,12 @@ async fn trusted(member: &Member, manifest: Option<&Manifest>, meta: &RunMeta) -
         return None;
     }
     let opened = async {
-        let file = member.disk.open(&path_of(meta.id), Access::Read).await?;
-        let len = file.len().await?;
-        Ok::<_, dewar_env::DiskError>((file, len))
+        let copy = Copy::open(member.id, &member.disk, &path_of(meta.id)).await?;
+        let len = copy.file.len().await?;
+        Ok::<_, dewar_env::DiskError>((copy, len))
     };
     match opened.await {
-        Ok((file, len)) if len == meta.len => Some(Copy {
-            id: member.id,
-            disk: Arc::clone(&member.disk),
-            file,
-            lost: false,
-        }),
+        Ok((copy, len)) if len == meta.len => Some(copy),
         Ok((_, len)) => {
             let (disk, path) = (member.disk.label(), path_of(meta.id));
             tracing::warn!(
@@ -281,7 +304,9 @@ fn assemble(
         generation: 0,
         limbo: Vec::new(),
     };
-    Arc::new(Inner::new(env, config, shared, version, books))
+    let inner = Arc::new(Inner::new(env, config, shared, version, books));
+    inner.shared.chores.belong_to(&inner);
+    inner
 }
 
 /// Makes as many disks hold the index as should; if that cannot be, it is served all the same and
@@ -305,31 +330,17 @@ pub(super) async fn sweep_all(inner: &Inner) {
     let books = inner.books.lock().await;
     let mut sweeping = Vec::new();
     for member in &books.disks {
-        sweeping.push(sweep(inner, member));
+        sweeping.push(sweep(inner, &books, member));
     }
     join_all(sweeping).await;
 }
 
-/// Removes what no current run is on this disk: leftovers of crashes and of older states.
-pub(super) async fn sweep(inner: &Inner, member: &Member) {
-    if !member.disk.state().writable() {
-        return;
-    }
-    let listed = match member.disk.list(FOLDER).await {
-        Ok(listed) => listed,
-        Err(error) => {
-            tracing::debug!(%error, "a folder of the catalog index cannot be listed");
-            return;
-        }
-    };
-    let version = inner.version();
-    let keep = version.runs.iter().filter(|run| run.is_on(member.id));
-    let keep: BTreeSet<String> = keep.map(|run| path_of(run.meta.id)).collect();
-    for entry in listed {
-        let path = format!("{FOLDER}/{}", entry.name);
-        let is_run = entry.name.ends_with(".run") && !keep.contains(&path);
-        if !entry.is_dir && is_run {
-            keeper::remove(&*member.disk, &path).await;
-        }
+/// Removes what nobody needs on this disk, now or when it can be written: leftovers of crashes and of
+/// older states.
+pub(super) async fn sweep(inner: &Inner, books: &Books, member: &Member) {
+    let swept = member.disk.state().writable()
+        && keeper::sweep(inner, member.id, &member.disk, Some(books)).await;
+    if !swept {
+        inner.shared.chores.sweep(member.id, &member.disk);
     }
 }

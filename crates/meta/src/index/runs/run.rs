@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use dewar_env::{Disk, DiskErrorKind, DiskFile};
+use dewar_env::{Access, Disk, DiskError, DiskErrorKind, DiskFile};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::RwLock;
 
@@ -47,8 +47,32 @@ pub(super) struct Copy {
     pub(super) id: DiskId,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) file: Arc<dyn DiskFile>,
+    /// How often the disk had come back when the file was opened: after another return it may lead
+    /// nowhere.
+    returns: Option<u32>,
     /// Somebody removed the file: it can be read as long as it is open, and counts no more.
     pub(super) lost: bool,
+}
+
+impl Copy {
+    /// Opens the file of a run on a disk.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(super) async fn open(
+        id: DiskId,
+        disk: &Arc<dyn Disk>,
+        path: &str,
+    ) -> Result<Self, DiskError> {
+        let returns = disk.state().returns();
+        Ok(Self {
+            id,
+            disk: Arc::clone(disk),
+            file: disk.open(path, Access::Read).await?,
+            returns,
+            lost: false,
+        })
+    }
 }
 
 /// A run and where its copies are. The files go when the last holder of an obsolete run lets go.
@@ -66,6 +90,11 @@ pub(super) type Known = Option<Bytes>;
 /// The path of a run.
 pub(super) fn path_of(run: u64) -> String {
     format!("{FOLDER}/{run:016x}.run")
+}
+
+/// The run of a file name.
+pub(super) fn run_of(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_suffix(".run")?, 16).ok()
 }
 
 impl Run {
@@ -115,6 +144,16 @@ impl Run {
     pub(super) fn is_on(&self, disk: DiskId) -> bool {
         let copies = self.copies.read();
         copies.iter().any(|copy| copy.id == disk && !copy.lost)
+    }
+
+    /// Whether the disk was away since the file on it was opened.
+    pub(super) fn is_stale_on(&self, disk: DiskId) -> bool {
+        let copies = self.copies.read();
+        let copy = copies.iter().find(|copy| copy.id == disk);
+        copy.is_some_and(|copy| {
+            let returns = copy.disk.state().returns();
+            returns.is_some() && returns != copy.returns
+        })
     }
 
     /// Looks whether the file on a disk is still where it was made, and notes if it is not. Whether it
@@ -457,9 +496,11 @@ impl Drop for Run {
         held.fetch_sub(self.directory.bytes() as u64, Ordering::Relaxed);
         if *self.obsolete.get_mut() {
             let copies = self.copies.get_mut().iter();
-            let disks = copies.map(|copy| Arc::clone(&copy.disk)).collect();
-            let path = path_of(self.meta.id);
-            self.shared.chores.add(Chore::Remove { disks, path });
+            let disks = copies
+                .map(|copy| (copy.id, Arc::clone(&copy.disk)))
+                .collect();
+            let run = self.meta.id;
+            self.shared.chores.add(Chore::Remove { run, disks });
         }
     }
 }

@@ -197,6 +197,133 @@ async fn fails_whole_without_enough_disks_and_goes_on_later() {
     );
 }
 
+/// That nothing but the runs and manifests of its holders is on the disks.
+async fn assert_no_leftovers(world: &SimWorld, index: &RunIndex) {
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let status = index.status().await;
+    for (disk, id) in world.disks().iter().zip((1..).map(DiskId)) {
+        let runs = disk.paths().into_iter().filter(|p| p.ends_with(".run"));
+        let expected = if status.holders.contains(&id) {
+            status.runs
+        } else {
+            0
+        };
+        let runs: Vec<String> = runs.collect();
+        assert_eq!(runs.len(), expected, "{id}: {runs:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_disk_did_not_let_go_is_removed_when_it_does() {
+    let world = SimWorld::with_disks(13, 3);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(13);
+    let mut model = fill(&index, &rng, 3).await;
+    // What was merged is in use until the disk is away.
+    let view = index.view();
+    for upto in 4..20 {
+        let entries = batch(&rng, 50, 300);
+        put(&mut model, &entries);
+        index.apply(entries, upto).await.unwrap();
+    }
+    index.settle().await;
+    world.disk(0).vanish();
+    drop(view);
+    settle().await;
+    let left = world.disk(0).paths().len();
+    assert!(left > index.status().await.runs + 1, "{left} files");
+    world.disk(0).come_back();
+    assert_no_leftovers(&world, &index).await;
+
+    // It hangs while a batch is written, and is no holder any more when it answers again.
+    world.disk(1).hang();
+    let entries = batch(&rng, 50, 300);
+    put(&mut model, &entries);
+    index.apply(entries, 20).await.unwrap();
+    assert_eq!(index.status().await.holders, [DiskId(1), DiskId(3)]);
+    world.disk(1).resume();
+    assert_no_leftovers(&world, &index).await;
+
+    // The folder cannot be synced at the end of writing.
+    world
+        .disk(0)
+        .fail_always(SimOp::SyncDir, DiskErrorKind::Full);
+    world.disk(0).fail_always(SimOp::Remove, DiskErrorKind::Io);
+    let entries = batch(&rng, 50, 300);
+    put(&mut model, &entries);
+    index.apply(entries, 21).await.unwrap();
+    assert_eq!(index.status().await.holders, [DiskId(3), DiskId(2)]);
+    world.disk(0).heal();
+    assert_no_leftovers(&world, &index).await;
+    check(&*index.view(), &model).await;
+    index.verify().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_index_keeps_its_files_though_a_disk_waits_to_be_swept() {
+    let world = SimWorld::with_disks(14, 2);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(14);
+    let mut model = fill(&index, &rng, 3).await;
+    let old = index.view();
+    for upto in 4..20 {
+        let entries = batch(&rng, 50, 300);
+        put(&mut model, &entries);
+        index.apply(entries, upto).await.unwrap();
+    }
+    index.settle().await;
+    world.disk(0).vanish();
+    drop(old);
+    settle().await;
+    world.disk(0).come_back();
+    index.stop().await;
+    // Somebody still reads: the task that removes files goes on.
+    let view = index.view();
+    drop(index);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    check(&*view, &model).await;
+    drop(view);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let index = open(&world, 2).await.unwrap();
+    assert_eq!((index.applied(), index.status().await.copies), (19, 2));
+    check(&*index.view(), &model).await;
+    assert_no_leftovers(&world, &index).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_opened_anew_on_a_disk_that_was_away() {
+    let world = SimWorld::with_disks(15, 2);
+    let index = create(&world, 2).await.unwrap();
+    let rng = SimRng::new(15);
+    let mut model = fill(&index, &rng, 5).await;
+    index.settle().await;
+    world.disk(0).pull();
+    world.disk(0).come_back();
+    assert_eq!(index.look().await, []);
+    world.disk(1).vanish();
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+    world.disk(1).come_back();
+    assert_eq!(index.look().await, []);
+
+    // It comes back as it was before the last batch: what it lacks is written to it.
+    let old = world.disk(0).image();
+    let entries = batch(&rng, 50, 300);
+    put(&mut model, &entries);
+    index.apply(entries, 6).await.unwrap();
+    index.settle().await;
+    world.disk(0).pull();
+    world.disk(0).restore(&old);
+    world.disk(0).come_back();
+    assert_eq!(index.look().await, [DiskId(1)]);
+    assert_eq!(index.copies(), 1);
+    index.set_disks(disks(&world)).await.unwrap();
+    assert_eq!(index.copies(), 2);
+    world.disk(1).vanish();
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn follows_disks_that_leave_and_come_back() {
     let world = SimWorld::with_disks(6, 3);
