@@ -2,37 +2,51 @@
 //!
 //! Each record comes from whichever copy verifies and goes to the same place. The copy counts when
 //! it is synced; until then the new holder's disk keeps what it had from an earlier time.
+//!
+//! Where no holder has a file any more, since all of them failed at once, it is looked for on the
+//! disks of all members: a disk that comes back has what it had. It is looked for again and again,
+//! until a disk has it or nobody needs it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_types::Error;
+use dewar_env::{BoxFuture, DiskFile};
+use dewar_types::{DiskId, Error};
+use futures_util::future::join_all;
 
-use crate::chain::{Chain, Start};
-use crate::epoch::Span;
-use crate::format::BLOCK_BYTES;
+use crate::chain::{Chain, Source, Start};
+use crate::copies::FileCopy;
+use crate::epoch::{EpochId, Member, Span};
+use crate::format::{BLOCK_BYTES, FileHeader};
 use crate::keeper::Replacement;
-use crate::lane::{Lane, Slot};
+use crate::lane::{JOURNAL_DIR, Lane, Slot, name_number, open_slot};
 use crate::log::{FileInfo, Shared};
 
 /// Bytes gathered for one write.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Copies files to a new holder, oldest first, and then removes what was on its disk before.
+/// When it is tried again to copy what could not be copied, the first time.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The same at most.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Copies files to a new holder, oldest first, and then removes what was on its disk before. Goes on
+/// until it has all that is needed, or is no holder any more.
 pub(crate) async fn fill(shared: Arc<Shared>, to: Replacement, files: Vec<FileInfo>) {
-    for file in files {
-        let number = file.header.file;
-        if lane_has(&to.lane, number) {
-            continue; // freed meanwhile
+    let mut pause = PAUSE;
+    while let Err(error) = fill_once(&shared, &to.lane, &files).await {
+        if to.lane.failure().is_some() {
+            return;
         }
-        match copy(&shared, &to.lane, &file).await {
-            Ok(slot) => to.lane.copied(number, Some(slot)),
-            Err(_) if !shared.state.lock().needs_file(number) => to.lane.copied(number, None),
-            Err(error) => {
-                tracing::error!(%error, file = number, "a journal file cannot be copied");
-                return;
-            }
+        if pause == PAUSE {
+            let disk = to.lane.disk.label();
+            tracing::error!(%error, disk, "journal files cannot be copied now; trying again");
         }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
     for path in &to.leftovers {
         if let Err(error) = to.lane.disk.remove(path).await {
@@ -41,11 +55,105 @@ pub(crate) async fn fill(shared: Arc<Shared>, to: Replacement, files: Vec<FileIn
     }
 }
 
-fn lane_has(lane: &Lane, number: u64) -> bool {
-    lane.missing().is_none_or(|missing| missing != number)
+/// Copies what is missing and can be had; the first error, if something still needed is missing then.
+async fn fill_once(shared: &Arc<Shared>, lane: &Lane, files: &[FileInfo]) -> Result<(), Error> {
+    let mut elsewhere = None;
+    let mut failed = Ok(());
+    for file in files {
+        let number = file.header.file;
+        if !lane.misses(number) {
+            continue; // copied, or freed meanwhile
+        }
+        let mut copied = copy(shared, Arc::clone(shared), lane, file).await;
+        if copied.is_err() && lane.failure().is_none() && shared.state.lock().needs_file(number) {
+            let source = match &elsewhere {
+                Some(source) => Arc::clone(source),
+                None => Arc::clone(elsewhere.insert(Elsewhere::search(shared, files).await)),
+            };
+            if source.found.contains_key(&number) {
+                copied = copy(shared, source, lane, file).await;
+                if copied.is_ok() {
+                    dewar_env::reached("a journal file came from a disk that held it before");
+                }
+            }
+        }
+        match copied {
+            Ok(slot) => lane.copied(number, Some(slot)),
+            Err(_) if !shared.state.lock().needs_file(number) => lane.copied(number, None),
+            Err(error) => failed = failed.and(Err(error)),
+        }
+    }
+    failed
 }
 
-async fn copy(shared: &Arc<Shared>, lane: &Lane, file: &FileInfo) -> Result<Arc<Slot>, Error> {
+/// Copies of a file on holders and on disks that held it before.
+struct Elsewhere {
+    shared: Arc<Shared>,
+    found: BTreeMap<u64, Vec<(DiskId, Arc<dyn DiskFile>)>>,
+}
+
+impl Elsewhere {
+    /// Looks through the journal files on the disks of all members: a header each.
+    async fn search(shared: &Arc<Shared>, files: &[FileInfo]) -> Arc<Self> {
+        let members = shared.state.lock().members.clone();
+        let readable = members
+            .iter()
+            .filter(|member| member.disk.state().readable());
+        let looking: Vec<_> = readable.map(|member| files_on(member, files)).collect();
+        let mut found: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        for (number, disk, file) in join_all(looking).await.into_iter().flatten() {
+            found.entry(number).or_default().push((disk, file));
+        }
+        let shared = Arc::clone(shared);
+        Arc::new(Self { shared, found })
+    }
+}
+
+/// Those of the wanted files that are on a disk, as far as they can be read.
+async fn files_on(member: &Member, wanted: &[FileInfo]) -> Vec<(u64, DiskId, Arc<dyn DiskFile>)> {
+    let mut found = Vec::new();
+    let listed = member.disk.list(JOURNAL_DIR).await.unwrap_or_default();
+    for entry in listed {
+        let path = format!("{JOURNAL_DIR}/{}", entry.name);
+        if name_number(&path).is_none() {
+            continue;
+        }
+        // What cannot be read is on another disk, or is looked for again.
+        let Ok(slot) = open_slot(&*member.disk, path).await else {
+            continue;
+        };
+        let Ok(block) = slot.file.read_at(0, BLOCK_BYTES as usize).await else {
+            continue;
+        };
+        let Ok(Some(header)) = FileHeader::decode(&block) else {
+            continue;
+        };
+        let same =
+            |file: &&FileInfo| (file.header.epoch, file.header.file) == (header.epoch, header.file);
+        if wanted.iter().any(|file| same(&file)) {
+            found.push((header.file, member.id, Arc::clone(&slot.file)));
+        }
+    }
+    found
+}
+
+impl Source for Elsewhere {
+    fn copies(&self, epoch: EpochId, file: u64) -> BoxFuture<'_, Vec<FileCopy>> {
+        Box::pin(async move {
+            let mut copies = self.shared.copies(epoch, file).await;
+            let found = self.found.get(&file).into_iter().flatten();
+            copies.extend(found.map(|(disk, file)| FileCopy::new(*disk, Arc::clone(file))));
+            copies
+        })
+    }
+}
+
+async fn copy(
+    shared: &Shared,
+    source: impl Source,
+    lane: &Lane,
+    file: &FileInfo,
+) -> Result<Arc<Slot>, Error> {
     let header = &file.header;
     let span = Span {
         epoch: header.epoch,
@@ -60,24 +168,37 @@ async fn copy(shared: &Arc<Shared>, lane: &Lane, file: &FileInfo) -> Result<Arc<
         first: header.first,
         prev: header.prev,
     };
-    let bytes = shared.config.file_bytes;
-    let mut chain = Chain::new(Arc::clone(shared), bytes, vec![span], start);
+    let mut chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
+    // Before room is taken for what may be nowhere.
+    let first = chain.next().await?;
     let slot = lane.create_slot().await?;
-    let mut chunk = Chunk {
-        at: 0,
-        bytes: header.encode(),
+    let written = async {
+        let mut chunk = Chunk {
+            at: 0,
+            bytes: header.encode(),
+        };
+        let mut next = first;
+        while let Some(link) = next {
+            chunk.put(link.place.offset, &link.record.raw);
+            if chunk.bytes.len() >= CHUNK_BYTES {
+                let (at, bytes) = chunk.take_blocks();
+                slot.file.write_at(at, vec![bytes]).await?;
+            }
+            next = chain.next().await?;
+        }
+        let (at, bytes) = chunk.take_all();
+        slot.file.write_at(at, vec![bytes]).await?;
+        slot.file.sync().await?;
+        Ok(())
     };
-    while let Some(link) = chain.next().await? {
-        chunk.put(link.place.offset, &link.record.raw);
-        if chunk.bytes.len() >= CHUNK_BYTES {
-            let (at, bytes) = chunk.take_blocks();
-            slot.file.write_at(at, vec![bytes]).await?;
+    match written.await {
+        Ok(()) => Ok(slot),
+        Err(error) => {
+            // It takes something else.
+            lane.adopt(slot);
+            Err(error)
         }
     }
-    let (at, bytes) = chunk.take_all();
-    slot.file.write_at(at, vec![bytes]).await?;
-    slot.file.sync().await?;
-    Ok(slot)
 }
 
 /// Bytes from an offset on that are not written yet.

@@ -451,9 +451,9 @@ impl Lane {
         self.inner.lock().missing = files;
     }
 
-    /// The first file that is still to be copied here.
-    pub(crate) fn missing(&self) -> Option<u64> {
-        self.inner.lock().missing.first().copied()
+    /// Whether a file is still to be copied here.
+    pub(crate) fn misses(&self, file: u64) -> bool {
+        self.inner.lock().missing.contains(&file)
     }
 
     /// How many files are still to be copied here.

@@ -30,6 +30,51 @@ async fn survives(world: &SimWorld, m: usize, lost: &[usize], count: usize) {
     assert_eq!(all(recovery).await.len(), count, "without {lost:?}");
 }
 
+/// All holders hang at once and others take over, which get what nobody but those had as soon as they
+/// answer.
+#[tokio::test(start_paused = true)]
+async fn older_files_come_from_the_disks_of_former_holders() {
+    let world = formatted(1, 8, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..80 {
+        write(&journal, body(n)).await;
+    }
+    let before = journal.status();
+    assert!(before.files > 2, "{before:?}");
+    for id in &before.holders {
+        world.disk(id.0 as usize).hang();
+    }
+    // It may be refused, and happen nevertheless.
+    let mut written = 80;
+    while journal.status().epoch_number == before.epoch_number || written < 90 {
+        if let Ok(permit) = journal.admit(body(written).len(), Room::Ordinary).await {
+            let seq = journal.append(permit, &[body(written)]).expect("open");
+            let _ = journal.durable(seq).await;
+            written += 1;
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let alone = journal.status();
+    assert!(alone.files_to_copy > 0 && alone.margin < 0, "{alone:?}");
+    for id in &before.holders {
+        world.disk(id.0 as usize).resume();
+    }
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let after = journal.status();
+    assert_eq!((after.files_to_copy, after.margin), (0, 3), "{after:?}");
+    let last = journal.durable_seq() as usize;
+    assert!(last >= 80);
+    survives(
+        &world,
+        2,
+        &[after.holders[0].0 as usize, after.holders[1].0 as usize],
+        last,
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_fails_is_replaced_and_gets_the_older_files() {
     let world = formatted(1, 6, 2).await;
