@@ -237,12 +237,26 @@ impl Inner {
             return Ok(());
         }
         for set in self.tree.all_quotas().await? {
-            let Some((bucket, path)) = set.place else {
+            let (Scope::Space(id), Some((bucket, path))) = (set.scope, set.place) else {
                 continue;
             };
-            if let Some(bucket) = self.bucket_by_id(bucket).await?
-                && self.tree.count_if_uncounted(&bucket, &path).await?
-            {
+            let Some(bucket) = self.bucket_by_id(bucket).await? else {
+                continue;
+            };
+            let there = match self.tree.space(&bucket, &path).await {
+                Ok(space) => space.is_some_and(|(found, _)| found == id),
+                Err(error) if error.kind() == ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            let path = match there {
+                true => path,
+                // It was renamed, or what is above it.
+                false => match self.tree.trace_space(&bucket, id).await? {
+                    Some(path) => path,
+                    None => continue,
+                },
+            };
+            if self.tree.count_if_uncounted(&bucket, &path).await? {
                 tracing::info!(path = bucket.path(path.as_str()), "counted for its quota");
             }
         }

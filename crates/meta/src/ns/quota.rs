@@ -287,8 +287,14 @@ impl Tree {
         if quota.is_empty() {
             stage.delete(key);
         } else {
-            stage.put(key, record(Quota::default(), Some(place)).to_value());
+            Self::renote_space(stage, id, place);
         }
+    }
+
+    /// Notes where a space is that has limits.
+    pub(super) fn renote_space(stage: &mut Stage<'_>, id: EntryId, place: (EntryId, &ObjectKey)) {
+        let value = record(Quota::default(), Some(place)).to_value();
+        stage.put(keys::quota(Scope::Space(id)), value);
     }
 
     /// Limits a directory, which becomes a space by it, and counts what is there already; an empty

@@ -70,6 +70,40 @@ impl Tree {
         Ok(())
     }
 
+    /// Where a space with limits is, looked for in its whole bucket, and notes it: for one that is not
+    /// where it was when it was limited, since it or a directory above it was renamed. `None` when it
+    /// is nowhere.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn trace_space(
+        &self,
+        bucket: &Bucket,
+        id: EntryId,
+    ) -> Result<Option<ObjectKey>, Error> {
+        let kv = self.kv.snapshot();
+        let mut walk = Walk::new(kv.as_ref(), bucket.id, PAGE);
+        while let Some(step) = walk.next().await? {
+            let Step::Dir(path, dir) = step else { continue };
+            if dir.attributes.id != id {
+                walk.enter(path, &dir);
+                continue;
+            }
+            let path = ObjectKey::new(path.trim_end_matches('/'))?;
+            let key = keys::quota(Scope::Space(id));
+            let noted = self.kv.get(&key).await?;
+            if noted.value.is_some() {
+                let mut stage = Stage::new(self);
+                stage.same(key, &noted);
+                Self::renote_space(&mut stage, id, (bucket.id, &path));
+                // Lost to whoever limits it anew, and notes where it is.
+                stage.commit().await?;
+            }
+            return Ok(Some(path));
+        }
+        Ok(None)
+    }
+
     async fn remark(
         &self,
         actor: &Actor<'_>,

@@ -14,6 +14,7 @@ mod membership;
 mod model;
 mod open_changes;
 mod presence;
+mod quotas;
 mod rebuild;
 mod returned;
 mod sample;
