@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+import requests
 from conftest import content
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
@@ -149,6 +150,10 @@ def test_a_disk_is_drained_and_removed(tended):
     assert told["shards"] > 0 and told["bytes"] > 0
     line = server.admin("status")["pool"]["disks"][2]
     assert line["state"] == "draining" and line["shards_left"] is not None, line
+    metrics = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    labels = f'{{disk="{server.disk(3)}",state="%s"}} %d'
+    assert "dewar_disk_state" + labels % ("draining", 1) in metrics, metrics
+    assert "dewar_disk_state" + labels % ("online", 0) in metrics, metrics
     assert "all is well" not in status_text(server)
     until("it is empty", lambda: disk(server, 3)["shards"] == 0 and not shards(server, 3))
     write(server.boto(), ["later"], 2)

@@ -33,7 +33,7 @@ pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
 pub use upkeep::{
-    DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved,
+    DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FULL,
     FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 

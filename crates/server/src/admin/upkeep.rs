@@ -159,6 +159,9 @@ pub struct LedgerInfo {
     pub found_bad: u64,
 }
 
+/// What is told of a disk without room.
+pub const FULL: &str = "it is full, and takes no new data until there is room";
+
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLineInfo {

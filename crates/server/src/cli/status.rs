@@ -5,7 +5,7 @@ use super::exit::CommandResult;
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, LedgerLineInfo, Request, Status};
+use crate::admin::{DiskStatus, FULL, LedgerLineInfo, Request, Status};
 
 pub(super) fn run(target: &Target, json: bool) -> CommandResult {
     let reply = block_on(async {
@@ -229,7 +229,14 @@ fn about(
     let (what, advice) = match state {
         "online" => (
             format!("disk {path}: {}", detail?),
-            "the other disks go on without it".to_owned(),
+            match detail {
+                Some(FULL) => {
+                    "delete something, or `dewar disk add FOLDER`; what is not Dewar's on the \
+                               device goes first"
+                        .to_owned()
+                }
+                _ => "the other disks go on without it".to_owned(),
+            },
         ),
         "draining" => return None,
         "missing" => (
@@ -254,9 +261,10 @@ fn about(
         ),
         "read-only" => (
             format!("disk {path} is read-only: it is read, and nothing new is written to it{told}"),
-            "look at the mount, the kernel's log and who owns the folder; it is used again by itself \
-             when it can be written"
-                .to_owned(),
+            format!(
+                "it is used again by itself when it can be written; if the device is failing: `dewar disk \
+                 replace {name} NEW-FOLDER`"
+            ),
         ),
         "failed" => (
             format!("a sync failed on disk {path}: it takes no writes until a restart"),
@@ -281,14 +289,23 @@ fn about(
             "it is in use already; nothing is to be done".to_owned(),
         ),
         "foreign" => (
-            detail.map_or_else(|| format!("{path} is a disk of another Dewar"), str::to_owned),
+            detail.map_or_else(
+                || format!("{path} is a disk of another Dewar"),
+                str::to_owned,
+            ),
             "it is not used: mount the right disk, or take the folder out of pool.disks".to_owned(),
         ),
         "copy" => (
-            detail.map_or_else(|| format!("{path} is a copy of another disk"), str::to_owned),
+            detail.map_or_else(
+                || format!("{path} is a copy of another disk"),
+                str::to_owned,
+            ),
             "it is not used: unmount it, or take the folder out of pool.disks".to_owned(),
         ),
-        other => (format!("disk {path} is {other}"), "see `dewar disk list`".to_owned()),
+        other => (
+            format!("disk {path} is {other}"),
+            "see `dewar disk list`".to_owned(),
+        ),
     };
     Some((what, advice))
 }

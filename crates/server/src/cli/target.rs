@@ -169,7 +169,10 @@ pub(super) async fn running(target: &Target) -> Result<Client, CommandError> {
         let socket = socket.display();
         CommandError::new(
             UNAVAILABLE,
-            format!("no server runs: nobody answers at {socket}"),
+            format!(
+                "no server runs: nobody answers at {socket}. `dewar disk list` and `dewar fsck` work \
+                 without one; `dewar serve` says why it does not start"
+            ),
         )
     })
 }

@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_data::pool::{Found, inspect};
-use dewar_env::Disk;
+use dewar_env::{Disk, DiskState};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Folder, LiveFolders, Membership, Refusal};
-use dewar_store::upkeep::Holdings;
+use dewar_store::upkeep::{Decision, Holdings};
 use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::disks::{Configured, open};
 use super::roster::Roster;
+use super::upkeep::why_read_only;
 use crate::admin::{AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, HeldInfo};
 use crate::cli::amount;
 use crate::config::Config;
@@ -61,6 +62,11 @@ impl DiskChanges {
     async fn add_folder(&self, folder: &Path, replaces: Option<&str>) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
         let disk = open(folder, self.config.pool.disk_deadline).await?;
+        if matches!(disk.state(), DiskState::ReadOnly { .. }) {
+            let why = why_read_only(folder);
+            let message = format!("{} cannot be written: {why}", folder.display());
+            return Err(AdminError::new(Failure::Unavailable, message));
+        }
         let old = match replaces {
             Some(old) => Some(self.replaced(old, folder, &*disk).await?),
             None => None,
@@ -345,6 +351,39 @@ impl DiskChanges {
             *state != "missing" || !was.is_some_and(|id| removed.contains(&id))
         });
         states
+    }
+
+    /// The same with what was decided about the disks.
+    pub(super) fn told_states(&self) -> Vec<(String, &'static str)> {
+        let mut states = self.states();
+        self.folders.each(|folder| {
+            let id = match (&folder.content, &folder.refused) {
+                (Content::Disk { identity, .. }, None) => Some(identity.disk),
+                _ => None,
+            };
+            let of_it = |known: &&mut (String, &'static str)| known.0 == folder.label;
+            if let Some((_, state)) = states.iter_mut().find(of_it) {
+                *state = self.decided(folder, id, state);
+            }
+        });
+        states
+    }
+
+    /// The word for the state of a disk, with what was decided about it.
+    pub(super) fn decided(
+        &self,
+        folder: &Folder,
+        id: Option<DiskId>,
+        state: &'static str,
+    ) -> &'static str {
+        match id.and_then(|id| self.store.decision(id)) {
+            Some(Decision::Replace) if folder.refused.is_none() => "replacing",
+            Some(Decision::Drain) if state == "online" => "draining",
+            _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
+                "returning"
+            }
+            _ => state,
+        }
     }
 
     /// Remembers which disk is where.

@@ -150,8 +150,9 @@ fn signed(value: impl TryInto<i64>) -> i64 {
 
 impl Figures {
     fn disks(&self, page: &mut Page<'_>) -> Result {
-        let states = self.changes.states();
-        let online = states.iter().filter(|(_, state)| *state == "online");
+        let found = self.changes.states();
+        let states = self.changes.told_states();
+        let online = found.iter().filter(|(_, state)| *state == "online");
         let online = online.count();
         page.gauge("disks", "Disks of the pool", signed(states.len()))?;
         page.gauge("disks_online", "Disks that can be used now", signed(online))?;
@@ -179,6 +180,9 @@ impl Figures {
         )?;
         let all = [
             "online",
+            "draining",
+            "replacing",
+            "returning",
             "read-only",
             "missing",
             "hung",

@@ -17,7 +17,7 @@ use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
 use crate::admin::{
     AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, DiskStatus, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
 };
 use crate::cli::status;
 
@@ -95,21 +95,14 @@ impl UpkeepAdmin {
             };
             let detail = match state {
                 "read-only" => Some(why_read_only(Path::new(&path))),
-                "missing" | "blank" => Some(why_missing(Path::new(&path)).to_owned()),
+                "missing" | "blank" => Some(why_missing(Path::new(&path))),
                 "online" if id.and_then(|id| room.get(&id)).is_some_and(is_full) => {
                     Some(FULL.to_owned())
                 }
                 "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
                 _ => detail,
             };
-            let state = match id.and_then(|id| self.store.decision(id)) {
-                Some(Decision::Replace) if folder.refused.is_none() => "replacing",
-                Some(Decision::Drain) if state == "online" => "draining",
-                _ if state == "online" && id.is_some_and(|id| self.store.is_returning(id)) => {
-                    "returning"
-                }
-                _ => state,
-            };
+            let state = self.changes.decided(folder, id, state);
             states.push(DiskStatus {
                 number: id.and_then(|id| numbers.get(&id).copied()),
                 path,
@@ -371,13 +364,9 @@ fn disk_state(line: &DiskLine) -> &'static str {
 const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
                       what is gone is written again (find out who it was)";
 
-/// What is the matter with a disk without room.
-const FULL: &str = "it is full, and takes no new data until there is room (delete something, or \
-                    `dewar disk add` another)";
-
 /// Why a disk is not in its folder.
-fn why_missing(folder: &Path) -> &'static str {
-    match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
+fn why_missing(folder: &Path) -> String {
+    let why = match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(true) => "the folder is there and empty: nothing is mounted on it",
         Ok(false) if folder.join(IDENTITY_FILE).exists() => {
             "a disk is in the folder again, and is being looked at"
@@ -387,26 +376,41 @@ fn why_missing(folder: &Path) -> &'static str {
              that back"
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such folder",
-        Err(_) => "the folder cannot be read",
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return format!("the folder cannot be read: {}", whose(folder));
+        }
+        Err(error) => return format!("the folder cannot be read: {error}"),
+    };
+    why.to_owned()
+}
+
+/// Who has a right to a folder that this process has not, and the command that gives it back.
+fn whose(folder: &Path) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let path = folder.display();
+    match std::fs::metadata(folder) {
+        Ok(found) if found.uid() != user => format!(
+            "it belongs to user {}, and this process runs as user {user}: `chown -R {user} {path}`",
+            found.uid()
+        ),
+        Ok(found) => format!(
+            "its mode {:o} forbids it: `chmod u+rwx {path}`",
+            found.mode() & 0o7777
+        ),
+        Err(error) => format!("it cannot be looked at: {error}"),
     }
 }
 
 /// What keeps this process from writing to a folder.
-fn why_read_only(folder: &Path) -> String {
+pub(super) fn why_read_only(folder: &Path) -> String {
     let read_only = rustix::fs::statvfs(folder)
         .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     if read_only {
-        return "its file system is mounted read-only".to_owned();
+        return "its file system is mounted read-only: when the kernel's log says why and that is mended, \
+                `mount -o remount,rw`"
+            .to_owned();
     }
-    let user = rustix::process::geteuid().as_raw();
-    match std::fs::metadata(folder) {
-        Ok(found) if found.uid() != user => format!(
-            "it belongs to user {}, and this process runs as user {user}",
-            found.uid()
-        ),
-        Ok(found) => format!("its mode {:o} forbids it", found.mode() & 0o7777),
-        Err(error) => format!("it cannot be looked at: {error}"),
-    }
+    whose(folder)
 }
 
 fn ledger_info(ledger: &Ledger) -> LedgerInfo {
@@ -439,5 +443,29 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
             .collect(),
         more: ledger.more,
         found_bad: ledger.found_bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_a_folder_is_told_the_command_that_helps() {
+        let folder = tempfile::tempdir().expect("made");
+        let path = folder.path();
+        let mode = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, permissions).expect("set");
+        };
+        mode(0o555);
+        let told = whose(path);
+        let command = format!("its mode 555 forbids it: `chmod u+rwx {}`", path.display());
+        assert_eq!(told, command);
+        mode(0o755);
+        assert!(why_missing(path).contains("nothing is mounted on it"));
+        assert_eq!(why_missing(&path.join("none")), "there is no such folder");
     }
 }

@@ -41,7 +41,7 @@ use dewar_data::pool::{
 use dewar_env::{Disk, DiskErrorKind, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
 use dewar_meta::index::runs::RunIndex;
-use dewar_types::{DiskId, Error, ErrorKind, Result};
+use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use futures_util::FutureExt;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
@@ -293,16 +293,37 @@ impl Membership {
                     let message = format!("{label} is the disk that is to be replaced itself");
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
+                if let Some(old) = replaces
+                    && member
+                    && identity.replaces != Some(old)
+                {
+                    self.check_spare(old, id)?;
+                }
                 match (member, wanted) {
                     (true, true) => Ok(Newcomer::Member(id)),
                     (true, false) => Err(Error::new(
                         ErrorKind::AlreadyExists,
-                        format!("{label} is a disk of this pool already ({id})"),
+                        format!("{id} is a disk of this pool already"),
                     )),
                     (false, _) => Ok(Newcomer::Formatted(identity)),
                 }
             }
         }
+    }
+
+    /// Refuses to have a disk that is in use take the place of another where none is spare: what is on
+    /// the other would be written anew in a narrower layout.
+    fn check_spare(&self, old: DiskId, id: DiskId) -> Result<()> {
+        let (now, then) = self.store.layouts_without(old);
+        let width = |layout: Option<Layout>| layout.map_or(0, |layout| layout.k);
+        if width(then) >= width(now) {
+            return Ok(());
+        }
+        let message = format!(
+            "{id} is a disk of this pool already, and without {old} none is spare to take what is on it: \
+             name a new folder"
+        );
+        Err(Error::new(ErrorKind::AlreadyExists, message))
     }
 
     async fn check_replaced(&self, old: DiskId) -> Result<()> {
@@ -714,11 +735,15 @@ impl Refusal {
     }
 
     fn error(&self, label: &str, dewar: DewarId) -> Error {
-        let kind = match self {
-            Self::Copy(_) => ErrorKind::AlreadyExists,
-            _ => ErrorKind::InvalidArgument,
-        };
-        Error::new(kind, self.sentence(label, dewar))
+        let sentence = self.sentence(label, dewar);
+        match self {
+            Self::Copy(_) => Error::new(ErrorKind::AlreadyExists, sentence),
+            Self::OtherDewar(_) | Self::OtherPool(_) => {
+                let message = format!("{sentence}. Only a blank folder becomes a disk here");
+                Error::new(ErrorKind::InvalidArgument, message)
+            }
+            Self::Removed => Error::new(ErrorKind::InvalidArgument, sentence),
+        }
     }
 }
 

@@ -118,7 +118,7 @@ impl Engine {
                 ErrorKind::AlreadyExists,
                 format!(
                     "the catalog on these disks is there up to batch {upto}, the backup has {}: a \
-                     rebuild loses nothing",
+                     `dewar catalog rebuild` loses nothing",
                     backup.upto
                 ),
             ));

@@ -258,6 +258,41 @@ fn a_disk_is_replaced_dead_or_alive() {
     }
 }
 
+/// A disk that is in use takes another's place only where a disk is spare: else what is on it would be
+/// written anew in a narrower layout, which nobody asked for.
+#[test]
+fn a_disk_in_use_takes_no_other_ones_place_where_none_is_spare() {
+    run(async {
+        let (world, ann) = pool(6).await;
+        let open = opened(&world).await;
+        let membership = open.engine.membership();
+        let mut spare = open.engine.pool().members().count();
+        // Down to as many as the layout has shards.
+        while spare > open.engine.pool().layout().shards() {
+            spare -= 1;
+            membership
+                .remove(id_of(&world, spare))
+                .await
+                .expect("removed");
+        }
+        let old = id_of(&world, 1);
+        let error = membership
+            .add(&dynamic(&world, 2), Some(old))
+            .await
+            .expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(open.engine.store().decision(old), None);
+        open.check(&ann, &["kept"]).await;
+        // With one that is spare it is as good as a new one.
+        world.add_disk("new");
+        let new = dynamic(&world, 6);
+        membership.add(&new, None).await.expect("added");
+        membership.add(&new, Some(old)).await.expect("begun");
+        settled(&open, old).await;
+        open.check(&ann, &["kept"]).await;
+    });
+}
+
 /// Taking a replacement back keeps both disks, also over a restart.
 #[test]
 fn a_replacement_that_is_taken_back_stays_so() {
