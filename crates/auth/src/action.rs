@@ -246,6 +246,15 @@ impl Action {
     }
 }
 
+impl Action {
+    /// Whether it changes nothing and gives nothing out but what is there.
+    #[must_use]
+    pub fn only_reads(self) -> bool {
+        let name = self.name();
+        self.service() != "sts" && (name.starts_with("Get") || name.starts_with("List"))
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.service(), self.name())

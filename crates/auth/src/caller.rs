@@ -35,6 +35,8 @@ pub struct Caller {
     origin: Origin,
     facts: Option<Arc<dyn Facts>>,
     bounds: Option<Arc<Bounds>>,
+    /// By what it was proven, for the audit log.
+    credential: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -46,6 +48,7 @@ impl Caller {
             origin,
             facts: None,
             bounds: None,
+            credential: None,
         }
     }
 
@@ -57,6 +60,10 @@ impl Caller {
             origin,
             facts: None,
             bounds: key.bounds.clone(),
+            credential: Some(match &key.bounds {
+                Some(bounds) if !bounds.credential.is_empty() => Arc::clone(&bounds.credential),
+                _ => format!("key:{}", key.id).into(),
+            }),
         }
     }
 
@@ -71,6 +78,7 @@ impl Caller {
             },
             facts: None,
             bounds: None,
+            credential: None,
         }
     }
 
@@ -81,6 +89,7 @@ impl Caller {
             principal: Principal::User(user),
             origin,
             facts: None,
+            credential: Some(Arc::clone(&bounds.credential)),
             bounds: Some(bounds),
         }
     }
@@ -93,6 +102,7 @@ impl Caller {
             principal: Principal::Anonymous,
             origin,
             facts: None,
+            credential: Some(Arc::clone(&bounds.credential)),
             bounds: Some(bounds),
         }
     }
@@ -105,6 +115,7 @@ impl Caller {
             origin,
             facts: None,
             bounds: None,
+            credential: None,
         }
     }
 
@@ -119,6 +130,7 @@ impl Caller {
             },
             facts: None,
             bounds: None,
+            credential: None,
         }
     }
 
@@ -135,6 +147,12 @@ impl Caller {
     #[must_use]
     pub fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_deref()
+    }
+
+    /// By what the caller is known: `key:…`, `session:…`, `token:…`; nothing where it needed no proof.
+    #[must_use]
+    pub fn credential(&self) -> Option<&Arc<str>> {
+        self.credential.as_ref()
     }
 
     /// What the front knows of the request.

@@ -100,6 +100,11 @@ pub trait Facts: Send + Sync {
         None
     }
 
+    /// The id that the door gave the request.
+    fn request_id(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the client agreed to pay for the request.
     fn pays(&self) -> bool {
         false

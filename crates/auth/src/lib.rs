@@ -7,6 +7,7 @@
 mod access;
 mod acl;
 mod action;
+mod audit;
 mod authorize;
 mod caller;
 mod credentials;
@@ -21,6 +22,7 @@ mod wrap;
 pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
+pub use audit::{AuditEvent, AuditOutcome, AuditRecord, Trail};
 pub use authorize::{
     Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };

@@ -4,6 +4,7 @@
 //! served. The other modules stand alone.
 
 pub mod admin;
+pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod credentials;

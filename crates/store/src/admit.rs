@@ -15,6 +15,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 use crate::Inner;
 use crate::access::{access_of, check_said};
 use crate::api::{BucketRef, WriteCondition};
+use crate::audit::Judged;
 use crate::info::write_condition;
 
 /// What is known of an object that is there and has a say in who may.
@@ -156,7 +157,7 @@ impl Inner {
         details: &Details<'_>,
     ) -> Result<Bucket> {
         let found = self.bucket_of(caller, bucket).await?;
-        permit(caller, action, &found, key, details)?;
+        self.permit(caller, action, &found, key, details)?;
         Ok(found)
     }
 }
@@ -182,7 +183,9 @@ impl Inner {
         let found = self.tree.lookup(bucket, key).await?;
         if found.is_some_and(|found| found.file.is_live()) {
             let path = bucket.path(key.as_str());
-            let message = format!("{path} exists, and the token lets create but not overwrite");
+            let why = "the token lets create but not overwrite";
+            let message = format!("{path} exists, and {why}");
+            self.audit.refused(caller, Action::PutObject, path, why);
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(Condition {
@@ -200,97 +203,126 @@ fn is_outsider(caller: &Caller, user: &User) -> bool {
         || limits.is_some_and(|mut all| all.any(capable))
 }
 
-/// Lets a caller do `action` to a bucket, or to `key` in it.
-///
-/// # Errors
-/// [`ErrorKind::Denied`].
-pub(crate) fn permit(
-    caller: &Caller,
-    action: Action,
-    bucket: &Bucket,
-    key: Option<&str>,
-    details: &Details<'_>,
-) -> Result<()> {
-    ask(caller, action, bucket, key, None, details)
-}
+impl Inner {
+    /// Lets a caller do `action` to a bucket, or to `key` in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn permit(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        Ok(self.judge(caller, action, bucket, key, None, details)??)
+    }
 
-/// Lets a caller do `action` to an object that is there. Where there is none, whoever may list it
-/// may know that; others are denied, so that they do not learn what exists.
-///
-/// # Errors
-/// [`ErrorKind::Denied`].
-pub(crate) fn permit_found(
-    caller: &Caller,
-    action: Action,
-    bucket: &Bucket,
-    key: &str,
-    found: Option<&Standing>,
-    details: &Details<'_>,
-) -> Result<()> {
-    match found {
-        Some(standing) => {
-            let object = Some(standing.access());
-            ask(caller, action, bucket, Some(key), object, details)
+    /// Lets a caller do `action` to an object that is there. Where there is none, whoever may list it
+    /// may know that; others are denied, so that they do not learn what exists.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn permit_found(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &str,
+        found: Option<&Standing>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        match found {
+            Some(standing) => {
+                let object = Some(standing.access());
+                Ok(self.judge(caller, action, bucket, Some(key), object, details)??)
+            }
+            None => {
+                let details = Details {
+                    prefix: Some(key),
+                    stat: true,
+                    ..*details
+                };
+                self.permit(caller, Action::ListBucket, bucket, None, &details)
+            }
         }
-        None => {
-            let details = Details {
-                prefix: Some(key),
-                stat: true,
-                ..*details
-            };
-            ask(caller, Action::ListBucket, bucket, None, None, &details)
+    }
+
+    /// Lets a caller give what it writes at `key` a list of its own. It owns what it writes, so this is
+    /// its right where the bucket is not its account's; nobody in particular owns nothing, and may as long
+    /// as no statement forbids it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) fn permit_list(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &str,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        let mine = ObjectAccess {
+            owner: caller.account(),
+            acl: None,
+            tags: &[],
+        };
+        let (action, key) = (Action::PutObjectAcl, Some(key));
+        let forbidden = |denied: &Denied| {
+            let effect = Effect::Deny;
+            matches!(denied.reason(), Reason::Statement { effect: found, .. } if *found == effect)
+        };
+        match self.judge(caller, action, bucket, key, Some(mine), details)? {
+            Err(denied) if caller.user().is_some() || forbidden(&denied) => Err(denied.into()),
+            Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    /// The decision, apart from what can go wrong on the way to it.
+    fn judge(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+        object: Option<ObjectAccess<'_>>,
+        details: &Details<'_>,
+    ) -> Result<Judged> {
+        with_resource(bucket, key, object, |resource| {
+            self.audit.judge(caller, action, resource, details)
+        })?
+    }
+
+    /// Whether a caller may something that a request does not stand or fall with; told of only where it
+    /// may.
+    ///
+    /// # Errors
+    /// As [`Inner::permit`].
+    pub(crate) fn may(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: Option<&str>,
+    ) -> Result<()> {
+        let details = self.details();
+        with_resource(bucket, key, None, |resource| {
+            Ok::<_, Error>(authorize(caller, action, resource, &details)?)
+        })??;
+        self.permit(caller, action, bucket, key, &details)
     }
 }
 
-/// Lets a caller give what it writes at `key` a list of its own. It owns what it writes, so this is
-/// its right where the bucket is not its account's; nobody in particular owns nothing, and may as long
-/// as no statement forbids it.
+/// A bucket as decisions see it, with what stands on it.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`].
-pub(crate) fn permit_list(
-    caller: &Caller,
-    bucket: &Bucket,
-    key: &str,
-    details: &Details<'_>,
-) -> Result<()> {
-    let mine = ObjectAccess {
-        owner: caller.account(),
-        acl: None,
-        tags: &[],
-    };
-    let (action, key) = (Action::PutObjectAcl, Some(key));
-    let forbidden = |denied: &Denied| {
-        let effect = Effect::Deny;
-        matches!(denied.reason(), Reason::Statement { effect: found, .. } if *found == effect)
-    };
-    match judge(caller, action, bucket, key, Some(mine), details)? {
-        Err(denied) if caller.user().is_some() || forbidden(&denied) => Err(denied.into()),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-fn ask(
-    caller: &Caller,
-    action: Action,
+/// Those of reading what stands on it.
+fn with_resource<T>(
     bucket: &Bucket,
     key: Option<&str>,
     object: Option<ObjectAccess<'_>>,
-    details: &Details<'_>,
-) -> Result<()> {
-    Ok(judge(caller, action, bucket, key, object, details)??)
-}
-
-/// The decision, apart from what can go wrong on the way to it.
-fn judge(
-    caller: &Caller,
-    action: Action,
-    bucket: &Bucket,
-    key: Option<&str>,
-    object: Option<ObjectAccess<'_>>,
-    details: &Details<'_>,
-) -> Result<std::result::Result<(), Denied>> {
+    work: impl FnOnce(Resource<'_>) -> T,
+) -> Result<T> {
     let documents = bucket
         .settings()
         .is_some_and(|settings| settings.documents != 0);
@@ -300,15 +332,14 @@ fn judge(
         None
     };
     let access: Option<&BucketAccess> = access.as_ref();
-    let resource = Resource::Bucket {
+    Ok(work(Resource::Bucket {
         tenant: &bucket.tenant.name,
         bucket: bucket.name.as_str(),
         owner: bucket.record.attributes.owner,
         access,
         key,
         object,
-    };
-    Ok(authorize(caller, action, resource, details))
+    }))
 }
 
 /// The caller as the catalog writes it down: what it makes belongs to its account.

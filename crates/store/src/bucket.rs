@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource, authorize};
+use dewar_auth::{Action, Caller, CannedAcl, Details, Ownership, Principal, Resource};
 use dewar_meta::ns::record::{DirRecord, Scope};
 use dewar_meta::ns::{Bucket, BucketQuery, NewBucket, Tenant, Usage};
 use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
@@ -33,7 +33,7 @@ impl Store {
             return Ok(BucketPage::default());
         }
         let tenant = self.inner.tenant(caller, None).await?;
-        authorize(
+        self.inner.audit.permit(
             caller,
             Action::ListAllMyBuckets,
             Resource::Tenant(&tenant.name),
@@ -93,7 +93,9 @@ impl Store {
             key: None,
             object: None,
         };
-        authorize(caller, Action::CreateBucket, asked, &self.inner.details())?;
+        self.inner
+            .audit
+            .permit(caller, Action::CreateBucket, asked, &self.inner.details())?;
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {

@@ -6,7 +6,7 @@ use dewar_meta::ns::{Bucket, Doomed, Removed};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::admit::{actor, permit};
+use crate::admit::actor;
 use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted};
 use crate::info::{shown_name, write_condition};
 
@@ -72,7 +72,8 @@ impl Store {
                 None => Action::DeleteObject,
                 Some(_) => Action::DeleteObjectVersion,
             };
-            let may = permit(caller, action, &bucket, Some(item.key.as_str()), &details);
+            let key = Some(item.key.as_str());
+            let may = self.inner.permit(caller, action, &bucket, key, &details);
             if may.is_ok() {
                 list.push(Doomed {
                     key: item.key,

@@ -9,7 +9,7 @@ use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
-use crate::admit::{Standing, permit_found};
+use crate::admit::Standing;
 use crate::api::{GetRequest, MarkerFound, ObjectInfo};
 use crate::blobs::Pinned;
 use crate::encryption::{self, DataKey};
@@ -202,7 +202,7 @@ impl Inner {
             ..self.details()
         };
         let key = key.as_str();
-        permit_found(caller, action, bucket, key, standing.as_ref(), &details)?;
+        self.permit_found(caller, action, bucket, key, standing.as_ref(), &details)?;
         found
     }
 

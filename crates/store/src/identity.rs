@@ -4,7 +4,7 @@
 //! Names are those within the account, as IAM has them. A user that is an account of its own is
 //! found by its name or its id, by itself and by who manages its tenant.
 
-use dewar_auth::{Action, Caller, Details, Resource, Secret, User, authorize};
+use dewar_auth::{Action, Caller, Details, Resource, Secret, User};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
@@ -79,7 +79,10 @@ impl Identities<'_> {
             now: self.store.inner.env.clock.now(),
             ..Details::default()
         };
-        Ok(authorize(self.caller, action, resource, &details)?)
+        self.store
+            .inner
+            .audit
+            .permit(self.caller, action, resource, &details)
     }
 
     /// Asks for something of the own account, like `user/path/name`.

@@ -18,6 +18,7 @@ mod accounts;
 mod admit;
 pub mod api;
 mod attributes;
+mod audit;
 mod blobs;
 mod bucket;
 mod carried;
@@ -75,6 +76,7 @@ pub use multipart::{Begun, PartUpload};
 pub use put::Upload;
 pub use rebuilt::{Rebuilt, RebuiltFrom};
 
+use audit::Audit;
 use lifecycle::LifecycleConfig;
 use upkeep::{Upkeep, UpkeepConfig};
 
@@ -114,6 +116,7 @@ pub(crate) struct Inner {
     segments: Arc<Segments>,
     table: Arc<BlobTable>,
     accounts: Accounts,
+    audit: Arc<Audit>,
     master: Arc<MasterKeys>,
     lanes: Md5Lanes,
     upkeep: Upkeep,
@@ -135,11 +138,13 @@ impl Store {
     /// A store of these parts. Start its [`workers`] too, or nothing is ever sealed or freed.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
+        let audit = Arc::<Audit>::default();
         let accounts = Accounts::new(
             Arc::clone(&parts.kv),
             Arc::clone(&parts.tree),
             parts.env.clone(),
             Arc::clone(&parts.master),
+            Arc::clone(&audit),
         );
         Self {
             inner: Arc::new(Inner {
@@ -149,6 +154,7 @@ impl Store {
                 segments: parts.segments,
                 table: parts.table,
                 accounts,
+                audit,
                 master: parts.master,
                 lanes: Md5Lanes::new(),
                 upkeep: Upkeep::new(parts.upkeep),

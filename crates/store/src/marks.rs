@@ -9,7 +9,7 @@ use dewar_meta::ns::{Bucket, Circumstances, VersionAttributes};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
-use crate::admit::{actor, permit};
+use crate::admit::actor;
 use crate::api::{Marks, ObjectRef};
 use crate::info::shown_name;
 use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_PER_OBJECT_MAX};
@@ -71,7 +71,7 @@ impl Inner {
             (marks.tags.is_some(), Action::PutObjectTagging),
         ] {
             if asked {
-                permit(caller, action, bucket, Some(key.as_str()), &details)?;
+                self.permit(caller, action, bucket, Some(key.as_str()), &details)?;
             }
         }
         if let Some(tags) = &marks.tags {

@@ -6,7 +6,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
 use crate::access::policies_tell_keys_apart;
-use crate::admit::{actor, permit};
+use crate::admit::actor;
 use crate::api::RenameRequest;
 use crate::info::write_condition;
 
@@ -34,7 +34,7 @@ impl Store {
             (Action::DeleteObject, source),
             (Action::PutObject, &request.target),
         ] {
-            permit(caller, action, &bucket, Some(key.as_str()), &details)?;
+            inner.permit(caller, action, &bucket, Some(key.as_str()), &details)?;
         }
         let condition = inner
             .write_condition(caller, &bucket, &request.target, &request.condition)
@@ -48,6 +48,10 @@ impl Store {
             if policies_tell_keys_apart(caller, &bucket)? {
                 let message =
                     "a policy tells names in the bucket apart, so directories keep theirs";
+                let path = bucket.path(source.as_str());
+                inner
+                    .audit
+                    .refused(caller, Action::RenameObject, path, message);
                 return Err(Error::new(ErrorKind::Denied, message));
             }
             let target = request.target.as_str();

@@ -4,7 +4,7 @@ use dewar_auth::{Action, Caller};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result};
 
-use crate::admit::{actor, permit};
+use crate::admit::actor;
 use crate::api::{BucketRef, ObjectLock, Versioning};
 use crate::limits::RETENTION_DAYS_MAX;
 use crate::{Inner, Store};
@@ -111,6 +111,6 @@ impl Inner {
     /// Whether the caller may remove or shorten what is kept in governance mode.
     pub(crate) fn may_bypass(&self, caller: &Caller, bucket: &Bucket, key: Option<&str>) -> bool {
         let action = Action::BypassGovernanceRetention;
-        permit(caller, action, bucket, key, &self.details()).is_ok()
+        self.may(caller, action, bucket, key).is_ok()
     }
 }

@@ -58,6 +58,12 @@ pub trait Callers: Send + Sync {
     /// Who a user is that was named, by the client or by its key.
     fn by_name<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<UserId>>;
 
+    /// Tells of a client that has logged in, in this way.
+    fn logged_in(&self, _caller: &Caller, _way: &str) {}
+
+    /// Tells of a client that was not believed.
+    fn turned_away(&self, _peer: &Peer, _way: &str, _why: &str) {}
+
     /// Whoever a proof stands for now.
     ///
     /// # Errors

@@ -79,6 +79,32 @@ impl Resource<'_> {
     }
 }
 
+/// As people write it: `/bucket/key`, `/@tenant/bucket/key`, an ARN.
+impl fmt::Display for Resource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(tenant) => write!(f, "tenant {tenant:?}"),
+            Self::Bucket {
+                tenant,
+                bucket,
+                key,
+                ..
+            } => {
+                f.write_str("/")?;
+                if !tenant.is_default() {
+                    write!(f, "@{tenant}/")?;
+                }
+                f.write_str(bucket)?;
+                match key {
+                    Some(key) => write!(f, "/{key}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Identity { account, path, .. } => write!(f, "arn:aws:iam::{account}:{path}"),
+        }
+    }
+}
+
 /// What a verb knows of the request that policies may ask for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Details<'a> {
@@ -116,6 +142,15 @@ pub struct Denied {
 }
 
 impl Denied {
+    fn new(caller: &Caller, action: Action, resource: &Resource<'_>, reason: Reason) -> Self {
+        Self {
+            caller: caller.to_string(),
+            action,
+            resource: resource.to_string(),
+            reason,
+        }
+    }
+
     /// What decided.
     #[must_use]
     pub fn reason(&self) -> &Reason {
@@ -136,6 +171,24 @@ pub struct Decision {
     pub allowed: bool,
     /// Why, or why not.
     pub reason: Reason,
+}
+
+impl Decision {
+    /// As [`fn@authorize`] would have it.
+    ///
+    /// # Errors
+    /// [`Denied`] where it was.
+    pub fn into_result(
+        self,
+        caller: &Caller,
+        action: Action,
+        resource: &Resource<'_>,
+    ) -> Result<(), Denied> {
+        if self.allowed {
+            return Ok(());
+        }
+        Err(Denied::new(caller, action, resource, self.reason))
+    }
 }
 
 /// What decided.
@@ -294,12 +347,7 @@ pub fn authorize(
     if allowed {
         return Ok(());
     }
-    Err(Denied {
-        caller: caller.to_string(),
-        action,
-        resource: shown(&resource),
-        reason: why.to_reason(),
-    })
+    Err(Denied::new(caller, action, &resource, why.to_reason()))
 }
 
 /// Decides, and says what decided either way.
@@ -316,32 +364,6 @@ pub fn explain(
     Decision {
         allowed,
         reason: why.to_reason(),
-    }
-}
-
-fn shown(resource: &Resource<'_>) -> String {
-    match resource {
-        Resource::Tenant(tenant) => format!("tenant {tenant:?}"),
-        Resource::Bucket {
-            tenant,
-            bucket,
-            key,
-            ..
-        } => {
-            let mut path = String::from("/");
-            if !tenant.is_default() {
-                path.push('@');
-                path.push_str(tenant.as_str());
-                path.push('/');
-            }
-            path.push_str(bucket);
-            if let Some(key) = key {
-                path.push('/');
-                path.push_str(key);
-            }
-            path
-        }
-        Resource::Identity { account, path, .. } => format!("arn:aws:iam::{account}:{path}"),
     }
 }
 
@@ -364,12 +386,7 @@ pub fn assume(
     if allowed {
         return Ok(());
     }
-    Err(Denied {
-        caller: caller.to_string(),
-        action,
-        resource: shown(&role),
-        reason: why.to_reason(),
-    })
+    Err(Denied::new(caller, action, &role, why.to_reason()))
 }
 
 fn trusted<'a>(ask: &'a Ask<'a>, trust: &'a crate::Policy) -> (bool, Why<'a>) {

@@ -43,7 +43,7 @@ impl fmt::Debug for Limit {
 /// What a session or a token adds to who asks.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// The session's id, or the first digits of the token's digest: for the audit log.
+    /// `session:ID`, or `token:` and the first digits of its digest: for the audit log.
     pub credential: Arc<str>,
     /// When it ends.
     pub expires: Timestamp,
@@ -62,6 +62,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Whom a provider vouches for: `SUBJECT@PROVIDER`.
+    pub(crate) fn vouched_for(&self) -> String {
+        let provider = self.provider.as_deref().unwrap_or_default();
+        let subject = self.claim(&format!("{provider}:sub")).first();
+        format!("{}@{provider}", subject.map_or("", String::as_str))
+    }
+
     /// The values of a claim that a policy asks for.
     pub(crate) fn claim(&self, name: &str) -> &[String] {
         let found = self.claims.iter().find(|(known, _)| known == name);

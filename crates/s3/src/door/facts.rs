@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use dewar_auth::{Fact, Facts};
-use dewar_types::Timestamp;
+use dewar_types::{RequestId, Timestamp};
 use http::HeaderMap;
 use http::request::Parts;
 
@@ -101,6 +101,11 @@ impl Facts for WireFacts {
             other => other.key().strip_prefix("s3:")?,
         };
         self.header(name)
+    }
+
+    fn request_id(&self) -> Option<String> {
+        let id = self.head.extensions.get::<RequestId>();
+        id.map(ToString::to_string)
     }
 
     fn expected_owner(&self) -> Option<Cow<'_, str>> {

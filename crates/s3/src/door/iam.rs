@@ -11,7 +11,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::{Answer, Door, Told, WireFacts};
+use super::{Answer, Door, Told, WireFacts, claimed_key, tell_refused};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
@@ -74,7 +74,11 @@ pub(super) async fn call(
     let caller = match verifier.verify(&head, &query, None, now).await {
         Ok(Claim::Signed(signed)) => Caller::by_access_key(&signed.key, origin),
         Ok(Claim::Anonymous) => Caller::anonymous(origin),
-        Err(refusal) => return Ok(ops::iam_refused(&refusal, id)),
+        Err(refusal) => {
+            let named = claimed_key(&head, &query);
+            tell_refused(&door.store, origin, named, &refusal);
+            return Ok(ops::iam_refused(&refusal, id));
+        }
     };
     told.user = caller.user().map(|user| user.name.clone());
     told.verb = Some(if sts { "Sts" } else { "Iam" });

@@ -14,6 +14,7 @@
 mod access;
 mod address;
 mod answer;
+mod claimed;
 mod cors;
 mod exchange;
 mod facts;
@@ -40,6 +41,7 @@ pub use answer::AnswerBody;
 pub(crate) use answer::{
     Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
 };
+pub(crate) use claimed::{claimed_key, tell_refused};
 use cors::{Page, preflight};
 pub(crate) use exchange::Exchange;
 pub(crate) use facts::WireFacts;
@@ -192,7 +194,11 @@ impl Door {
             return Ok((caller, payload()?, None));
         }
         let now = self.env.clock.now();
-        match self.verifier.verify(head, query, bucket, now).await? {
+        let claim = self.verifier.verify(head, query, bucket, now).await;
+        let claim = claim.inspect_err(|refusal| {
+            tell_refused(&self.store, origin, claimed_key(head, query), refusal);
+        });
+        match claim? {
             Claim::Signed(signed) => {
                 let caller = Caller::by_access_key(&signed.key, origin);
                 Ok((caller, signed.payload, signed.seed))

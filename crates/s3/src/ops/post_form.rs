@@ -10,7 +10,7 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 
 use super::tagging::tags_of_document;
 
-use crate::door::{Answer, Door, Exchange, WireFacts, empty_answer, text_answer};
+use crate::door::{Answer, Door, Exchange, WireFacts, empty_answer, tell_refused, text_answer};
 use crate::error::{Code, Refusal, Result, push_element};
 use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
@@ -33,7 +33,11 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         min: 0,
         max: SINGLE_WRITE_BYTES_MAX,
     };
-    if let Some((key, policy)) = verify_form(&door.verifier, &fields, now).await? {
+    let proven = verify_form(&door.verifier, &fields, now).await;
+    let proven = proven.inspect_err(|refusal| {
+        tell_refused(&door.store, exchange.caller.origin(), None, refusal);
+    });
+    if let Some((key, policy)) = proven? {
         policy.check(&fields, bucket.name.as_str(), now)?;
         caller = Caller::by_access_key(&key, exchange.caller.origin());
         if let Some(range) = policy.length() {

@@ -15,6 +15,7 @@ use super::upkeep::{
     DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
     LedgerInfo, RepairInfo,
 };
+use crate::audit::AuditLog;
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -399,6 +400,10 @@ pub(super) type Result<T> = std::result::Result<T, AdminError>;
 /// Carries admin requests out. Names are checked by the implementation.
 #[async_trait]
 pub trait AdminApi: Send + Sync {
+    /// Where what is asked for is recorded.
+    fn audit(&self) -> Option<&AuditLog> {
+        None
+    }
     /// How the server fares.
     async fn status(&self) -> Result<Status>;
     /// All disks.
@@ -472,7 +477,7 @@ pub trait AdminApi: Send + Sync {
 ///
 /// # Errors
 /// As the method.
-pub async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
+pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
     Ok(match request {
         Request::Status {} => Reply::Status(api.status().await?),
         Request::DiskList {} => Reply::Disks(api.disk_list().await?),

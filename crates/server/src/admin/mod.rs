@@ -16,11 +16,12 @@ mod quota;
 pub(crate) mod secret_text;
 mod server;
 mod socket;
+mod told;
 mod upkeep;
 
 pub use api::{
     AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page,
-    PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo, dispatch,
+    PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo,
 };
 pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
 pub use client::{Client, ClientError};
@@ -32,6 +33,7 @@ pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, Policy
 pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use socket::{AdminSocket, SocketError};
+pub use told::carry_out;
 pub use upkeep::{
     DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FULL,
     FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, RepairInfo,

@@ -14,8 +14,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::api::{AdminApi, AdminError, Failure, Request, dispatch};
+use super::api::{AdminApi, AdminError, Failure, Request};
 use super::socket::{AdminSocket, is_allowed};
+use super::told::{carry_out, turned_away};
 use crate::listener::Stop;
 
 /// Where requests are posted.
@@ -67,9 +68,10 @@ async fn accept(socket: AdminSocket, api: Arc<dyn AdminApi>, stop: Stop) {
         match stream.peer_cred() {
             Ok(peer) if is_allowed(peer.uid(), own) => {
                 let (api, running) = (Arc::clone(&api), stop.clone());
-                stop.spawn(connection(stream, api, running, place));
+                stop.spawn(connection(stream, peer.uid(), api, running, place));
             }
             Ok(peer) => {
+                turned_away(&*api, peer.uid());
                 tracing::warn!(
                     uid = peer.uid(),
                     pid = peer.pid(),
@@ -83,13 +85,14 @@ async fn accept(socket: AdminSocket, api: Arc<dyn AdminApi>, stop: Stop) {
 
 async fn connection(
     stream: UnixStream,
+    uid: u32,
     api: Arc<dyn AdminApi>,
     stop: Stop,
     _place: OwnedSemaphorePermit,
 ) {
     let service = service_fn(move |request| {
         let api = Arc::clone(&api);
-        async move { Ok::<_, Infallible>(answer(&*api, request).await) }
+        async move { Ok::<_, Infallible>(answer(&*api, request, uid).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -111,9 +114,13 @@ async fn connection(
     }
 }
 
-async fn answer(api: &dyn AdminApi, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(
+    api: &dyn AdminApi,
+    request: HttpRequest<Incoming>,
+    uid: u32,
+) -> Response<Full<Bytes>> {
     let result = match parse(request).await {
-        Ok(request) => dispatch(api, request).await,
+        Ok(request) => carry_out(api, request, uid).await,
         Err(error) => Err(error),
     };
     let (status, body) = match &result {

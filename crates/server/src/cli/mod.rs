@@ -9,6 +9,7 @@
 )]
 
 mod accounts;
+mod audit;
 mod catalog;
 mod columns;
 mod configuration;
@@ -33,6 +34,7 @@ pub(crate) use columns::amount;
 pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};
+pub use audit::AuditArgs;
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
@@ -76,6 +78,8 @@ pub enum Command {
     /// Limit what buckets, directories, users and tenants may hold
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Search the audit log: who did what, from where, and what decided
+    Audit(AuditArgs),
     /// Say how a running server fares: what is wrong, how bad it is, and what to do
     Status(StatusArgs),
     /// List disks, or decide what becomes of one
@@ -154,6 +158,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Role(command) => federation::role(command, opener),
         Command::Session(command) => federation::session(command, opener),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json),
         Command::Disk(command) => disks::disk(command, opener),
         Command::Scrub(args) => disks::scrub(args),

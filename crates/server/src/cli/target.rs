@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
-use crate::admin::{AdminApi, Client, Reply, Request, dispatch};
+use crate::admin::{AdminApi, Client, Reply, Request, carry_out};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
@@ -62,7 +62,7 @@ pub(super) fn load(named: Option<&Path>) -> Result<Config, ConfigError> {
 }
 
 impl Target {
-    fn load(&self) -> Result<Config, CommandError> {
+    pub(super) fn load(&self) -> Result<Config, CommandError> {
         match &self.dir {
             None => Ok(load(self.config.as_deref())?),
             Some(dir) => {
@@ -98,7 +98,10 @@ impl Reached {
     pub(super) async fn ask(&mut self, request: Request) -> Result<Reply, CommandError> {
         match self {
             Self::Running(client) => Ok(client.ask(&request).await?),
-            Self::Opened(api) => Ok(dispatch(&**api, request).await?),
+            Self::Opened(api) => {
+                let uid = rustix::process::getuid().as_raw();
+                Ok(carry_out(&**api, request, uid).await?)
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::load::Values;
 use super::table::{Key, Range, Reload, Section, read, sections};
-use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel};
+use super::value::{ByteSize, Context, Field, LayoutChoice, LogFormat, LogLevel, UnwritableAudit};
 
 fn is_pool_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -141,6 +141,23 @@ sections! {
         master_key_file: Option<PathBuf> = "";
     }
 
+    /// The audit log: who asked for what, from where, by which credential, and what decided. One
+    /// JSON object per line, searched with `dewar audit`. It never holds a secret.
+    [audit] Audit {
+        /// Folder of its files, mode 0700. Empty: `audit` in the state_dir.
+        folder: Option<PathBuf> = "";
+        /// Whether reading and listing that was allowed is recorded too. What was refused always is,
+        /// and what was allowed and changes something.
+        reads: bool = "false";
+        /// A file that has got this long is followed by another one.
+        file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
+        /// Most files; the oldest are removed. 0 keeps all.
+        files_max: u32 = "64" { unit: "files" };
+        /// What happens when nothing can be recorded, since the disk is full or too slow: `alarm`
+        /// goes on and says how much is missing, `refuse` refuses what would have to be recorded.
+        unwritable: UnwritableAudit = "alarm" { range: Range::OneOf(&["alarm", "refuse"]) };
+    }
+
     /// The S3 door.
     [s3] S3 {
         /// Addresses to listen on. The default is reachable from this machine alone; give the
@@ -252,6 +269,12 @@ impl Config {
     #[must_use]
     pub fn master_key_file(&self) -> PathBuf {
         self.beside_state(self.security.master_key_file.as_deref(), "master.key")
+    }
+
+    /// The folder of the audit log: as configured, else `audit` in the state folder.
+    #[must_use]
+    pub fn audit_folder(&self) -> PathBuf {
+        self.beside_state(self.audit.folder.as_deref(), "audit")
     }
 
     fn beside_state(&self, given: Option<&Path>, name: &str) -> PathBuf {

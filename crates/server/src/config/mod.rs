@@ -13,9 +13,12 @@ mod nearest;
 mod table;
 mod value;
 
-pub use keys::{Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Xrootd, all, find};
+pub use keys::{
+    Audit, Config, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Xrootd, all, find,
+};
 pub use load::{ConfigError, Origin, Problem};
 pub use table::{Key, Range, Reload, Section};
+pub(crate) use value::parse_duration;
 pub use value::{ByteSize, Field, LayoutChoice, LogFormat, LogLevel, Raw};
 
 impl Config {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use dewar_types::{Layout, PAGE_BYTES};
 
 use super::table::{Key, Range};
+use crate::audit::Unwritable;
 
 /// A value as it was found, before the key says what it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -355,7 +356,7 @@ const TIME_UNITS: [(&str, u64); 5] = [
 
 /// Reads a duration: numbers with units (`ms`, `s`, `m`, `h`, `d`), added up: `1h30m`.
 #[must_use]
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     if rest.is_empty() {
@@ -421,6 +422,28 @@ impl Field for LogFormat {
         quoted(match self {
             Self::Human => "human",
             Self::Json => "json",
+        })
+    }
+}
+
+/// What happens when nothing can be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwritableAudit(pub Unwritable);
+
+impl Field for UnwritableAudit {
+    const KIND: &'static str = "a string";
+
+    fn read(raw: &Raw, context: Context<'_>) -> Result<Self, String> {
+        match String::read(raw, context)?.as_str() {
+            "refuse" => Ok(Self(Unwritable::Refuse)),
+            _ => Ok(Self(Unwritable::Alarm)),
+        }
+    }
+
+    fn render(&self) -> String {
+        quoted(match self.0 {
+            Unwritable::Alarm => "alarm",
+            Unwritable::Refuse => "refuse",
         })
     }
 }

@@ -24,6 +24,7 @@ use crate::admin::{
     IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State,
     Status, UserAdd, UserInfo,
 };
+use crate::audit::AuditLog;
 use crate::config::Config;
 use crate::issuers::WebKeys;
 
@@ -45,6 +46,7 @@ pub(super) struct StoreAdmin {
     upkeep: UpkeepAdmin,
     backups: BackupAdmin,
     web_keys: WebKeys,
+    audit: Arc<AuditLog>,
 }
 
 impl StoreAdmin {
@@ -55,11 +57,13 @@ impl StoreAdmin {
         engine: &Engine,
         changes: DiskChanges,
         web_keys: WebKeys,
+        audit: Arc<AuditLog>,
         doors: Vec<DoorStatus>,
     ) -> Self {
         Self {
             started: env.clock.elapsed(),
             web_keys,
+            audit,
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
@@ -95,12 +99,19 @@ impl StoreAdmin {
                 full.message()
             )),
         }
+        if let Some(why) = self.audit.failing() {
+            notes.push(format!("the audit log cannot be written: {why}"));
+        }
         notes
     }
 }
 
 #[async_trait]
 impl AdminApi for StoreAdmin {
+    fn audit(&self) -> Option<&AuditLog> {
+        Some(&self.audit)
+    }
+
     async fn status(&self) -> Result<Status> {
         let layout = self.pool.layout();
         let away = away(&self.pool, &self.journal);

@@ -25,18 +25,25 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::changes::DiskChanges;
+use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
 /// How old the ledger of a scrape may be before it is counted anew.
 const LEDGER_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the figures of these parts.
-pub(super) fn register(metrics: &Metrics, engine: &Engine, changes: &DiskChanges) {
+pub(super) fn register(
+    metrics: &Metrics,
+    engine: &Engine,
+    changes: &DiskChanges,
+    audit: &Arc<AuditLog>,
+) {
     let figures = Figures {
         store: engine.store().clone(),
         journal: engine.journal().clone(),
         pool: Arc::clone(engine.pool()),
         changes: changes.clone(),
+        audit: Arc::clone(audit),
         ledger: Arc::default(),
         runtime: Handle::current(),
     };
@@ -48,6 +55,7 @@ struct Figures {
     journal: Journal,
     pool: Arc<Pool>,
     changes: DiskChanges,
+    audit: Arc<AuditLog>,
     ledger: Arc<Mutex<Counted>>,
     runtime: Handle,
 }
@@ -227,6 +235,25 @@ impl Figures {
         )
     }
 
+    fn audit(&self, page: &mut Page<'_>) -> Result {
+        let counts = self.audit.counts();
+        let of = |outcome: &str, count| ([("outcome", outcome.to_owned())], count);
+        page.counters(
+            "audit_records",
+            "Records of the audit log: written, lost since it could not be, only counted (refusals of nobody)",
+            [
+                of("written", counts.written),
+                of("lost", counts.lost),
+                of("counted", counts.summed),
+            ],
+        )?;
+        page.gauge(
+            "audit_failing",
+            "1 while the audit log cannot be written",
+            i64::from(self.audit.failing().is_some()),
+        )
+    }
+
     fn journal(&self, page: &mut Page<'_>) -> Result {
         let journal = self.journal.status();
         page.gauge(
@@ -386,6 +413,7 @@ impl Collector for Figures {
         let mut page = Page(encoder);
         self.disks(&mut page)?;
         self.journal(&mut page)?;
+        self.audit(&mut page)?;
         self.blobs(&mut page)?;
         self.upkeep(&mut page)?;
         self.ledger(&mut page)

@@ -39,6 +39,7 @@ use changes::DiskChanges;
 use roster::Roster;
 
 use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
+use crate::audit::{AuditConfig, AuditLog};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Engine, OpenEngine, Purpose};
@@ -68,6 +69,7 @@ pub struct StoreEngine {
     changes: DiskChanges,
     front: S3Front,
     web_keys: WebKeys,
+    audit: Arc<AuditLog>,
     /// Keeps the keys of issuers fresh while it serves.
     keeper: Option<tokio::task::JoinHandle<()>>,
 }
@@ -181,6 +183,15 @@ impl OpenEngine for OpenStore {
                  `dewar catalog rebuild` puts it back, with --discard-unnamed it is given up"
             );
         }
+        let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
+        engine.store().tell(Arc::clone(&audit) as _);
+        if purpose.serves() {
+            let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+            audit.note(
+                "server:start",
+                format!("version {version}, process {process}"),
+            );
+        }
         let front = S3Front::new(
             engine.store().clone(),
             env.clone(),
@@ -210,7 +221,7 @@ impl OpenEngine for OpenStore {
             let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
             tokio::spawn(async move { store.accounts().keep_keys(fetcher).await })
         });
-        metrics::register(metrics, &engine, &changes);
+        metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
@@ -219,6 +230,7 @@ impl OpenEngine for OpenStore {
             changes,
             front,
             web_keys,
+            audit,
             keeper,
         })
     }
@@ -229,6 +241,17 @@ impl OpenEngine for OpenStore {
 
     async fn restore(&self, config: &Config, wish: RestoreWish) -> Result<CatalogInfo, BoxError> {
         self.restore_catalog(config, wish).await
+    }
+}
+
+/// How the audit log is to be kept.
+fn audit_config(config: &Config) -> AuditConfig {
+    AuditConfig {
+        folder: config.audit_folder(),
+        reads: config.audit.reads,
+        file_bytes: config.audit.file_size.0,
+        files_max: usize::try_from(config.audit.files_max).unwrap_or(usize::MAX),
+        unwritable: config.audit.unwritable.0,
     }
 }
 
@@ -299,6 +322,7 @@ impl Engine for StoreEngine {
             &self.engine,
             self.changes.clone(),
             self.web_keys.clone(),
+            Arc::clone(&self.audit),
             doors,
         ))
     }
@@ -332,6 +356,12 @@ impl Engine for StoreEngine {
         }
         if let Err(error) = self.engine.close(CLOSE_PATIENCE).await {
             tracing::warn!(%error, "the catalog was not closed cleanly; the next start takes longer");
+        }
+        if self.keeper.is_some() {
+            self.audit.note("server:stop", String::new());
+        }
+        if !self.audit.flush() {
+            tracing::error!("the audit log ends without its last records");
         }
     }
 }

@@ -165,6 +165,14 @@ impl Callers for StoreCallers {
         Box::pin(async move { Ok(self.store.accounts().user(name).await?.id) })
     }
 
+    fn logged_in(&self, caller: &Caller, way: &str) {
+        self.store.tell_login(caller, way);
+    }
+
+    fn turned_away(&self, peer: &Peer, way: &str, why: &str) {
+        self.store.tell_refused_login(peer.origin(), way, None, why);
+    }
+
     fn caller<'a>(&'a self, proof: &'a Proof, origin: Origin) -> BoxFuture<'a, Result<Caller>> {
         Box::pin(async move {
             match proof {

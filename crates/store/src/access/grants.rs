@@ -8,7 +8,7 @@ use dewar_types::{Error, ErrorKind, Result, UserId, VersionName};
 use minicbor::bytes::ByteVec;
 
 use super::{AclDocument, BlockDocument, OwnershipDocument, access_of};
-use crate::admit::{Standing, actor, permit_list};
+use crate::admit::{Standing, actor};
 use crate::api::{AccountName, BucketRef, GranteeName, NewAcl, ObjectRef, ShownAcl};
 use crate::document::Document;
 use crate::info::shown_name;
@@ -87,7 +87,7 @@ impl Inner {
             };
         }
         if !acl.is_private() {
-            permit_list(caller, bucket, key, &self.details())?;
+            self.permit_list(caller, bucket, key, &self.details())?;
         }
         if access.block().block_public_acls && acl.is_public() {
             return Err(blocked());

@@ -17,7 +17,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::record::GroupRecord;
-use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused};
+use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused, token_name};
 
 /// What claims may take in memory or in a session token, in bytes.
 const CLAIMS_BYTES_MAX: usize = 64 * 1024;
@@ -74,8 +74,17 @@ pub(super) fn not_taken(error: TokenError) -> Error {
 
 impl Accounts {
     pub(super) async fn bearer_of(&self, token: &str, origin: Origin) -> Result<Caller> {
-        check_wire(origin)?;
         let digest = digest_of(token);
+        let found = self.bearer_proven(token, digest, origin).await;
+        if let Err(error) = &found {
+            let (named, why) = (token_name(&digest), error.to_string());
+            self.audit.not_taken(origin, "token", Some(&named), &why);
+        }
+        found
+    }
+
+    async fn bearer_proven(&self, token: &str, digest: Digest, origin: Origin) -> Result<Caller> {
+        check_wire(origin)?;
         let now = self.env.clock.now();
         let (changes, found) = {
             let cache = self.cache.read();
@@ -94,15 +103,14 @@ impl Accounts {
             return Ok(Caller::by_token(found.user, found.bounds, origin));
         }
         let (issuer, token) = self.prove(token).await?.map_err(not_taken)?;
-        let mut credential = String::from("token:");
-        for byte in &digest[..8] {
-            credential.push_str(&format!("{byte:02x}"));
-        }
+        let said = format!("{} vouches for {}", issuer.url, token.subject);
         let becoming = self.becoming(issuer, token).await?;
         let bearer = Bearer {
-            bounds: Arc::new(bounds_of(&becoming, &credential)),
+            bounds: Arc::new(bounds_of(&becoming, &token_name(&digest))),
             user: becoming.user,
         };
+        let caller = Caller::by_token(Arc::clone(&bearer.user), Arc::clone(&bearer.bounds), origin);
+        self.audit.login(&caller, "token", said);
         let mut cache = self.cache.write();
         if cache.changes == changes {
             if cache.bearers.len() >= CACHED_MAX {
@@ -111,7 +119,7 @@ impl Accounts {
             cache.bearers.insert(digest, bearer.clone());
         }
         drop(cache);
-        Ok(Caller::by_token(bearer.user, bearer.bounds, origin))
+        Ok(caller)
     }
 
     /// What a token becomes here: [`Becoming`], or what is wrong with it.

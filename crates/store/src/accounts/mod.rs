@@ -48,6 +48,7 @@ pub use sessions::Revoke;
 pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
 pub use users::{NewUser, UserChange};
 
+use crate::audit::Audit;
 use bearer::Bearers;
 use issuer_keys::HeldKeys;
 use sessions::Sessions;
@@ -83,6 +84,7 @@ pub struct Accounts {
     tree: Arc<Tree>,
     env: Env,
     master: Arc<MasterKeys>,
+    audit: Arc<Audit>,
     cache: RwLock<Cache>,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
@@ -111,8 +113,15 @@ fn designation(text: &str) -> Result<(TenantName, &str)> {
 }
 
 impl Accounts {
-    pub(crate) fn new(kv: Arc<dyn Kv>, tree: Arc<Tree>, env: Env, master: Arc<MasterKeys>) -> Self {
+    pub(crate) fn new(
+        kv: Arc<dyn Kv>,
+        tree: Arc<Tree>,
+        env: Env,
+        master: Arc<MasterKeys>,
+        audit: Arc<Audit>,
+    ) -> Self {
         Self {
+            audit,
             kv,
             tree,
             env,
@@ -283,6 +292,15 @@ fn digest_of(token: &str) -> Digest {
     let mut out = [0; 32];
     out.copy_from_slice(digest.as_ref());
     out
+}
+
+/// What a token is called in logs: the first digits of its digest.
+fn token_name(digest: &Digest) -> String {
+    let mut name = String::from("token:");
+    for byte in &digest[..8] {
+        name.push_str(&format!("{byte:02x}"));
+    }
+    name
 }
 
 /// A credential that is not taken, with the words that may be told.

@@ -189,7 +189,7 @@ impl Accounts {
             }
         }
         Ok(Bounds {
-            credential: session.access_key.as_str().into(),
+            credential: format!("session:{}", session.access_key).into(),
             expires: session.expires,
             provider,
             claims,

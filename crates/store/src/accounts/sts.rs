@@ -15,7 +15,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::bearer::{Becoming, check_wire, claims_of, not_taken};
 use super::record::RoleRecord;
-use super::{Accounts, ROLE, Role, refused};
+use super::{Accounts, ROLE, Role, digest_of, refused, token_name};
 
 /// Seconds that sessions last.
 const DURATION: std::ops::RangeInclusive<u32> = 900..=43_200;
@@ -102,7 +102,15 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::Denied`], also for a role that there is not; [`ErrorKind::InvalidArgument`],
     /// [`ErrorKind::MalformedPolicy`], [`ErrorKind::TooLarge`].
-    pub async fn assume_role(&self, caller: &Caller, mut asked: AssumeRole) -> Result<Given> {
+    pub async fn assume_role(&self, caller: &Caller, asked: AssumeRole) -> Result<Given> {
+        self.audit.check()?;
+        let role = asked.role.clone();
+        let given = self.become_role(caller, asked).await;
+        self.tell_session(caller, Action::AssumeRole, role, &given);
+        given
+    }
+
+    async fn become_role(&self, caller: &Caller, mut asked: AssumeRole) -> Result<Given> {
         check_wire(caller.origin())?;
         check_asked(&asked)?;
         let Principal::User(user) = caller.principal() else {
@@ -178,6 +186,32 @@ impl Accounts {
         origin: Origin,
         web: WebIdentity,
     ) -> Result<Given> {
+        self.audit.check()?;
+        let role = web.asked.role.clone();
+        let action = Action::AssumeRoleWithWebIdentity;
+        let named = token_name(&digest_of(web.token.reveal()));
+        let became = self.vouched(origin, web, &named).await;
+        match became {
+            Ok((caller, given)) => {
+                self.tell_session(&caller, action, role, &given);
+                given
+            }
+            Err(error) => {
+                let how = "web-identity";
+                self.audit
+                    .not_taken(origin, how, Some(&named), &error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Who a login token vouches for, and whether that becomes the role.
+    async fn vouched(
+        &self,
+        origin: Origin,
+        web: WebIdentity,
+        named: &str,
+    ) -> Result<(Caller, Result<Given>)> {
         check_wire(origin)?;
         let WebIdentity { token, mut asked } = web;
         check_asked(&asked)?;
@@ -188,6 +222,7 @@ impl Accounts {
         asked.transitive = transitive;
         check_tags(&asked)?;
         let bounds = Bounds {
+            credential: named.into(),
             expires: token.expires,
             provider: Some(issuer.name().into()),
             unassumed: true,
@@ -195,14 +230,35 @@ impl Accounts {
             ..Bounds::default()
         };
         let caller = Caller::vouched(Arc::new(bounds), origin);
-        let wanted = self.wanted(&asked.role).await?;
-        self.permit(&caller, Action::AssumeRoleWithWebIdentity, &wanted, &asked)?;
-        if !asked.tags.is_empty() {
-            self.permit(&caller, Action::TagSession, &wanted, &asked)?;
-        }
-        let most = wanted.role.max_session;
-        self.give(wanted, asked, most, Vec::new(), Some((&issuer, &token)))
-            .await
+        let given = async {
+            let wanted = self.wanted(&asked.role).await?;
+            self.permit(&caller, Action::AssumeRoleWithWebIdentity, &wanted, &asked)?;
+            if !asked.tags.is_empty() {
+                self.permit(&caller, Action::TagSession, &wanted, &asked)?;
+            }
+            let most = wanted.role.max_session;
+            self.give(wanted, asked, most, Vec::new(), Some((&issuer, &token)))
+                .await
+        };
+        let given = given.await;
+        Ok((caller, given))
+    }
+
+    /// Tells the audit log of a session that was given or not, which is the caller's to know.
+    fn tell_session(&self, caller: &Caller, action: Action, target: String, given: &Result<Given>) {
+        let words;
+        let outcome = match given {
+            Ok(given) => {
+                words = format!("session:{}", given.session.access_key);
+                Ok((words.as_str(), given.session.expires))
+            }
+            Err(error) => {
+                words = error.to_string();
+                Err(words.as_str())
+            }
+        };
+        self.audit
+            .session(caller, action.to_string(), target, outcome);
     }
 
     /// A session of a user itself, for a while.
@@ -211,6 +267,13 @@ impl Accounts {
     /// [`ErrorKind::Denied`] for nobody and for who has only a session;
     /// [`ErrorKind::InvalidArgument`].
     pub async fn session_token(&self, caller: &Caller, duration: Option<u32>) -> Result<Given> {
+        self.audit.check()?;
+        let given = self.own_session(caller, duration);
+        self.tell_session(caller, Action::GetSessionToken, String::new(), &given);
+        given
+    }
+
+    fn own_session(&self, caller: &Caller, duration: Option<u32>) -> Result<Given> {
         check_wire(caller.origin())?;
         let user = caller.user().filter(|_| caller.bounds().is_none());
         let Some(user) = user else {

@@ -10,7 +10,7 @@ use dewar_types::{Error, ErrorKind, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::Store;
-use crate::admit::{actor, permit};
+use crate::admit::actor;
 use crate::api::ObjectRef;
 use crate::limits::XATTR_BYTES_MAX;
 
@@ -72,7 +72,7 @@ impl Store {
             (_, Some(_)) => format!("{}/", name.key),
             _ => name.key.as_str().to_owned(),
         };
-        permit(caller, Action::PutObject, &bucket, Some(&key), &details)?;
+        inner.permit(caller, Action::PutObject, &bucket, Some(&key), &details)?;
         let (tenant, name_of) = (&bucket.tenant.name, bucket.name.as_str());
         if makes_only_new(caller, tenant, name_of, &key) {
             let message = format!(

@@ -5,7 +5,7 @@ use dewar_meta::ns::record::{DirRecord, FileRecord};
 use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
-use crate::admit::{Standing, actor, permit, permit_found};
+use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, ObjectRef};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
@@ -31,11 +31,11 @@ impl Store {
         let (file, directory) = inner.either(&bucket, &name.key).await?;
         let key = name.key.as_str();
         if let Some(directory) = directory {
-            permit_directory(caller, &bucket, key, &details)?;
+            inner.permit_directory(caller, &bucket, key, &details)?;
             return Ok(directory_node(&directory));
         }
         let standing = file.as_ref().map(Standing::of).transpose()?;
-        permit_found(
+        inner.permit_found(
             caller,
             Action::GetObject,
             &bucket,
@@ -240,20 +240,23 @@ impl Inner {
     }
 }
 
-/// Lets a caller look at a directory who may list what is in it.
-fn permit_directory(
-    caller: &Caller,
-    bucket: &Bucket,
-    key: &str,
-    details: &Details<'_>,
-) -> Result<()> {
-    let prefix = format!("{key}/");
-    let details = Details {
-        prefix: Some(&prefix),
-        delimiter: Some("/"),
-        ..*details
-    };
-    permit(caller, Action::ListBucket, bucket, None, &details)
+impl Inner {
+    /// Lets a caller look at a directory who may list what is in it.
+    fn permit_directory(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &str,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        let prefix = format!("{key}/");
+        let details = Details {
+            prefix: Some(&prefix),
+            delimiter: Some("/"),
+            ..*details
+        };
+        self.permit(caller, Action::ListBucket, bucket, None, &details)
+    }
 }
 
 fn nothing(bucket: &Bucket, key: &str) -> Error {

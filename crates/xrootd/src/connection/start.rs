@@ -183,7 +183,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let callers = Arc::clone(&self.door.callers);
         match callers.of_connection(&self.peer).await {
             Ok(Some(user)) => {
-                self.enter(id, Proof::User(user));
+                let proof = Proof::User(user);
+                if let Ok(caller) = callers.caller(&proof, self.peer.origin()).await {
+                    callers.logged_in(&caller, "host");
+                }
+                self.enter(id, proof);
                 self.greet(stream, id, String::new()).await;
                 Ok(())
             }
@@ -269,7 +273,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
                 Ok(())
             }
-            Err(refusal) => self.turn_away(stream, &refusal).await,
+            Err(refusal) => {
+                let way: String = kind.iter().map(|byte| char::from(*byte)).collect();
+                let way: String = way.chars().filter(char::is_ascii_graphic).collect();
+                let callers = &self.door.callers;
+                callers.turned_away(&self.peer, &way, &refusal.message);
+                self.turn_away(stream, &refusal).await
+            }
         }
     }
 
@@ -293,20 +303,22 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let callers = &self.door.callers;
         let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
         let refused = |error| Refusal::of_credential(&error, &self.peer.client.to_string());
-        let proof = match &kind {
+        let (way, proof) = match &kind {
             b"ztn\0" if self.peer.secure && callers.takes_tokens().await => {
                 let token = ztn_token(credential).ok_or_else(|| failed("no token was sent"))?;
-                Proof::Token(Arc::new(Secret::new(token.to_owned())))
+                let token = Secret::new(token.to_owned());
+                ("ztn", Proof::Token(Arc::new(token)))
             }
             b"sss\0" => Proof::User(self.by_key(credential).await?),
             b"unix" if callers.trusts_names(&self.peer) => {
                 let name = unix_name(credential).ok_or_else(|| failed("no user was named"))?;
-                Proof::User(callers.by_name(name).await.map_err(refused)?)
+                let user = callers.by_name(name).await.map_err(refused)?;
+                ("unix", Proof::User(user))
             }
             _ => return Err(failed("this way of proving who you are is not offered")),
         };
         let told = callers.caller(&proof, self.peer.origin()).await;
-        told.map_err(refused)?;
+        callers.logged_in(&told.map_err(refused)?, way);
         Ok(proof)
     }
 

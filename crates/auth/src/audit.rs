@@ -1,0 +1,134 @@
+//! What is told about decisions: the seam between those who decide and the audit log.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::{Caller, Origin, Principal};
+
+/// What kind of thing is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditEvent {
+    /// Somebody asked to do something to data, or to users, roles and policies.
+    Access,
+    /// Somebody proved who it is, or could not.
+    Login,
+    /// A credential that ends was given out, or was not.
+    Session,
+    /// An administrator's command.
+    Admin,
+    /// About the log itself.
+    Log,
+}
+
+impl AuditEvent {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Login => "login",
+            Self::Session => "session",
+            Self::Admin => "admin",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditOutcome {
+    /// It was let happen.
+    Allowed,
+    /// It was not.
+    Refused,
+    /// It was let happen, and went wrong.
+    Failed,
+}
+
+impl AuditOutcome {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One thing to be written down. It never holds a secret: credentials are named by their public
+/// half, tokens by the first digits of their digest.
+#[derive(Clone, Debug)]
+pub struct AuditRecord {
+    /// What kind of thing it is.
+    pub event: AuditEvent,
+    /// What became of it.
+    pub outcome: AuditOutcome,
+    /// Who: `[TENANT:]NAME`, `anonymous`, `uid 0`.
+    pub who: String,
+    /// By which credential: `key:…`, `session:…`, `token:…`.
+    pub credential: Option<Arc<str>>,
+    /// From where.
+    pub origin: Origin,
+    /// What was asked for: `s3:PutObject`, `login:ztn`, `admin:user-add`.
+    pub action: Cow<'static, str>,
+    /// To what: a path, an ARN, a name.
+    pub target: String,
+    /// What decided.
+    pub why: String,
+    /// The request's id at its door.
+    pub request: Option<String>,
+    /// Whether nobody in particular asked. Of those records only so many are kept each second, since anybody can
+    /// cause them.
+    pub by_nobody: bool,
+}
+
+impl AuditRecord {
+    /// What a caller asks for and was let do.
+    #[must_use]
+    pub fn of(caller: &Caller, action: impl Into<Cow<'static, str>>, target: String) -> Self {
+        let who = match (caller.user(), caller.bounds()) {
+            (Some(user), _) if !user.tenant.is_default() => {
+                format!("{}:{}", user.tenant, user.name)
+            }
+            (None, Some(bounds)) => bounds.vouched_for(),
+            _ => caller.to_string(),
+        };
+        Self {
+            event: AuditEvent::Access,
+            outcome: AuditOutcome::Allowed,
+            who,
+            credential: caller.credential().cloned(),
+            origin: caller.origin(),
+            action: action.into(),
+            target,
+            why: String::new(),
+            request: caller.facts().and_then(crate::Facts::request_id),
+            by_nobody: matches!(caller.principal(), Principal::Anonymous)
+                && caller.bounds().is_none(),
+        }
+    }
+
+    /// The same, refused.
+    #[must_use]
+    pub fn refused(self, why: impl Into<String>) -> Self {
+        Self {
+            outcome: AuditOutcome::Refused,
+            why: why.into(),
+            ..self
+        }
+    }
+}
+
+/// Where decisions are told to. Calls come from the threads that serve and must return at once.
+pub trait Trail: Send + Sync {
+    /// Whether decisions about reading are wanted too.
+    fn keeps_reads(&self) -> bool;
+
+    /// Whether what is done now can be written down. Where it must be and cannot, it is not done.
+    fn is_ready(&self) -> bool;
+
+    /// Takes a record.
+    fn record(&self, record: AuditRecord);
+}

@@ -1,0 +1,154 @@
+//! One line of the log.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use dewar_auth::AuditRecord;
+use dewar_types::Timestamp;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+/// Longest parts of a record, in bytes: names, paths, reasons. What is longer is cut.
+const WHO_BYTES_MAX: usize = 512;
+const TARGET_BYTES_MAX: usize = 2048;
+const WHY_BYTES_MAX: usize = 1024;
+
+/// What a record of the longest parts takes in memory, in bytes.
+pub(super) const RECORD_BYTES: usize = 256;
+
+/// A digest over a line and all before it.
+pub(super) type Chain = [u8; 32];
+
+/// Before the chain's digits, which end the line.
+const CHAIN: &str = ",\"chain\":\"";
+const CHAIN_DIGITS: usize = 64;
+
+/// What stands in a line. Members that have nothing to say are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Counts up by one from line to line, across files.
+    pub seq: u64,
+    /// When it was decided: RFC 3339 in UTC, to the millisecond.
+    pub time: String,
+    /// `access`, `login`, `session`, `admin` or `log`.
+    pub event: String,
+    /// `allowed`, `refused` or `failed`.
+    pub outcome: String,
+    /// Who.
+    pub who: String,
+    /// By which credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// From which address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Whether it came encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<bool>,
+    /// What was asked for.
+    pub action: String,
+    /// To what.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target: String,
+    /// What decided.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// The request's id at its door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+}
+
+/// Cuts a text to so many bytes, and says that it did.
+fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        let mut end = bytes_max;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Cuts what clients can make long, so that a queue of records is bounded.
+pub(super) fn bounded(record: AuditRecord) -> AuditRecord {
+    AuditRecord {
+        who: cut(record.who, WHO_BYTES_MAX),
+        credential: record.credential.map(|name| match name.len() {
+            0..=WHO_BYTES_MAX => name,
+            _ => cut(name.to_string(), WHO_BYTES_MAX).into(),
+        }),
+        target: cut(record.target, TARGET_BYTES_MAX),
+        why: cut(record.why, WHY_BYTES_MAX),
+        request: record.request.map(|id| cut(id, WHO_BYTES_MAX)),
+        ..record
+    }
+}
+
+/// A time as lines have it: RFC 3339 in UTC, to the millisecond.
+#[must_use]
+pub fn moment(time: Timestamp) -> String {
+    let format =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(time.0))
+        .ok()
+        .and_then(|time| time.format(&format).ok())
+        .unwrap_or_default()
+}
+
+impl Line {
+    pub(super) fn new(seq: u64, time: Timestamp, record: AuditRecord) -> Self {
+        let address = record.origin.address;
+        Self {
+            seq,
+            time: moment(time),
+            event: record.event.as_str().to_owned(),
+            outcome: record.outcome.as_str().to_owned(),
+            who: record.who,
+            credential: record.credential.map(|name| name.to_string()),
+            from: address.map(|address| address.to_canonical().to_string()),
+            tls: address.map(|_| record.origin.secure),
+            action: record.action.into_owned(),
+            target: record.target,
+            why: record.why,
+            request: record.request,
+        }
+    }
+
+    /// The line with its end, and the chain up to it.
+    pub(super) fn seal(&self, before: &Chain) -> (String, Chain) {
+        // Texts and numbers can always be written.
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        let chain = chained(before, &text);
+        text.pop();
+        text.push_str(CHAIN);
+        for byte in chain {
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text.push_str("\"}\n");
+        (text, chain)
+    }
+
+    /// A line without its end: what it says, the chain that it claims, and the one that it has
+    /// behind `before`. `None` for what is no line of the log.
+    pub(super) fn open(text: &str, before: &Chain) -> Option<(Self, Chain, Chain)> {
+        let rest = text.strip_suffix("\"}")?;
+        let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(CHAIN_DIGITS)?)?;
+        let body = format!("{}}}", rest.strip_suffix(CHAIN)?);
+        let mut claimed = [0; 32];
+        for (at, byte) in claimed.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        let line = serde_json::from_str(&body).ok()?;
+        Some((line, claimed, chained(before, &body)))
+    }
+}
+
+fn chained(before: &Chain, text: &str) -> Chain {
+    let mut hasher = Context::new(&SHA256);
+    hasher.update(before);
+    hasher.update(text.as_bytes());
+    let mut chain = [0; 32];
+    chain.copy_from_slice(hasher.finish().as_ref());
+    chain
+}

@@ -1,0 +1,156 @@
+//! The audit log: who asked for what, from where, by which credential, and what decided.
+//!
+//! One JSON object per line ([`line`]), in files of their own in a folder of mode 0700. Each line carries
+//! a number and a digest over itself and the line before, so that a line that was changed or cut out shows
+//! ([`read`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
+//! own ([`writer`]); the threads that serve never wait for it.
+//!
+//! **When it cannot be written**, because the disk is full or slower than what happens: the queue keeps
+//! 16 MiB of records, and the same bytes are tried again each second. Beyond that, `audit.unwritable`
+//! decides: `alarm` lets things happen, counts what was not recorded, says so in the server's log and, as
+//! soon as it can, in the audit log itself; `refuse` refuses whatever would have to be recorded.
+//!
+//! **After a crash** the last tenth of a second may be missing. A line that was not finished is cut off at the
+//! next start, which the log then says.
+
+mod line;
+mod read;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, Origin, Trail};
+use dewar_env::{Clock, Env};
+
+pub use line::{Line, moment};
+pub use read::{Broken, Filter, ReadError, Verified, read, verify};
+pub(crate) use writer::Counts;
+pub use writer::OpenError;
+
+use writer::Writer;
+
+/// What to do when nothing can be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwritable {
+    /// Go on, and say so.
+    Alarm,
+    /// Refuse what would have to be recorded.
+    Refuse,
+}
+
+/// How the log is kept.
+#[derive(Clone, Debug)]
+pub struct AuditConfig {
+    /// Where its files are.
+    pub folder: PathBuf,
+    /// Whether reading is recorded too.
+    pub reads: bool,
+    /// A file that has got this long is followed by another, in bytes.
+    pub file_bytes: u64,
+    /// Most files; the oldest go. 0 keeps all.
+    pub files_max: usize,
+    /// What to do when nothing can be recorded.
+    pub unwritable: Unwritable,
+}
+
+/// The log of this process.
+pub struct AuditLog {
+    clock: Arc<dyn Clock>,
+    reads: bool,
+    writer: Writer,
+}
+
+impl AuditLog {
+    /// Opens the log and goes on behind its last whole line.
+    ///
+    /// # Errors
+    /// The folder cannot be made, read or written.
+    pub fn open(config: AuditConfig, env: &Env) -> Result<Self, OpenError> {
+        let log = Self {
+            clock: Arc::clone(&env.clock),
+            reads: config.reads,
+            writer: Writer::open(config, Arc::clone(&env.clock))?,
+        };
+        if let Some(bytes) = log.writer.cut() {
+            log.record(AuditRecord {
+                why: format!("{bytes} bytes of an unfinished line were cut off"),
+                ..own("audit:mend")
+            });
+        }
+        Ok(log)
+    }
+
+    /// Says in the log that a server begins or ends.
+    pub(crate) fn note(&self, action: &'static str, why: String) {
+        self.record(AuditRecord { why, ..own(action) });
+    }
+
+    /// Waits until everything that was taken so far is on the disk, for a second at most.
+    pub(crate) fn flush(&self) -> bool {
+        self.writer.flush()
+    }
+
+    /// Whether it is being written, or why not.
+    pub(crate) fn failing(&self) -> Option<String> {
+        self.writer.failing()
+    }
+
+    /// What was counted since it was opened.
+    pub(crate) fn counts(&self) -> Counts {
+        self.writer.counts()
+    }
+}
+
+impl Trail for AuditLog {
+    fn keeps_reads(&self) -> bool {
+        self.reads
+    }
+
+    fn is_ready(&self) -> bool {
+        self.writer.is_ready()
+    }
+
+    fn record(&self, record: AuditRecord) {
+        self.writer.take(self.clock.now(), record);
+    }
+}
+
+/// A record about the log itself.
+fn own(action: &'static str) -> AuditRecord {
+    AuditRecord {
+        event: AuditEvent::Log,
+        outcome: AuditOutcome::Allowed,
+        who: "system".to_owned(),
+        credential: None,
+        origin: Origin {
+            address: None,
+            secure: true,
+        },
+        action: action.into(),
+        target: String::new(),
+        why: String::new(),
+        request: None,
+        by_nobody: false,
+    }
+}
+
+/// The log's files, oldest first.
+fn files(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name
+            .and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl"))
+            .and_then(|digits| digits.parse().ok());
+        if let Some(number) = number {
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

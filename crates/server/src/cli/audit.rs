@@ -1,0 +1,188 @@
+//! `dewar audit`: searching the audit log. Its files are read as they are, so it makes no difference
+//! whether a server runs.
+
+use std::collections::VecDeque;
+
+use clap::Args;
+use dewar_env::Env;
+use dewar_types::Timestamp;
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::columns::{print, print_json, table};
+use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
+use super::target::Target;
+use crate::audit::{Filter, Line, Verified, moment, read, verify};
+use crate::config::parse_duration;
+
+/// Lines that are shown where nobody says how many.
+const LAST: usize = 1000;
+
+/// What is looked for.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Of whom: [TENANT:]NAME, SUBJECT@ISSUER, anonymous, or uid N on the admin socket
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    /// By which credential: an access key, a session, or what the log calls a token
+    #[arg(long, value_name = "ID")]
+    credential: Option<String>,
+    /// To what: this path, and what is below it
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// What was asked for, as PutObject or admin:key-add
+    #[arg(long, value_name = "ACTION")]
+    verb: Option<String>,
+    /// What kind of thing
+    #[arg(long, value_parser = ["access", "login", "session", "admin", "log"])]
+    event: Option<String>,
+    /// What became of it
+    #[arg(long, value_parser = ["allowed", "refused", "failed"])]
+    outcome: Option<String>,
+    /// From this time on: RFC 3339, or how long ago, as 2h or 7d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<String>,
+    /// Up to this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<String>,
+    /// At most so many, the latest; 0 is all
+    #[arg(long, value_name = "NUMBER", default_value_t = LAST)]
+    last: usize,
+    /// Look whether a line was changed or taken out, instead
+    #[arg(long, conflicts_with_all = ["who", "credential", "path", "verb", "event", "outcome", "since",
+        "until"])]
+    verify: bool,
+    #[command(flatten)]
+    target: Target,
+    /// Print the lines as they are, one JSON object each
+    #[arg(long)]
+    json: bool,
+}
+
+/// A time as the log's lines have it.
+fn time(text: &str) -> Result<String, String> {
+    if let Some(ago) = parse_duration(text) {
+        let ago = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+        let now = Env::real().clock.now();
+        return Ok(moment(Timestamp(now.0.saturating_sub(ago))));
+    }
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).ok();
+    let nanos = parsed.and_then(|time| u64::try_from(time.unix_timestamp_nanos()).ok());
+    let wrong = "a time, as 2026-11-22T12:00:00Z, or how long ago, as 2h";
+    Ok(moment(Timestamp(nanos.ok_or(wrong)?)))
+}
+
+pub(super) fn audit(args: &AuditArgs) -> CommandResult {
+    let config = args.target.load()?;
+    let folder = config.audit_folder();
+    if !folder.is_dir() {
+        let message = format!("there is no audit log in {}", folder.display());
+        return Err(CommandError::new(NOT_FOUND, message));
+    }
+    let failed = |error| CommandError::new(FAILED, error);
+    if args.verify {
+        return verified(verify(&folder).map_err(failed)?, args.json);
+    }
+    let filter = Filter {
+        who: args.who.clone(),
+        credential: args.credential.clone(),
+        path: args.path.clone(),
+        action: args.verb.clone(),
+        event: args.event.clone(),
+        outcome: args.outcome.clone(),
+        since: args.since.clone(),
+        until: args.until.clone(),
+    };
+    if filter.path.as_ref().is_some_and(|path| path.is_empty()) {
+        return Err(CommandError::new(USAGE, "--path needs a path"));
+    }
+    let mut found: VecDeque<(Line, String)> = VecDeque::new();
+    let mut trouble = Ok(());
+    read(&folder, &filter, |line, text| {
+        if args.last == 0 {
+            if trouble.is_ok() {
+                trouble = shown(&line, text, args.json);
+            }
+            return;
+        }
+        if found.len() == args.last {
+            found.pop_front();
+        }
+        found.push_back((line, text.to_owned()));
+    })
+    .map_err(failed)?;
+    trouble?;
+    if args.json || args.last == 0 {
+        for (line, text) in &found {
+            shown(line, text, args.json)?;
+        }
+        return Ok(0);
+    }
+    let head = [
+        "time", "who", "by", "from", "action", "target", "outcome", "why",
+    ];
+    let rows: Vec<_> = found.into_iter().map(|(line, _)| row(line)).collect();
+    print(&table(&head, &rows)).map(|()| 0)
+}
+
+fn row(line: Line) -> Vec<String> {
+    let some = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    vec![
+        line.time,
+        line.who,
+        some(line.credential),
+        some(line.from),
+        line.action,
+        some(Some(line.target).filter(|text| !text.is_empty())),
+        line.outcome,
+        line.why,
+    ]
+}
+
+fn shown(line: &Line, text: &str, json: bool) -> Result<(), CommandError> {
+    match json {
+        true => print(&format!("{text}\n")),
+        false => print(&format!("{}\n", row(line.clone()).join("  "))),
+    }
+}
+
+#[derive(Serialize)]
+struct Told {
+    sound: bool,
+    first: u64,
+    last: u64,
+    chain: String,
+    broken: Vec<String>,
+}
+
+fn verified(verified: Verified, json: bool) -> CommandResult {
+    let broken: Vec<String> = verified
+        .broken
+        .iter()
+        .map(|at| {
+            let file = at.file.display();
+            format!("{file}: record {}: {}", at.behind, at.what)
+        })
+        .collect();
+    let told = Told {
+        sound: broken.is_empty(),
+        first: verified.first,
+        last: verified.last,
+        chain: verified.chain,
+        broken,
+    };
+    if json {
+        print_json(&told)?;
+    } else {
+        for line in &told.broken {
+            print(&format!("{line}\n"))?;
+        }
+        let word = if told.sound { "sound" } else { "broken" };
+        let (first, last, chain) = (told.first, told.last, &told.chain);
+        print(&format!(
+            "{word}: records {first} to {last}, chain {chain}\n"
+        ))?;
+    }
+    Ok(if told.sound { 0 } else { FAILED })
+}

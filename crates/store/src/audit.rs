@@ -1,0 +1,192 @@
+//! Deciding, and telling the audit log what was decided: the one place of the store that asks
+//! [`fn@authorize`].
+//!
+//! Whatever is refused is told, and whatever is allowed that changes something or gives something out;
+//! what is only read is told where the log wants it. Dewar's own work is not told, nor what an
+//! administrator does on the admin socket, which has its own records.
+
+use std::sync::{Arc, OnceLock};
+
+use dewar_auth::{
+    Action, AuditEvent, AuditOutcome, AuditRecord, Caller, Denied, Details, Origin, Principal,
+    Resource, Trail, authorize, explain,
+};
+use dewar_types::{Error, ErrorKind, Result, Timestamp};
+
+use crate::Store;
+
+/// Where decisions are told to, once it is known.
+#[derive(Default)]
+pub(crate) struct Audit(OnceLock<Arc<dyn Trail>>);
+
+/// A decision, apart from what can go wrong on the way to it.
+pub(crate) type Judged = std::result::Result<(), Denied>;
+
+/// What cannot be written down is not done.
+fn unrecorded() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "the audit log cannot be written, and nothing is done without it",
+    )
+}
+
+impl Audit {
+    fn trail(&self) -> Option<&Arc<dyn Trail>> {
+        self.0.get()
+    }
+
+    /// The trail, for a caller whose doings are told.
+    fn trail_of(&self, caller: &Caller) -> Option<&Arc<dyn Trail>> {
+        let told = !matches!(caller.principal(), Principal::System);
+        self.trail().filter(|_| told)
+    }
+
+    /// Decides and tells.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; [`ErrorKind::Unavailable`] where it would have to be written down and
+    /// cannot be.
+    pub(crate) fn permit(
+        &self,
+        caller: &Caller,
+        action: Action,
+        resource: Resource<'_>,
+        details: &Details<'_>,
+    ) -> Result<()> {
+        Ok(self.judge(caller, action, resource, details)??)
+    }
+
+    /// The same, with a refusal apart.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], as above.
+    pub(crate) fn judge(
+        &self,
+        caller: &Caller,
+        action: Action,
+        resource: Resource<'_>,
+        details: &Details<'_>,
+    ) -> Result<Judged> {
+        let Some(trail) = self.trail_of(caller) else {
+            return Ok(authorize(caller, action, resource, details));
+        };
+        let told = |outcome, why: String| {
+            let mut target = resource.to_string();
+            if let (Resource::Bucket { key: None, .. }, Some(prefix)) = (&resource, details.prefix)
+            {
+                target.push('/');
+                target.push_str(prefix);
+            }
+            trail.record(AuditRecord {
+                outcome,
+                why,
+                ..AuditRecord::of(caller, action.to_string(), target)
+            });
+        };
+        if action.only_reads() && !trail.keeps_reads() {
+            let judged = authorize(caller, action, resource, details);
+            if let Err(denied) = &judged {
+                told(AuditOutcome::Refused, denied.reason().to_string());
+            }
+            return Ok(judged);
+        }
+        let decision = explain(caller, action, resource, details);
+        if decision.allowed && !trail.is_ready() {
+            return Err(unrecorded());
+        }
+        let outcome = match decision.allowed {
+            true => AuditOutcome::Allowed,
+            false => AuditOutcome::Refused,
+        };
+        told(outcome, decision.reason.to_string());
+        Ok(decision.into_result(caller, action, &resource))
+    }
+
+    /// Tells of a refusal that no policy decided.
+    pub(crate) fn refused(&self, caller: &Caller, action: Action, path: String, why: &str) {
+        if let Some(trail) = self.trail_of(caller) {
+            trail.record(AuditRecord::of(caller, action.to_string(), path).refused(why));
+        }
+    }
+
+    /// Tells of a login: that somebody proved who it is.
+    pub(crate) fn login(&self, caller: &Caller, how: &str, why: String) {
+        if let Some(trail) = self.trail_of(caller) {
+            trail.record(AuditRecord {
+                event: AuditEvent::Login,
+                why,
+                ..AuditRecord::of(caller, format!("login:{how}"), String::new())
+            });
+        }
+    }
+
+    /// Tells of a credential that was not taken. `named` is its public half, as far as it has one.
+    pub(crate) fn not_taken(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
+        let Some(trail) = self.trail() else {
+            return;
+        };
+        let nobody = Caller::anonymous(origin);
+        let record = AuditRecord::of(&nobody, format!("login:{how}"), String::new());
+        trail.record(AuditRecord {
+            event: AuditEvent::Login,
+            credential: named.map(Into::into),
+            ..record.refused(why)
+        });
+    }
+
+    /// Asks whether a credential may be given out, which must be told of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`].
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.trail() {
+            Some(trail) if !trail.is_ready() => Err(unrecorded()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells of a credential that ends and was given out, or was not.
+    pub(crate) fn session(
+        &self,
+        caller: &Caller,
+        action: impl Into<String>,
+        target: String,
+        given: std::result::Result<(&str, Timestamp), &str>,
+    ) {
+        let Some(trail) = self.trail_of(caller) else {
+            return;
+        };
+        let (outcome, why) = match given {
+            Ok((id, ends)) => (
+                AuditOutcome::Allowed,
+                format!("gave {id}, which ends at {} seconds", ends.secs()),
+            ),
+            Err(why) => (AuditOutcome::Refused, why.to_owned()),
+        };
+        trail.record(AuditRecord {
+            event: AuditEvent::Session,
+            outcome,
+            why,
+            ..AuditRecord::of(caller, action.into(), target)
+        });
+    }
+}
+
+impl Store {
+    /// Has decisions told to `trail` from now on; only the first one counts.
+    pub fn tell(&self, trail: Arc<dyn Trail>) {
+        // A second trail would mean a second opening of the same store.
+        let _ = self.inner.audit.0.set(trail);
+    }
+
+    /// Tells the audit log that a client of a door proved who it is, where the door has sessions.
+    pub fn tell_login(&self, caller: &Caller, how: &str) {
+        self.inner.audit.login(caller, how, String::new());
+    }
+
+    /// Tells the audit log that a client was not believed. `named` is the public half of its
+    /// credential, as far as it has one.
+    pub fn tell_refused_login(&self, origin: Origin, how: &str, named: Option<&str>, why: &str) {
+        self.inner.audit.not_taken(origin, how, named, why);
+    }
+}
