@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
@@ -73,6 +74,17 @@ class Issuer:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self):
+                text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                form = {name: values[0] for name, values in parse_qs(text).items()}
+                status, answer = issuer.post(self.path, form)
+                body = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
             def log_message(self, *_):
                 pass
 
@@ -96,6 +108,9 @@ class Issuer:
             keys = {"keys": [key.jwk() for key in self.published]}
             return 200, json.dumps(keys).encode(), {}
         return None
+
+    def post(self, path, form):
+        return 404, {}
 
     def claims(self, **changes):
         now = int(time.time())

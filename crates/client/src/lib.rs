@@ -1,8 +1,8 @@
 //! The client side of Dewar: what talks *to* a storage endpoint rather than being one.
 //!
-//! Today that is the load driver `dewar bench s3` ([`mod@bench`]). Beneath it lie a thin blocking
+//! That is the load driver `dewar bench s3` ([`mod@bench`]) and what people need to log in ([`login`]). Beneath them lie a thin blocking
 //! HTTP/1.1 client ([`http`]), request signing ([`sigv4`]) and the S3 verbs a load needs ([`s3`]).
-//! They are written for one purpose: to cost so little CPU that a figure taken with them is a
+//! These are written for the load driver: to cost so little CPU that a figure taken with them is a
 //! figure of the server. So there is no async runtime here (one blocking thread drives one
 //! connection), no header map, and received bytes need not even reach user space.
 //!
@@ -12,5 +12,6 @@
 pub mod bench;
 pub mod clock;
 pub mod http;
+pub mod login;
 pub mod s3;
 pub mod sigv4;

@@ -36,6 +36,9 @@ enum Command {
     #[cfg(feature = "server")]
     #[command(flatten)]
     Server(dewar_server::cli::Command),
+    #[cfg(feature = "client")]
+    #[command(flatten)]
+    Login(dewar_client::login::LoginCommand),
     /// Load an endpoint or disks, and tell what that costs
     #[cfg(any(feature = "client", feature = "server"))]
     #[command(subcommand)]
@@ -77,6 +80,8 @@ fn main() -> ExitCode {
         Command::Server(command) => {
             dewar_server::cli::run(command, &dewar_server::store_engine::OpenStore::real())
         }
+        #[cfg(feature = "client")]
+        Command::Login(command) => code_of(dewar_client::login::run(command)),
         #[cfg(feature = "client")]
         Command::Bench(Bench::Endpoint(what)) => code_of(dewar_client::bench::run(&what)),
         #[cfg(feature = "server")]

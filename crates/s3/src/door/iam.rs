@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use dewar_auth::{Caller, Origin};
+use dewar_auth::{Caller, Credentials as _, Origin};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
-use super::{Answer, Door, Told, WireFacts, claimed_key, tell_refused};
+use super::{Answer, Door, Told, WireFacts, bearer_token, claimed_key, tell_refused};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
@@ -65,6 +65,14 @@ pub(super) async fn call(
         text.is_some_and(|text| text.contains(service))
     };
     let unsigned = authorization.is_none();
+    if let Some(token) = bearer_token(&head.headers)? {
+        // Who somebody is may be asked with a token alone; what gives credentials refuses it.
+        let caller = door.store.bearer(token, origin).await?;
+        told.user = caller.user().map(|user| user.name.clone());
+        told.verb = Some("Sts");
+        let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+        return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
+    }
     let sts = signed_for("/sts/aws4_request") || (unsigned && ops::is_unsigned_call(&bytes));
     let verifier = if sts {
         &door.sts_verifier
