@@ -12,6 +12,7 @@ mod authorize;
 mod caller;
 mod credentials;
 mod facts;
+mod macaroon;
 mod master_key;
 mod policy;
 mod secret;
@@ -31,6 +32,7 @@ pub use credentials::{
     AccessKey, CredentialError, Credentials, User, UserKind, UserPolicies, UserPolicy, role_arn,
 };
 pub use facts::{Fact, Facts};
+pub use macaroon::{CaveatError, Caveats, Macaroon, MacaroonError, before_caveat, fuzz_macaroon};
 pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys};
 pub use policy::{
     BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
@@ -38,6 +40,7 @@ pub use policy::{
 };
 pub use secret::Secret;
 pub use session::{
-    Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError, TokenFacts,
+    Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError, SessionKind,
+    TokenFacts,
 };
 pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

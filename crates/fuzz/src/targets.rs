@@ -61,6 +61,7 @@ pub(crate) const TARGETS: &[Target] = &[
         "journal/testdata/journal-v1/disk0/journal/00000000.log",
         "journal/testdata/journal-v1/disk0/journal/00000001.log",
     ]),
+    target("macaroon", dewar_auth::fuzz_macaroon, MACAROONS),
     target("manifest", dewar_meta::index::runs::fuzz_manifest, &[])
         .files(&["meta/testdata/runs-v1/index/manifest"]),
     target("multipart", dewar_s3::form::fuzz_multipart, &[FORM]),
@@ -105,6 +106,12 @@ const CHUNKED: &[&[u8]] = &[
     b"\x833\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\nx-amz-checksum-crc32:sOO8/Q==\r\n\r\n",
     b"\x055;chunk-signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41\r\n\
       hello\r\n0;chunk-signature=00\r\n\r\n",
+];
+
+const MACAROONS: &[&[u8]] = &[
+    b"0011location here\n0017identifier some id\n0010cid path:/a/b\n002fsignature 01234567890123456789012345678901\n",
+    b"\x02\x01\x04here\x02\x02id\x00\x02\x07path:/a\x00\x00\x06\x2001234567890123456789012345678901",
+    b"path:/a/b\nactivity:DOWNLOAD,LIST\nbefore:2026-11-22T12:00:00Z\nip:192.0.2.0/24,::1\nname:ann",
 ];
 
 const IAM_POLICIES: &[&[u8]] = &[

@@ -198,7 +198,7 @@ impl Inner {
 /// Whether a caller is known by a token alone, or held to the capabilities of one.
 fn is_outsider(caller: &Caller, user: &User) -> bool {
     let limits = caller.bounds().map(|bounds| bounds.limits.iter());
-    let capable = |limit: &Limit| matches!(limit, Limit::Capabilities(_));
+    let capable = |limit: &Limit| matches!(limit, Limit::Capabilities(_) | Limit::Caveats(_));
     matches!(user.kind, UserKind::Federated { .. })
         || limits.is_some_and(|mut all| all.any(capable))
 }

@@ -65,8 +65,8 @@ use dewar_types::{BlobId, DiskId, Layout, Result};
 
 pub use accounts::{
     Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
-    KeyInfo, KeyStanding, ManagedPolicy, NewIssuer, NewUser, PolicyVersion, Revoke, Role,
-    RoleChange, UserChange, WebIdentity, caller_identity,
+    KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser, PolicyVersion,
+    Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, caller_identity,
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};

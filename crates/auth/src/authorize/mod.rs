@@ -229,6 +229,8 @@ pub enum Reason {
     SessionPolicy(String),
     /// The capabilities of the token do not cover it.
     Capabilities(String),
+    /// The caveats of the macaroon, or the share, do not let it happen.
+    Caveats(String),
     /// Sessions of this kind do not manage users and keys.
     NoIam,
     /// Nothing allows it.
@@ -279,6 +281,7 @@ impl fmt::Display for Reason {
             Self::Capabilities(scope) => {
                 write!(f, "the token's scopes do not cover it: {scope}")
             }
+            Self::Caveats(caveats) => write!(f, "the caveats do not let it happen: {caveats}"),
             Self::NoIam => f.write_str("a session of a user does not manage users and keys"),
             Self::Nothing => f.write_str("nothing allows it"),
         }
@@ -298,6 +301,7 @@ enum Why<'a> {
     NoPolicyOfUser,
     SessionPolicy(&'a str),
     Capabilities(&'a str),
+    Caveats(&'a str),
     NoIam,
     Nothing,
 }
@@ -325,6 +329,7 @@ impl Why<'_> {
             Self::NoPolicyOfUser => Reason::NoPolicyOfUser,
             Self::SessionPolicy(source) => Reason::SessionPolicy((*source).to_owned()),
             Self::Capabilities(scope) => Reason::Capabilities((*scope).to_owned()),
+            Self::Caveats(caveats) => Reason::Caveats((*caveats).to_owned()),
             Self::NoIam => Reason::NoIam,
             Self::Nothing => Reason::Nothing,
         }
@@ -450,6 +455,11 @@ pub fn makes_only_new(caller: &Caller, tenant: &TenantName, bucket: &str, key: &
             let details = Details::default();
             capabilities.lets(Action::PutObject, &resource, &details) != Let::Always
         }
+        Limit::Caveats(caveats) => {
+            let details = Details::default();
+            let origin = caller.origin();
+            caveats.lets(Action::PutObject, &resource, &details, origin) != Let::Always
+        }
         Limit::Policy { .. } | Limit::NoIam => false,
     })
 }
@@ -463,6 +473,11 @@ fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
         Limit::Capabilities(capabilities) => {
             let lets = capabilities.lets(ask.action, ask.resource, ask.details);
             (lets == Let::Never).then(|| Why::Capabilities(capabilities.text()))
+        }
+        Limit::Caveats(caveats) => {
+            let origin = ask.caller.origin();
+            let lets = caveats.lets(ask.action, ask.resource, ask.details, origin);
+            (lets == Let::Never).then(|| Why::Caveats(caveats.text()))
         }
         Limit::Policy { source, policy } => {
             let verdict = policy.verdict(ask);

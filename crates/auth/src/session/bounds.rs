@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dewar_types::Timestamp;
 
 use crate::token::Capabilities;
-use crate::{Action, Policy, Session};
+use crate::{Action, Caveats, Policy, Session};
 
 /// Something that a caller is held to, whatever its policies allow.
 #[derive(Clone)]
@@ -20,6 +20,8 @@ pub enum Limit {
     },
     /// The capabilities of a token.
     Capabilities(Arc<Capabilities>),
+    /// The caveats of a macaroon, or what a share is for.
+    Caveats(Arc<Caveats>),
     /// No calls of the IAM API: a session must not make itself a key that outlives it.
     NoIam,
 }
@@ -35,6 +37,7 @@ impl fmt::Debug for Limit {
         match self {
             Self::Policy { source, .. } => write!(f, "Policy({source})"),
             Self::Capabilities(capabilities) => write!(f, "Capabilities({})", capabilities.text()),
+            Self::Caveats(caveats) => write!(f, "Caveats({})", caveats.text()),
             Self::NoIam => f.write_str("NoIam"),
         }
     }

@@ -12,4 +12,6 @@ mod bounds;
 mod sealed;
 
 pub use bounds::{Bounds, Limit};
-pub use sealed::{Became, Parent, SESSION_KEY_PREFIX, Session, SessionError, TokenFacts};
+pub use sealed::{
+    Became, Parent, SESSION_KEY_PREFIX, Session, SessionError, SessionKind, TokenFacts,
+};

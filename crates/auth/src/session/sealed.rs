@@ -100,6 +100,18 @@ pub struct TokenFacts {
     pub scitoken: bool,
 }
 
+/// What a sealed session is, if not one that signs with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SessionKind {
+    /// What a macaroon stands for.
+    #[n(1)]
+    Macaroon,
+    /// The same, of somebody who came with a login token: who that is is for the issuer's rules to say.
+    #[n(2)]
+    MacaroonOfLogin,
+}
+
 /// All that a gateway must know of a session.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -137,6 +149,9 @@ pub struct Session {
     /// Who somebody said to be in truth, which stays so along a chain.
     #[n(10)]
     pub source_identity: Option<String>,
+    /// What it is, if not one that signs with a key.
+    #[n(11)]
+    pub kind: Option<SessionKind>,
 }
 
 impl fmt::Debug for Session {
@@ -175,6 +190,7 @@ impl Session {
             parents: Vec::new(),
             token: None,
             source_identity: None,
+            kind: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod cors;
 mod exchange;
 mod facts;
 mod iam;
+mod macaroon;
 mod request_id;
 mod told;
 mod verb;
@@ -231,6 +232,11 @@ impl Door {
             && let Some(wire) = wire.take()
         {
             return iam::call(self, head, wire, origin, id, told).await;
+        }
+        if in_host.is_none()
+            && let Some(call) = macaroon::is_call(&head)
+        {
+            return macaroon::call(self, call, head, wire, &query, origin, told).await;
         }
         let now = self.env.clock.now();
         let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;

@@ -18,16 +18,16 @@ const PAGE_ITEMS: usize = 1000;
 const IAM_XMLNS: &str = "https://iam.amazonaws.com/doc/2010-05-08/";
 
 /// What a client said.
-pub(super) struct Form(BTreeMap<String, String>);
+pub(crate) struct Form(BTreeMap<String, String>);
 
 /// Why it is not done: code, status and words.
-pub(super) struct Refused {
+pub(crate) struct Refused {
     pub(super) code: &'static str,
     pub(super) status: StatusCode,
     pub(super) words: String,
 }
 
-pub(super) type Outcome<T> = std::result::Result<T, Refused>;
+pub(crate) type Outcome<T> = std::result::Result<T, Refused>;
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
@@ -67,7 +67,7 @@ impl From<Error> for Refused {
 }
 
 impl Form {
-    pub(super) fn read(bytes: &[u8]) -> Outcome<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Outcome<Self> {
         let malformed = || Refused {
             code: "MalformedQueryString",
             status: StatusCode::BAD_REQUEST,
@@ -89,7 +89,7 @@ impl Form {
         Ok(Self(fields))
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 

@@ -38,7 +38,7 @@ mod versioning;
 
 use crate::door::{Answer, Door, Exchange, Verb};
 use crate::error::Result;
-pub(crate) use iam::{call as iam, refused as iam_refused};
+pub(crate) use iam::{Form, call as iam, refused as iam_refused};
 pub(crate) use sts::{call as sts, is_unsigned_call};
 
 /// Does what the request asks for.

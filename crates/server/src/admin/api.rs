@@ -11,6 +11,7 @@ use super::federation::{FederationReply, FederationRequest};
 use super::identity::{IdentityReply, IdentityRequest};
 use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
+use super::share::{ShareInfo, ShareRequest};
 use super::upkeep::{
     DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
     LedgerInfo, RepairInfo,
@@ -242,6 +243,8 @@ pub enum Request {
     Federation(FederationRequest),
     /// Quotas.
     Quota(QuotaRequest),
+    /// Shares.
+    Share(ShareRequest),
     /// Begin to back the catalog up, unless that is under way.
     BackupStart {
         /// The folder, an absolute path.
@@ -331,6 +334,8 @@ pub enum Reply {
     Federation(FederationReply),
     /// Quotas and what is used of them.
     Quotas(Vec<QuotaInfo>),
+    /// Shares.
+    Shares(Vec<ShareInfo>),
 }
 
 /// A kind of failure that a script can tell from others, as the last part of the command's exit
@@ -444,6 +449,13 @@ pub trait AdminApi: Send + Sync {
             "nothing is limited here",
         ))
     }
+    /// Answers about shares; nothing for what has been done.
+    async fn share(&self, _request: ShareRequest) -> Result<Option<Vec<ShareInfo>>> {
+        Err(AdminError::new(
+            Failure::Unavailable,
+            "nothing is shared here",
+        ))
+    }
     /// Begins a backup of the catalog, unless one is under way.
     async fn backup_start(&self, _target: &str, _keep: u32) -> Result<()> {
         Err(AdminError::new(
@@ -503,6 +515,10 @@ pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Rep
         Request::Identity(request) => Reply::Identity(api.identity(request).await?),
         Request::Federation(request) => Reply::Federation(api.federation(request).await?),
         Request::Quota(request) => Reply::Quotas(api.quota(request).await?),
+        Request::Share(request) => match api.share(request).await? {
+            Some(shares) => Reply::Shares(shares),
+            None => Reply::Done,
+        },
         Request::BackupStart { target, keep } => {
             api.backup_start(&target, keep).await?;
             Reply::Done

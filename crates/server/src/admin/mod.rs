@@ -15,6 +15,7 @@ mod identity;
 mod quota;
 pub(crate) mod secret_text;
 mod server;
+mod share;
 mod socket;
 mod told;
 mod upkeep;
@@ -32,6 +33,7 @@ pub use federation::{
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
 pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
+pub use share::{ShareInfo, ShareRequest};
 pub use socket::{AdminSocket, SocketError};
 pub use told::carry_out;
 pub use upkeep::{

@@ -8,6 +8,7 @@ use super::api::{AdminApi, AdminError, Failure, Reply, Request, Result, dispatch
 use super::federation::{FederationRequest, RevokeWish};
 use super::identity::{HolderName, IdentityRequest};
 use super::quota::QuotaRequest;
+use super::share::ShareRequest;
 use crate::audit::AuditLog;
 
 /// What a request is called in the log, what it is about, and whether it only looks.
@@ -91,6 +92,11 @@ fn told(request: &Request) -> Told {
             QuotaRequest::List {} => looks("admin:quota-list", ""),
             QuotaRequest::Show { target } => looks("admin:quota-show", target),
             QuotaRequest::Set { target, .. } => changes("admin:quota-set", target),
+        },
+        Request::Share(request) => match request {
+            ShareRequest::Add { path, .. } => changes("admin:share-add", path),
+            ShareRequest::List {} => looks("admin:share-list", ""),
+            ShareRequest::Revoke { id } => changes("admin:share-revoke", id),
         },
         Request::BackupStart { target, .. } => changes("admin:backup", target),
         Request::Backup {} => looks("admin:backup-status", ""),

@@ -380,6 +380,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Identity(reply) => print_json(reply),
             Reply::Federation(reply) => print_json(reply),
             Reply::Quotas(quotas) => print_json(quotas),
+            Reply::Shares(shares) => print_json(shares),
         }?;
         return Ok(0);
     }
@@ -405,7 +406,9 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             key.secret_key.reveal()
         ),
         Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
-        Reply::Identity(_) | Reply::Federation(_) | Reply::Quotas(_) => "done\n".to_owned(),
+        Reply::Identity(_) | Reply::Federation(_) | Reply::Quotas(_) | Reply::Shares(_) => {
+            "done\n".to_owned()
+        }
         Reply::Keys(page) => table(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),

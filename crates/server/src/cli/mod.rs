@@ -20,6 +20,7 @@ mod identity;
 mod journal_bench;
 mod quota;
 mod run;
+mod share;
 pub(crate) mod status;
 mod target;
 
@@ -42,6 +43,7 @@ pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use quota::QuotaCommand;
+pub use share::ShareArgs;
 pub use target::Target;
 
 /// What the server's side can be told to do.
@@ -78,6 +80,8 @@ pub enum Command {
     /// Limit what buckets, directories, users and tenants may hold
     #[command(subcommand)]
     Quota(QuotaCommand),
+    /// Make an address with which anybody may fetch an object, or put one, for some days
+    Share(Box<ShareArgs>),
     /// Search the audit log: who did what, from where, and what decided
     Audit(AuditArgs),
     /// Say how a running server fares: what is wrong, how bad it is, and what to do
@@ -158,6 +162,7 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Role(command) => federation::role(command, opener),
         Command::Session(command) => federation::session(command, opener),
         Command::Quota(command) => quota::quota(command, opener),
+        Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
         Command::Status(args) => status::run(&args.target, args.json),
         Command::Disk(command) => disks::disk(command, opener),

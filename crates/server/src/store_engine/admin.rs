@@ -17,12 +17,13 @@ use time::format_description::well_known::Rfc3339;
 use super::catalog::BackupAdmin;
 use super::changes::DiskChanges;
 use super::metrics::{away, takes_writes};
+use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
     DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply,
-    IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, State,
-    Status, UserAdd, UserInfo,
+    IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ShareInfo,
+    ShareRequest, State, Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
 use crate::config::Config;
@@ -39,6 +40,7 @@ pub(super) struct StoreAdmin {
     started: Duration,
     zone: u16,
     pool_name: String,
+    region: String,
     doors: Vec<DoorStatus>,
     store: Store,
     pool: Arc<Pool>,
@@ -49,6 +51,14 @@ pub(super) struct StoreAdmin {
     audit: Arc<AuditLog>,
 }
 
+/// What an administrator reaches beside the engine.
+pub(super) struct Beside {
+    pub(super) web_keys: WebKeys,
+    pub(super) audit: Arc<AuditLog>,
+    /// Where clients are served.
+    pub(super) doors: Vec<DoorStatus>,
+}
+
 impl StoreAdmin {
     pub(super) fn new(
         env: Env,
@@ -56,10 +66,13 @@ impl StoreAdmin {
         master_key: MasterKeyId,
         engine: &Engine,
         changes: DiskChanges,
-        web_keys: WebKeys,
-        audit: Arc<AuditLog>,
-        doors: Vec<DoorStatus>,
+        beside: Beside,
     ) -> Self {
+        let Beside {
+            web_keys,
+            audit,
+            doors,
+        } = beside;
         Self {
             started: env.clock.elapsed(),
             web_keys,
@@ -67,6 +80,7 @@ impl StoreAdmin {
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
+            region: config.s3.region.clone(),
             doors,
             upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
             backups: BackupAdmin::new(engine.backups(), master_key, config),
@@ -184,6 +198,17 @@ impl AdminApi for StoreAdmin {
 
     async fn quota(&self, request: QuotaRequest) -> Result<Vec<QuotaInfo>> {
         super::quota::answer(&self.store, request).await
+    }
+
+    async fn share(&self, request: ShareRequest) -> Result<Option<Vec<ShareInfo>>> {
+        let mut doors = self.doors.iter();
+        let at = At {
+            endpoint: doors
+                .find(|door| door.name == "s3")
+                .map(|door| &*door.endpoint),
+            region: &self.region,
+        };
+        share::answer(&self.store, &self.env, &at, request).await
     }
 
     async fn backup_start(&self, target: &str, keep: u32) -> Result<()> {

@@ -17,6 +17,7 @@ mod metrics;
 mod quota;
 mod room;
 pub(crate) mod roster;
+mod share;
 mod upkeep;
 mod xrootd;
 
@@ -321,9 +322,11 @@ impl Engine for StoreEngine {
             self.master_key,
             &self.engine,
             self.changes.clone(),
-            self.web_keys.clone(),
-            Arc::clone(&self.audit),
-            doors,
+            admin::Beside {
+                web_keys: self.web_keys.clone(),
+                audit: Arc::clone(&self.audit),
+                doors,
+            },
         ))
     }
 

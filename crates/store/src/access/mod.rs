@@ -43,7 +43,7 @@ pub(crate) fn policies_tell_keys_apart(caller: &Caller, bucket: &Bucket) -> Resu
     let mut limits = limits.into_iter().flatten();
     let limited = |limit: &Limit| match limit {
         Limit::Policy { policy, .. } => policy.tells_keys_apart(),
-        Limit::Capabilities(_) | Limit::NoIam => false,
+        Limit::Capabilities(_) | Limit::Caveats(_) | Limit::NoIam => false,
     };
     Ok(policy.is_some_and(|policy| policy.tells_keys_apart())
         || limits.any(limited)

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::{AccessKey, Secret};
+use dewar_auth::{AccessKey, Secret, User};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
 
 use super::record::{KeyRecord, UserRecord, decode, encode};
+use super::shares::ShareRecord;
 use super::users::user_key;
 use super::{Accounts, CACHED_MAX, designation, exists, folded, none};
 
+/// Characters of an access key that is made up.
+const KEY_CHARS: usize = 20;
 const ACCESS_KEY_CHARS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const SECRET_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -43,8 +46,22 @@ impl Accounts {
         secret: Option<Secret>,
     ) -> Result<(String, Secret)> {
         let user = self.user(user).await?;
-        let access_key =
-            access_key.unwrap_or_else(|| format!("DW{}", self.random_text(18, ACCESS_KEY_CHARS)));
+        self.put_key(user, "DW", access_key, secret, None).await
+    }
+
+    /// Adds a key of a user, or a share; makes up what is not given, with `prefix` in front.
+    pub(super) async fn put_key(
+        &self,
+        user: User,
+        prefix: &str,
+        access_key: Option<String>,
+        secret: Option<Secret>,
+        share: Option<ShareRecord>,
+    ) -> Result<(String, Secret)> {
+        let access_key = access_key.unwrap_or_else(|| {
+            let rest = KEY_CHARS.saturating_sub(prefix.len());
+            format!("{prefix}{}", self.random_text(rest, ACCESS_KEY_CHARS))
+        });
         let fit = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
         if !(3..=128).contains(&access_key.len()) || !access_key.bytes().all(fit) {
             let message = format!(
@@ -69,6 +86,7 @@ impl Accounts {
             disabled: false,
             created: self.env.clock.now(),
             revision: self.env.rng.u64(),
+            share,
         };
         let puts = vec![(catalog::access_key(&access_key), encode(&record))];
         self.add(puts, || exists("access key", &access_key)).await?;
@@ -80,6 +98,11 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn access_keys(&self, user: Option<&str>) -> Result<Vec<KeyInfo>> {
+        self.keys_listed(user, false).await
+    }
+
+    /// The same, with those that are shares where that is wanted.
+    async fn keys_listed(&self, user: Option<&str>, shares: bool) -> Result<Vec<KeyInfo>> {
         let wanted = match user {
             None => None,
             Some(user) => {
@@ -95,7 +118,8 @@ impl Accounts {
             let of = |(tenant, name): &(TenantName, String)| {
                 tenant.as_str() == record.tenant && *name == folded(&record.user_name)
             };
-            if wanted.as_ref().is_some_and(|wanted| !of(wanted)) {
+            let unwanted = record.share.is_some() && !shares;
+            if unwanted || wanted.as_ref().is_some_and(|wanted| !of(wanted)) {
                 continue;
             }
             found.push(KeyInfo {
@@ -109,8 +133,10 @@ impl Accounts {
         Ok(found)
     }
 
+    /// All that signs for a user, shares among it.
     pub(super) async fn keys_of(&self, tenant: &TenantName, name: &str) -> Result<Vec<KeyInfo>> {
-        self.access_keys(Some(&shown(tenant.as_str(), name))).await
+        let user = shown(tenant.as_str(), name);
+        self.keys_listed(Some(&user), true).await
     }
 
     /// Their user has another name now.
@@ -161,7 +187,7 @@ impl Accounts {
         let changes = {
             let cache = self.cache.read();
             if let Some(key) = cache.keys.get(id) {
-                return Ok(Some(key.clone()));
+                return Ok(self.unless_over(key.clone()));
             }
             cache.changes
         };
@@ -192,12 +218,16 @@ impl Accounts {
                 let what = format!("the secret of access key {id}");
                 Error::with_source(ErrorKind::Internal, what, error)
             })?;
+        let share = record.share.as_ref();
+        let bounds = share
+            .map(|share| share.bounds(id, &user.tenant))
+            .transpose()?;
         let key = AccessKey {
             id: id.into(),
             secret,
             revision: record.revision,
             user: Arc::new(user),
-            bounds: None,
+            bounds: bounds.map(Arc::new),
         };
         let mut cache = self.cache.write();
         if cache.changes == changes {
@@ -206,7 +236,18 @@ impl Accounts {
             }
             cache.keys.insert(id.to_owned(), key.clone());
         }
-        Ok(Some(key))
+        drop(cache);
+        Ok(self.unless_over(key))
+    }
+
+    /// A share that has ended is no key any more.
+    fn unless_over(&self, key: AccessKey) -> Option<AccessKey> {
+        let now = self.env.clock.now();
+        let over = key
+            .bounds
+            .as_ref()
+            .is_some_and(|bounds| now >= bounds.expires);
+        (!over).then_some(key)
     }
 
     /// A new secret. None begins with a dash: command lines take that for an option.

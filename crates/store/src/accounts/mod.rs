@@ -16,9 +16,11 @@ mod entities;
 mod issuer_keys;
 mod issuers;
 mod keys;
+mod macaroons;
 mod policies;
 mod record;
 mod sessions;
+mod shares;
 mod sts;
 #[cfg(test)]
 mod tests;
@@ -43,8 +45,10 @@ pub use entities::{Group, Role, RoleChange};
 pub use issuer_keys::{FetchKeys, KeyStanding};
 pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
+pub use macaroons::MacaroonWish;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
 pub use sessions::Revoke;
+pub use shares::{NewShare, ShareInfo};
 pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
 pub use users::{NewUser, UserChange};
 

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 
+use super::shares::ShareRecord;
+
 /// First byte of a record.
 const VERSION: u8 = 1;
 
@@ -88,6 +90,9 @@ pub(crate) struct KeyRecord {
     pub(crate) created: Timestamp,
     #[n(6)]
     pub(crate) revision: u64,
+    /// What it may do, where it is a share.
+    #[n(7)]
+    pub(crate) share: Option<ShareRecord>,
 }
 
 /// Where a user is found by its id.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dewar_auth::token::{Base, Capabilities};
 use dewar_auth::{
     AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy, PolicyKind,
-    SESSION_KEY_PREFIX, Session, User, UserKind, UserPolicies,
+    SESSION_KEY_PREFIX, Session, SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
@@ -59,6 +59,9 @@ impl Accounts {
         }
         let session = Session::open(&self.master, token)
             .map_err(|error| refused(CredentialError::Invalid, error.to_string()))?;
+        if session.kind.is_some() {
+            return Err(over("what a macaroon stands for signs nothing"));
+        }
         if now >= session.expires {
             return Err(expired());
         }
@@ -88,7 +91,12 @@ impl Accounts {
     }
 
     /// The user or role that a session speaks for, with its policies as they are now.
-    async fn speaks_for(&self, session: &Session) -> Result<User> {
+    pub(super) async fn speaks_for(&self, session: &Session) -> Result<User> {
+        if session.kind == Some(SessionKind::MacaroonOfLogin) {
+            let facts = session.token.as_ref();
+            let facts = facts.ok_or_else(|| over("the macaroon cannot be read"))?;
+            return self.login_again(facts, session.expires).await;
+        }
         let became = &session.became;
         let gone = || over("what the session speaks for is not there any more");
         let Some(name) = &became.session else {
@@ -149,7 +157,7 @@ impl Accounts {
         }))
     }
 
-    async fn session_bounds(&self, session: &Session) -> Result<Bounds> {
+    pub(super) async fn session_bounds(&self, session: &Session) -> Result<Bounds> {
         let mut limits = Vec::new();
         for text in &session.policies {
             let policy = Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX);
@@ -176,16 +184,8 @@ impl Accounts {
             };
             provider = Some(issuer.name().into());
             claims.clone_from(&facts.claims);
-            if let Some((scope, base)) = &facts.scope {
-                let base = Base::parse(base);
-                let parsed = base.and_then(|base| {
-                    Capabilities::parse(scope, &base, facts.scitoken)
-                        .ok()
-                        .flatten()
-                });
-                let parsed =
-                    parsed.ok_or_else(|| over("the scopes of the session cannot be read"))?;
-                limits.push(Limit::Capabilities(Arc::new(parsed)));
+            if let Some(capabilities) = capabilities_of(facts)? {
+                limits.push(Limit::Capabilities(Arc::new(capabilities)));
             }
         }
         Ok(Bounds {
@@ -200,7 +200,7 @@ impl Accounts {
     }
 
     /// Refuses a session that was revoked, itself or by what it comes from.
-    async fn check_revoked(&self, session: &Session) -> Result<()> {
+    pub(super) async fn check_revoked(&self, session: &Session) -> Result<()> {
         let revoked = self.revoked().await?;
         let hit = |key: String, issued: Timestamp| {
             revoked.get(&key).is_some_and(|until| issued <= *until)
@@ -303,6 +303,20 @@ impl Accounts {
             Err(CommitError::Failed(error)) => Err(error.context("revoking sessions")),
         }
     }
+}
+
+/// The capabilities of a login token, as they are kept.
+pub(super) fn capabilities_of(facts: &TokenFacts) -> Result<Option<Capabilities>> {
+    let Some((scope, base)) = &facts.scope else {
+        return Ok(None);
+    };
+    let parsed = Base::parse(base).and_then(|base| {
+        Capabilities::parse(scope, &base, facts.scitoken)
+            .ok()
+            .flatten()
+    });
+    let parsed = parsed.ok_or_else(|| over("the scopes of the session cannot be read"))?;
+    Ok(Some(parsed))
 }
 
 fn expired() -> Error {

@@ -311,10 +311,10 @@ impl Accounts {
     /// [`ErrorKind::NotFound`].
     pub async fn remove_user(&self, name: &str) -> Result<()> {
         // Keys first: a user without keys is harmless, keys without a user are refused anyway.
-        for key in self.access_keys(Some(name)).await? {
+        let (tenant, name) = designation(name)?;
+        for key in self.keys_of(&tenant, name).await? {
             self.remove_key(&key.access_key).await?;
         }
-        let (tenant, name) = designation(name)?;
         let tenant = self.tenant_id(&tenant).await?;
         let key = user_key(tenant, name);
         let remove = |record: &mut UserRecord, batch: &mut Batch| {

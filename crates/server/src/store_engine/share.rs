@@ -1,0 +1,118 @@
+//! What administrators ask about shares.
+
+use dewar_env::Env;
+use dewar_s3::sigv4::{Presign, presign};
+use dewar_store::{NewShare, Store};
+use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
+
+use super::admin::rfc3339;
+use crate::admin::{AdminError, Failure, ShareInfo, ShareRequest};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Where addresses lead.
+pub(super) struct At<'a> {
+    /// Where the S3 door listens, while a server runs.
+    pub(super) endpoint: Option<&'a str>,
+    pub(super) region: &'a str,
+}
+
+fn info(env: &Env, share: dewar_store::ShareInfo, url: Option<String>) -> ShareInfo {
+    ShareInfo {
+        created: rfc3339(share.created),
+        expires: rfc3339(share.expires),
+        over: share.expires <= env.clock.now(),
+        id: share.id,
+        user: share.user,
+        path: share.path,
+        upload: share.upload,
+        url,
+    }
+}
+
+/// Answers; nothing for what has been done.
+pub(super) async fn answer(
+    store: &Store,
+    env: &Env,
+    at: &At<'_>,
+    request: ShareRequest,
+) -> Result<Option<Vec<ShareInfo>>> {
+    let accounts = store.accounts();
+    match request {
+        ShareRequest::List {} => {
+            let all = accounts.shares().await?.into_iter();
+            Ok(Some(all.map(|share| info(env, share, None)).collect()))
+        }
+        ShareRequest::Revoke { id } => {
+            accounts.revoke_share(&id).await?;
+            Ok(None)
+        }
+        ShareRequest::Add {
+            path,
+            user,
+            upload,
+            seconds,
+            endpoint,
+        } => {
+            let invalid = |words: String| AdminError::new(Failure::Invalid, words);
+            let named = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+            let (bucket, key) =
+                named.ok_or_else(|| invalid(format!("{path:?} is no /BUCKET/KEY")))?;
+            let bucket = BucketName::new(bucket).map_err(Error::from)?;
+            let key = ObjectKey::new(key).map_err(Error::from)?;
+            let endpoint = endpoint.as_deref().or(at.endpoint);
+            let endpoint = endpoint.ok_or_else(|| {
+                invalid("no server runs: --endpoint says where its door will be".to_owned())
+            })?;
+            let user = match user {
+                Some(user) => user,
+                None => owner(store, &bucket).await?,
+            };
+            let new = NewShare {
+                user,
+                bucket,
+                key,
+                upload,
+                seconds,
+            };
+            let (share, secret) = accounts.add_share(new).await?;
+            let signed = presign(
+                &Presign {
+                    method: if upload { "PUT" } else { "GET" },
+                    endpoint,
+                    region: at.region,
+                    path: &share.path,
+                    access_key: &share.id,
+                    now: share.created,
+                    seconds,
+                },
+                &secret,
+            );
+            let Some(url) = signed else {
+                accounts.revoke_share(&share.id).await?;
+                return Err(invalid(format!("{endpoint:?} is no address of a door")));
+            };
+            Ok(Some(vec![info(env, share, Some(url))]))
+        }
+    }
+}
+
+/// The account that owns a bucket of the default tenant.
+async fn owner(store: &Store, bucket: &BucketName) -> Result<String> {
+    let tree = store.tree();
+    let tenant = tree.tenant(&TenantName::default()).await?;
+    let found = match &tenant {
+        Some(tenant) => tree.bucket(tenant, bucket).await?,
+        None => None,
+    };
+    let owner: Option<UserId> = found.map(|found| found.record.attributes.owner);
+    let user = match owner {
+        Some(owner) => store.accounts().user_by_id(owner).await?,
+        None => None,
+    };
+    let user = user.ok_or_else(|| {
+        let words = format!("bucket {bucket} is not there, or has no owner: --user says as whom");
+        Error::new(ErrorKind::NoSuchBucket, words)
+    })?;
+    Ok(user.name.clone())
+}
