@@ -1,5 +1,6 @@
 //! A real store behind the door, and the codec as its client.
 
+mod native_client;
 mod rig;
 
 use bytes::{Bytes, BytesMut};

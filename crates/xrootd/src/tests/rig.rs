@@ -79,7 +79,7 @@ impl Callers for Everybody {
 
 pub(super) struct Rig {
     pub(super) door: Arc<Door>,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     stop: CancellationToken,
     _workers: Workers,
 }

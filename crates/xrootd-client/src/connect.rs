@@ -1,0 +1,281 @@
+//! From an address to a session.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use dewar_xrootd_proto::options::{protocol, server};
+use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
+use dewar_xrootd_proto::request::{Login, Protocol};
+use dewar_xrootd_proto::{
+    Handshake, HandshakeReply, Reply, Request, ResponseHeader, Status, StreamId, VERSION,
+    VERSION_PAGES,
+};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::limits::{ADDRESSES_MAX, TEXT_BYTES_MAX, WAYS_MAX};
+use crate::options::Identity;
+
+/// A stream on which both sides know how to go on.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What a session began with.
+pub(crate) struct Begun {
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) secure: bool,
+    /// Bits of [`server`].
+    pub(crate) flags: u32,
+    pub(crate) version: u32,
+}
+
+impl Begun {
+    /// Whether page reads and writes are there.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.version >= VERSION_PAGES && self.flags & server::SUPPORTS_PAGES != 0
+    }
+}
+
+/// Connects to the first address that answers and logs in. Has no deadline of its own.
+pub(crate) async fn begin(
+    place: &Endpoint,
+    addresses: &[std::net::SocketAddr],
+    tls: Option<&Arc<ClientConfig>>,
+    identity: &Identity,
+) -> Result<Begun> {
+    let unreachable = |why: String| Error::Connect {
+        host: place.to_string(),
+        why,
+    };
+    let mut found = Err(unreachable("it has no address".to_owned()));
+    for address in addresses.iter().take(ADDRESSES_MAX) {
+        match TcpStream::connect(address).await {
+            Ok(socket) => {
+                found = Ok(socket);
+                break;
+            }
+            Err(error) => found = Err(unreachable(error.to_string())),
+        }
+    }
+    let mut socket = found?;
+    socket
+        .set_nodelay(true)
+        .map_err(|error| unreachable(error.to_string()))?;
+    let said = negotiate(&mut socket, place, tls.is_some()).await?;
+    let goes = said.flags & (server::GOTO_TLS | server::TLS_LOGIN) != 0;
+    let mut begun = match tls.filter(|_| goes) {
+        Some(config) => Begun {
+            stream: Box::new(encrypt(socket, place, config).await?),
+            secure: true,
+            flags: said.flags,
+            version: said.version,
+        },
+        None if place.secure || goes => {
+            return Err(no_tls(
+                place,
+                "the server offers none, or this client has none",
+            ));
+        }
+        None => Begun {
+            stream: Box::new(socket),
+            secure: false,
+            flags: said.flags,
+            version: said.version,
+        },
+    };
+    login(&mut begun, place, identity).await?;
+    Ok(begun)
+}
+
+fn no_tls(place: &Endpoint, why: impl std::fmt::Display) -> Error {
+    Error::Tls {
+        host: place.to_string(),
+        why: why.to_string(),
+    }
+}
+
+async fn encrypt(
+    socket: TcpStream,
+    place: &Endpoint,
+    config: &Arc<ClientConfig>,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let name = ServerName::try_from(place.host.clone()).map_err(|error| no_tls(place, error))?;
+    let connector = TlsConnector::from(Arc::clone(config));
+    let stream = connector.connect(name, socket).await;
+    stream.map_err(|error| no_tls(place, error))
+}
+
+/// Handshake and `protocol`.
+async fn negotiate(socket: &mut TcpStream, place: &Endpoint, able: bool) -> Result<ProtocolReply> {
+    let mut flags = 0;
+    if able {
+        flags |= protocol::ABLE_TLS;
+    }
+    if place.secure {
+        flags |= protocol::WANT_TLS;
+    }
+    let asked = Protocol {
+        version: VERSION,
+        flags,
+        expect: protocol::EXPECT_LOGIN,
+    };
+    let mut hello = BytesMut::from(&Handshake::BYTES[..]);
+    Request::Protocol(asked).encode(StreamId::default(), &mut hello);
+    socket.write_all(&hello).await.map_err(lost)?;
+    let mut reply = [0; HandshakeReply::LEN];
+    socket.read_exact(&mut reply).await.map_err(lost)?;
+    if HandshakeReply::decode(&reply).is_none() {
+        return Err(Error::Protocol("no handshake".to_owned()));
+    }
+    let body = answer(socket).await?;
+    match body {
+        Reply::Ok(body) => Ok(ProtocolReply::decode(&body)?),
+        reply => Err(unexpected(reply)),
+    }
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::Closed(error.to_string())
+}
+
+/// One reply of a connection on which nothing else is under way; messages are skipped.
+async fn answer(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<Reply> {
+    loop {
+        let mut header = [0; ResponseHeader::LEN];
+        stream.read_exact(&mut header).await.map_err(lost)?;
+        let header = ResponseHeader::decode(&header)?;
+        if header.len as usize > TEXT_BYTES_MAX {
+            return Err(Error::Protocol("a reply that is too long".to_owned()));
+        }
+        let mut body = vec![0; header.len as usize];
+        stream.read_exact(&mut body).await.map_err(lost)?;
+        if header.status != Status::Attn {
+            return Ok(Reply::decode(&header, Bytes::from(body))?);
+        }
+    }
+}
+
+fn unexpected(reply: Reply) -> Error {
+    match reply {
+        Reply::Error { code, message } => Error::Server { code, message },
+        Reply::Redirect { port, host } => Error::Redirect { host, port },
+        Reply::Wait { seconds, message } => {
+            Error::Closed(format!("it asks to come back in {seconds} s: {message}"))
+        }
+        _ => Error::Protocol("a reply that answers nothing".to_owned()),
+    }
+}
+
+async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Result<()> {
+    let info = format!("xrd.appname={}&xrd.rn=dewar", identity.program);
+    let login = Login {
+        pid: std::process::id(),
+        user: identity
+            .user
+            .chars()
+            .filter(char::is_ascii)
+            .take(8)
+            .collect(),
+        ability_more: 0,
+        ability: 0,
+        // The fifth generation, and it takes replies later.
+        capability: 0x85,
+        info: Bytes::from(info),
+    };
+    let body = match exchange(begun, &Request::Login(login)).await? {
+        Reply::Ok(body) => body,
+        reply => return Err(unexpected(reply)),
+    };
+    let reply = LoginReply::decode(body)?;
+    if reply.security.is_empty() {
+        return Ok(());
+    }
+    let mut refused: Option<String> = None;
+    for way in reply
+        .security
+        .split("&P=")
+        .filter(|way| !way.is_empty())
+        .take(WAYS_MAX)
+    {
+        let name = way.split([',', '\0', '&']).next().unwrap_or_default();
+        let Some((kind, credential)) = credential(name, begun.secure, identity) else {
+            continue;
+        };
+        let request = Request::Auth { kind, credential };
+        match exchange(begun, &request).await? {
+            Reply::Ok(_) => return Ok(()),
+            Reply::Error { code, message } => refused = Some(format!("[{code}] {message}")),
+            Reply::AuthMore(_) => refused = Some(format!("{name} wants more")),
+            reply => return Err(unexpected(reply)),
+        }
+    }
+    Err(Error::Login {
+        host: place.to_string(),
+        why: refused.unwrap_or_else(|| {
+            let offer = reply.security.trim_end_matches('\0');
+            format!("it offers {}", offer.trim_start_matches('&'))
+        }),
+    })
+}
+
+async fn exchange(begun: &mut Begun, request: &Request) -> Result<Reply> {
+    let mut wire = BytesMut::new();
+    request.encode(StreamId::default(), &mut wire);
+    begun.stream.write_all(&wire).await.map_err(lost)?;
+    begun.stream.flush().await.map_err(lost)?;
+    answer(&mut *begun.stream).await
+}
+
+/// What is shown for a way of proving oneself; `None` where there is nothing.
+fn credential(name: &str, secure: bool, identity: &Identity) -> Option<([u8; 4], Bytes)> {
+    let mut out = BytesMut::new();
+    let kind = match name {
+        "ztn" if secure => {
+            let token = identity.token.as_ref()?.reveal();
+            let len = u16::try_from(token.len() + 1).ok()?;
+            out.put_slice(b"ztn\0\0T\0\0");
+            out.put_u16(len);
+            out.put_slice(token.as_bytes());
+            out.put_u8(0);
+            *b"ztn\0"
+        }
+        "unix" => {
+            out.put_slice(b"unix\0");
+            out.put_slice(identity.user.as_bytes());
+            out.put_u8(0);
+            *b"unix"
+        }
+        "host" => {
+            out.put_slice(b"host\0");
+            *b"host"
+        }
+        _ => return None,
+    };
+    Some((kind, out.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Token;
+
+    #[test]
+    fn tokens_are_shown_over_tls_only() {
+        let identity = Identity {
+            token: Some(Token::new("abcd")),
+            ..Identity::default()
+        };
+        let shown = credential("ztn", true, &identity).expect("shown");
+        assert_eq!(&shown.1[..], b"ztn\0\0T\0\0\0\x05abcd\0");
+        assert!(credential("ztn", false, &identity).is_none());
+        assert!(credential("gsi", true, &identity).is_none());
+        assert!(credential("ztn", true, &Identity::default()).is_none());
+        assert!(!format!("{identity:?}").contains("abcd"));
+    }
+}

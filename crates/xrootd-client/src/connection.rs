@@ -1,0 +1,318 @@
+//! A session with one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dewar_xrootd_proto::options::dirlist as list_bits;
+use dewar_xrootd_proto::reply::{DIRLIST_STAT_HEAD, StatText};
+use dewar_xrootd_proto::request::{Stat, Target};
+use dewar_xrootd_proto::{FileHandle, QueryKind, Reply, Request, StreamId};
+use rustls::ClientConfig;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::DropGuard;
+
+use crate::connect::{Begun, begin};
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::limits::{EVENTS_MAX, SMALL_BYTES_MAX, WAIT_MAX};
+use crate::options::{Identity, Options};
+use crate::resolve::Resolver;
+use crate::wire::{Event, Part, Shared, receive, send};
+
+/// A session with one server; clones are the same one, and it ends with the last of them. Requests
+/// run side by side.
+#[derive(Clone)]
+pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Vec<Bytes>>,
+    permits: Arc<Semaphore>,
+    options: Options,
+    place: Endpoint,
+    secure: bool,
+    pages: bool,
+    flags: u32,
+    _end: DropGuard,
+}
+
+/// Takes the id of a request back that was never sent.
+struct Unsent<'s> {
+    shared: &'s Shared,
+    stream: StreamId,
+    sent: bool,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.shared.unregister(self.stream);
+        }
+    }
+}
+
+impl Connection {
+    /// Resolves, connects, encrypts where both sides can, and logs in.
+    ///
+    /// # Errors
+    /// What went wrong; [`Error::Timeout`] after [`Options::connect_time`].
+    pub async fn open(
+        place: &Endpoint,
+        resolver: &dyn Resolver,
+        tls: Option<&Arc<ClientConfig>>,
+        identity: &Identity,
+        options: Options,
+    ) -> Result<Self> {
+        let limit = options.connect_time;
+        let work = async {
+            let addresses = resolver.resolve(place).await?;
+            begin(place, &addresses, tls, identity).await
+        };
+        let begun = timeout(limit, work).await.map_err(|_| Error::Timeout {
+            what: "connecting",
+            limit,
+        })??;
+        Ok(Self::start(begun, place.clone(), options))
+    }
+
+    fn start(begun: Begun, place: Endpoint, options: Options) -> Self {
+        let shared = Shared::new();
+        let (secure, pages, flags) = (begun.secure, begun.has_pages(), begun.flags);
+        let (reader, writer) = tokio::io::split(begun.stream);
+        let (queue, requests) = mpsc::channel(options.requests_max.max(1));
+        let stall = options.stall_time;
+        tokio::spawn(send(writer, requests, stall, Arc::clone(&shared)));
+        tokio::spawn(receive(reader, stall, Arc::clone(&shared)));
+        Self {
+            inner: Arc::new(Inner {
+                queue,
+                permits: Arc::new(Semaphore::new(options.requests_max.max(1))),
+                options,
+                place,
+                secure,
+                pages,
+                flags,
+                _end: shared.cut.clone().drop_guard(),
+                shared,
+            }),
+        }
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn place(&self) -> &Endpoint {
+        &self.inner.place
+    }
+
+    /// Whether it is encrypted.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.inner.secure
+    }
+
+    /// Whether the server has page reads and writes.
+    #[must_use]
+    pub fn has_pages(&self) -> bool {
+        self.inner.pages
+    }
+
+    /// What the server says it can: bits of [`dewar_xrootd_proto::options::server`].
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.inner.flags
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.inner.shared.is_over()
+    }
+
+    /// Asks, and asks again where the server wants that. The reply may have `room` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Server`], [`Error::Redirect`]; what ended the connection.
+    pub(crate) async fn ask(
+        &self,
+        request: &Request,
+        data: &[Bytes],
+        room: usize,
+    ) -> Result<Vec<Part>> {
+        let limit = self.inner.options.wait_time;
+        let until = Instant::now() + limit;
+        loop {
+            match self.ask_once(request, data, room, until).await? {
+                (Reply::Ok(_), parts) => return Ok(parts),
+                (Reply::Error { code, message }, _) => return Err(Error::Server { code, message }),
+                (Reply::Redirect { port, host }, _) => return Err(Error::Redirect { host, port }),
+                (Reply::Wait { seconds, .. }, _) => {
+                    let pause = Duration::from_secs(u64::from(seconds)).min(WAIT_MAX);
+                    let again = Instant::now() + pause.max(Duration::from_millis(100));
+                    if again >= until {
+                        let what = "what the server asked to wait for";
+                        return Err(Error::Timeout { what, limit });
+                    }
+                    tokio::time::sleep_until(again).await;
+                }
+                _ => return Err(Error::Protocol("a reply that answers nothing".to_owned())),
+            }
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        request: &Request,
+        data: &[Bytes],
+        room: usize,
+        last: Instant,
+    ) -> Result<(Reply, Vec<Part>)> {
+        let inner = &self.inner;
+        let shared = &*inner.shared;
+        let permit = Arc::clone(&inner.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| shared.why())?;
+        let (events, mut told) = mpsc::channel(EVENTS_MAX);
+        let stream = shared.register(request.code(), room, events, permit)?;
+        let mut unsent = Unsent {
+            shared,
+            stream,
+            sent: false,
+        };
+        let mut head = BytesMut::new();
+        request.encode(stream, &mut head);
+        let mut pieces = Vec::with_capacity(data.len() + 1);
+        pieces.push(head.freeze());
+        pieces.extend(data.iter().filter(|piece| !piece.is_empty()).cloned());
+        // A place in the queue is kept first, so that a request is sent or not, and nothing between.
+        let place = inner.queue.reserve().await.map_err(|_| shared.why())?;
+        place.send(pieces);
+        unsent.sent = true;
+        let mut until = (Instant::now() + inner.options.request_time).min(last);
+        loop {
+            match timeout_at(until, told.recv()).await {
+                Ok(Some(Event::End(reply, parts))) => return Ok((reply, parts)),
+                Ok(Some(Event::Later(seconds))) => {
+                    let more =
+                        Duration::from_secs(u64::from(seconds)).max(inner.options.request_time);
+                    until = (Instant::now() + more).min(last);
+                }
+                Ok(None) => return Err(shared.why()),
+                Err(_) => {
+                    let what = request.code().name();
+                    let limit = inner.options.request_time;
+                    // Who does not answer this will not answer others.
+                    shared.end(format!("no answer to {what}"));
+                    return Err(Error::Timeout { what, limit });
+                }
+            }
+        }
+    }
+
+    /// The bytes of a small reply.
+    pub(crate) async fn small(&self, request: &Request) -> Result<Bytes> {
+        self.whole(request, SMALL_BYTES_MAX).await
+    }
+
+    async fn whole(&self, request: &Request, room: usize) -> Result<Bytes> {
+        Ok(join(self.ask(request, &[], room).await?))
+    }
+
+    /// A small reply as text, without what ends it.
+    async fn text(&self, request: &Request, room: usize) -> Result<String> {
+        let bytes = self.whole(request, room).await?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_| Error::Protocol("a reply that is no text".to_owned()))?;
+        Ok(text.trim_end_matches(['\0', '\n']).to_owned())
+    }
+
+    /// What `stat` says of a path.
+    ///
+    /// # Errors
+    /// As for every request: [`Error::Server`], [`Error::Redirect`]; what ended the connection.
+    pub async fn stat(&self, path: &str) -> Result<StatText> {
+        let request = Request::Stat(Stat {
+            options: 0,
+            wants: 0,
+            target: Target::Path(path.to_owned()),
+        });
+        Ok(StatText::parse(
+            &self.text(&request, SMALL_BYTES_MAX).await?,
+        )?)
+    }
+
+    /// The names in a directory with what `stat` says of each; the reply may have `room` bytes.
+    ///
+    /// # Errors
+    /// As for every request; the server sends anything but pairs of lines.
+    pub async fn dirlist(&self, path: &str, room: usize) -> Result<Vec<(String, StatText)>> {
+        let request = Request::Dirlist {
+            options: list_bits::STAT,
+            path: path.to_owned(),
+        };
+        let text = self.text(&request, room).await?;
+        let bad = || Error::Protocol("a listing that is none".to_owned());
+        let head = DIRLIST_STAT_HEAD.trim_end();
+        let rest = text.strip_prefix(head).ok_or_else(bad)?;
+        let mut lines = rest.lines().filter(|line| !line.is_empty());
+        let mut found = Vec::new();
+        while let Some(name) = lines.next() {
+            let stat = StatText::parse(lines.next().ok_or_else(bad)?)?;
+            found.push((name.to_owned(), stat));
+        }
+        Ok(found)
+    }
+
+    /// The checksum of a path, as algorithm and value.
+    ///
+    /// # Errors
+    /// As for every request, [`Error::Server`] where there is none.
+    pub async fn checksum(&self, path: &str) -> Result<(String, String)> {
+        let request = Request::Query {
+            kind: QueryKind::Checksum.number(),
+            handle: FileHandle::default(),
+            argument: Bytes::copy_from_slice(path.as_bytes()),
+        };
+        let text = self.text(&request, SMALL_BYTES_MAX).await?;
+        match text.split_once(' ') {
+            Some((name, value)) => Ok((name.to_owned(), value.trim().to_ascii_lowercase())),
+            None => Err(Error::Protocol("a checksum that is none".to_owned())),
+        }
+    }
+
+    /// The values of configuration keys, a line each.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn config(&self, keys: &str) -> Result<String> {
+        let request = Request::Query {
+            kind: QueryKind::Config.number(),
+            handle: FileHandle::default(),
+            argument: Bytes::copy_from_slice(keys.as_bytes()),
+        };
+        self.text(&request, SMALL_BYTES_MAX).await
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn remove(&self, path: &str) -> Result<()> {
+        let path = path.to_owned();
+        self.small(&Request::Rm { path }).await.map(drop)
+    }
+}
+
+/// The bytes of a reply's parts, one behind the other.
+pub(crate) fn join(mut parts: Vec<Part>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.swap_remove(0).bytes;
+    }
+    let mut whole = BytesMut::with_capacity(parts.iter().map(|part| part.bytes.len()).sum());
+    for part in parts {
+        whole.extend_from_slice(&part.bytes);
+    }
+    whole.freeze()
+}

@@ -1,0 +1,110 @@
+//! What goes wrong.
+
+use std::time::Duration;
+
+use dewar_xrootd_proto::{DecodeError, ErrorCode};
+use thiserror::Error;
+
+/// Why something was not done.
+#[derive(Clone, Debug, Error)]
+pub enum Error {
+    /// What was given is no address of this protocol.
+    #[error("{0:?} is no address of an XRootD server")]
+    BadUrl(String),
+    /// A host that must not be asked.
+    #[error("{host} may not be asked: {why}")]
+    NotAllowed {
+        /// As it was named.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// A name without an address.
+    #[error("{host} cannot be resolved: {why}")]
+    Resolve {
+        /// As it was named.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// Nobody answers there.
+    #[error("{host} cannot be reached: {why}")]
+    Connect {
+        /// As it was named.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// Encryption is needed and was not reached.
+    #[error("no encrypted connection to {host}: {why}")]
+    Tls {
+        /// As it was named.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// The server lets nobody in who can show no more than this client can.
+    #[error("{host} lets nobody in with what there is to show: {why}")]
+    Login {
+        /// As it was named.
+        host: String,
+        /// Why not.
+        why: String,
+    },
+    /// The server says no.
+    #[error("[{code}] {message}")]
+    Server {
+        /// Why, as a number.
+        code: u32,
+        /// Why, in the server's words.
+        message: String,
+    },
+    /// Something took too long.
+    #[error("{what} took more than {} s", limit.as_secs())]
+    Timeout {
+        /// What did.
+        what: &'static str,
+        /// How long it might have taken.
+        limit: Duration,
+    },
+    /// The connection ended.
+    #[error("the connection ended: {0}")]
+    Closed(String),
+    /// The server does not speak the protocol.
+    #[error("the server broke the protocol: {0}")]
+    Protocol(String),
+    /// The server says that somebody else should be asked, where that is not followed.
+    #[error("the server sends its clients to {host}:{port}")]
+    Redirect {
+        /// The host, with `?` and what to append to the path.
+        host: String,
+        /// The port, or a negative number where `host` is a whole URL.
+        port: i32,
+    },
+    /// Servers send each other's clients around.
+    #[error("sent to others {0} times, or in a circle")]
+    Redirects(usize),
+    /// More or less came than there should be.
+    #[error("{0}")]
+    Data(String),
+}
+
+impl Error {
+    /// The server's reason, where it is one that the protocol names.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Server { code, .. } => ErrorCode::from_number(*code),
+            _ => None,
+        }
+    }
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+/// What comes of everything here.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,30 @@
+//! Every limit of this client that no option sets.
+
+use std::time::Duration;
+
+/// Bytes of a reply that is text: an error, a redirection, a reason to wait.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a small reply: a checksum, a configuration, what `stat` says.
+pub const SMALL_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a file that one request may ask for or send.
+pub const CHUNK_BYTES_MAX: usize = 16 << 20;
+
+/// Frames that one reply may come in.
+pub const FRAMES_MAX: usize = 65_536;
+
+/// Signs of life for one request that nobody has taken note of yet.
+pub const EVENTS_MAX: usize = 8;
+
+/// Addresses of a name that are tried.
+pub const ADDRESSES_MAX: usize = 4;
+
+/// Ways of proving oneself that a server's offer may name.
+pub const WAYS_MAX: usize = 16;
+
+/// How often damaged pages of a write are sent again.
+pub const PAGE_RETRIES_MAX: usize = 3;
+
+/// The longest that a server may tell a client to wait before it asks again.
+pub const WAIT_MAX: Duration = Duration::from_secs(300);

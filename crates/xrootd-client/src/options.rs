@@ -1,0 +1,82 @@
+//! How a client behaves.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// For a connection, with TLS and login.
+    pub connect_time: Duration,
+    /// For a reply, from the request on; what the server asks to wait comes on top.
+    pub request_time: Duration,
+    /// For a reply with everything that the server asks to wait, or announces for later.
+    pub wait_time: Duration,
+    /// For the next bytes of anything that has begun.
+    pub stall_time: Duration,
+    /// Requests of one connection that may be under way.
+    pub requests_max: usize,
+    /// How often in a row a server may send this client to another one.
+    pub redirects_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connect_time: Duration::from_secs(15),
+            request_time: Duration::from_secs(60),
+            wait_time: Duration::from_secs(600),
+            stall_time: Duration::from_secs(60),
+            requests_max: 64,
+            redirects_max: 16,
+        }
+    }
+}
+
+/// A bearer token. Its `Debug` does not tell, and its memory is wiped.
+#[derive(Clone)]
+pub struct Token(Arc<Zeroizing<String>>);
+
+impl Token {
+    /// Of its text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(Arc::new(Zeroizing::new(text.to_owned())))
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// What a client shows of itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// What it calls its user (login, and protocol `unix`).
+    pub user: String,
+    /// A token for servers that want one. It is shown over TLS only.
+    pub token: Option<Token>,
+    /// The program's name, for the server's log.
+    pub program: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            user: "dewar".to_owned(),
+            token: None,
+            program: "dewar".to_owned(),
+        }
+    }
+}
