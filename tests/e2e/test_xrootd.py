@@ -484,7 +484,7 @@ def test_clients_that_can_are_encrypted(own_server, tmp_path):
         assert (tmp_path / "down").read_bytes() == data
     # And by hand, so that it is known to be encrypted.
     import ssl
-    context = ssl.create_default_context(cafile=str(tls.certificate))
+    context = ssl.create_default_context(cafile=str(tls.authority))
     plain = socket.create_connection(("127.0.0.1", int(endpoint.rsplit(":", 1)[1])), timeout=20)
     plain.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012) + frame(0, 3006, struct.pack(">iBB10x", 0x520, 2, 3)))
     receive(plain, 16)

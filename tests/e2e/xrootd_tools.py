@@ -36,20 +36,29 @@ def xrdfs(server, *arguments, check=True, **options):
 
 
 class Certificate:
-    """Of a localhost, signed by itself, and a folder of authorities as these clients want it."""
+    """Of a localhost, by an authority of its own, and a folder of authorities as these clients want it."""
 
     def __init__(self, folder):
         self.authorities = folder / "ca"
         self.authorities.mkdir()
-        self.certificate = self.authorities / "cert.pem"
+        self.authority = self.authorities / "ca.pem"
+        self.certificate = folder / "cert.pem"
         self.key = folder / "key.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(self.key),
-             "-out", str(self.certificate)], check=True, capture_output=True)
-        subject = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", str(self.certificate)],
-                                 check=True, capture_output=True, text=True).stdout.strip()
-        (self.authorities / f"{subject}.0").write_bytes(self.certificate.read_bytes())
+
+        def openssl(*arguments):
+            done = subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, text=True)
+            return done.stdout.strip()
+
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=Test authority",
+                "-keyout", folder / "ca-key.pem", "-out", self.authority)
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", self.key,
+                "-out", folder / "request.pem")
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        openssl("x509", "-req", "-days", "2", "-in", folder / "request.pem", "-CA", self.authority,
+                "-CAkey", folder / "ca-key.pem", "-CAcreateserial", "-extfile", folder / "names",
+                "-out", self.certificate)
+        subject = openssl("x509", "-hash", "-noout", "-in", self.authority)
+        (self.authorities / f"{subject}.0").write_bytes(self.authority.read_bytes())
         self.trusted = {"X509_CERT_DIR": str(self.authorities)}
 
     def configure(self, server):

@@ -275,6 +275,8 @@ fn config_text([s3, metrics, xrootd]: [u16; 3]) -> String {
          listen = \"127.0.0.1:{xrootd}\"\n\
          # Programs of the Unix user who runs this need no credential for root://.\n\
          local_user = \"{NAME}\"\n\
+         # Third-party copies may come from this machine, and from the public network.\n\
+         tpc_sources = [\"127.0.0.0/8\", \"::1\", \"*\"]\n\
          \n\
          [metrics]\n\
          listen = \"127.0.0.1:{metrics}\"\n",

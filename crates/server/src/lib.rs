@@ -23,3 +23,4 @@ pub mod serve;
 mod socket_owner;
 pub mod store_engine;
 pub mod tls;
+mod trusted;

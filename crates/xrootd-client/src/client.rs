@@ -62,6 +62,13 @@ impl Client {
                 return Err(Error::Redirects(been.len()));
             }
             let outcome = match self.connect(&place).await {
+                // A token on a path is as much of a secret as one that is shown at a login.
+                Ok(connection) if !connection.is_private() && open.path.contains("authz=") => {
+                    Err(Error::Tls {
+                        host: place.to_string(),
+                        why: "a token is not sent in clear".to_owned(),
+                    })
+                }
                 Ok(connection) => File::open(&connection, &open).await,
                 Err(error) => Err(error),
             };

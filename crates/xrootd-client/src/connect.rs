@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::limits::{ADDRESSES_MAX, TEXT_BYTES_MAX, WAYS_MAX};
+use crate::limits::{ADDRESSES_TRIED_MAX, TEXT_BYTES_MAX, WAYS_MAX};
 use crate::options::Identity;
 
 /// A stream on which both sides know how to go on.
@@ -30,6 +30,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub(crate) struct Begun {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) secure: bool,
+    /// To this machine itself.
+    pub(crate) local: bool,
     /// Bits of [`server`].
     pub(crate) flags: u32,
     pub(crate) version: u32,
@@ -54,7 +56,7 @@ pub(crate) async fn begin(
         why,
     };
     let mut found = Err(unreachable("it has no address".to_owned()));
-    for address in addresses.iter().take(ADDRESSES_MAX) {
+    for address in addresses.iter().take(ADDRESSES_TRIED_MAX) {
         match TcpStream::connect(address).await {
             Ok(socket) => {
                 found = Ok(socket);
@@ -64,15 +66,19 @@ pub(crate) async fn begin(
         }
     }
     let mut socket = found?;
+    let local = socket
+        .peer_addr()
+        .is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
     socket
         .set_nodelay(true)
         .map_err(|error| unreachable(error.to_string()))?;
-    let said = negotiate(&mut socket, place, tls.is_some()).await?;
+    let said = negotiate(&mut socket, place, tls.is_some(), identity).await?;
     let goes = said.flags & (server::GOTO_TLS | server::TLS_LOGIN) != 0;
     let mut begun = match tls.filter(|_| goes) {
         Some(config) => Begun {
             stream: Box::new(encrypt(socket, place, config).await?),
             secure: true,
+            local,
             flags: said.flags,
             version: said.version,
         },
@@ -85,6 +91,7 @@ pub(crate) async fn begin(
         None => Begun {
             stream: Box::new(socket),
             secure: false,
+            local,
             flags: said.flags,
             version: said.version,
         },
@@ -112,7 +119,12 @@ async fn encrypt(
 }
 
 /// Handshake and `protocol`.
-async fn negotiate(socket: &mut TcpStream, place: &Endpoint, able: bool) -> Result<ProtocolReply> {
+async fn negotiate(
+    socket: &mut TcpStream,
+    place: &Endpoint,
+    able: bool,
+    identity: &Identity,
+) -> Result<ProtocolReply> {
     let mut flags = 0;
     if able {
         flags |= protocol::ABLE_TLS;
@@ -123,7 +135,10 @@ async fn negotiate(socket: &mut TcpStream, place: &Endpoint, able: bool) -> Resu
     let asked = Protocol {
         version: VERSION,
         flags,
-        expect: protocol::EXPECT_LOGIN,
+        expect: match identity.third_party {
+            true => protocol::EXPECT_TPC,
+            false => protocol::EXPECT_LOGIN,
+        },
     };
     let mut hello = BytesMut::from(&Handshake::BYTES[..]);
     Request::Protocol(asked).encode(StreamId::default(), &mut hello);
@@ -197,18 +212,27 @@ async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Resu
         return Ok(());
     }
     let mut refused: Option<String> = None;
-    for way in reply
-        .security
-        .split("&P=")
-        .filter(|way| !way.is_empty())
+    let offered = reply.security.split("&P=").filter(|way| !way.is_empty());
+    let mut names: Vec<&str> = offered
         .take(WAYS_MAX)
-    {
-        let name = way.split([',', '\0', '&']).next().unwrap_or_default();
+        .map(|way| way.split([',', '\0', '&']).next().unwrap_or_default())
+        .collect();
+    if identity.third_party {
+        // Who comes for others claims no more than it needs: a name only where nothing else will do.
+        names.sort_by_key(|name| *name == "unix");
+    }
+    for name in names {
         let Some((kind, credential)) = credential(name, begun.secure, identity) else {
             continue;
         };
         let request = Request::Auth { kind, credential };
-        match exchange(begun, &request).await? {
+        let reply = match exchange(begun, &request).await {
+            Ok(reply) => reply,
+            // Some hang up after what they refuse.
+            Err(_) if refused.is_some() => break,
+            Err(error) => return Err(error),
+        };
+        match reply {
             Reply::Ok(_) => return Ok(()),
             Reply::Error { code, message } => refused = Some(format!("[{code}] {message}")),
             Reply::AuthMore(_) => refused = Some(format!("{name} wants more")),

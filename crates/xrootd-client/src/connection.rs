@@ -35,6 +35,7 @@ struct Inner {
     options: Options,
     place: Endpoint,
     secure: bool,
+    local: bool,
     pages: bool,
     flags: u32,
     _end: DropGuard,
@@ -81,7 +82,8 @@ impl Connection {
 
     fn start(begun: Begun, place: Endpoint, options: Options) -> Self {
         let shared = Shared::new();
-        let (secure, pages, flags) = (begun.secure, begun.has_pages(), begun.flags);
+        let (secure, local) = (begun.secure, begun.local);
+        let (pages, flags) = (begun.has_pages(), begun.flags);
         let (reader, writer) = tokio::io::split(begun.stream);
         let (queue, requests) = mpsc::channel(options.requests_max.max(1));
         let stall = options.stall_time;
@@ -94,6 +96,7 @@ impl Connection {
                 options,
                 place,
                 secure,
+                local,
                 pages,
                 flags,
                 _end: shared.cut.clone().drop_guard(),
@@ -112,6 +115,12 @@ impl Connection {
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.inner.secure
+    }
+
+    /// Whether nobody on the way can read what is sent: it is encrypted, or stays on this machine.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.inner.secure || self.inner.local
     }
 
     /// Whether the server has page reads and writes.

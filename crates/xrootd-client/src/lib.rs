@@ -39,3 +39,4 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use options::{Identity, Options, Token};
 pub use resolve::{Resolver, SystemResolver, system};
+pub use rustls::ClientConfig as TlsConfig;

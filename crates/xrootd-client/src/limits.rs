@@ -17,8 +17,11 @@ pub const FRAMES_MAX: usize = 65_536;
 /// Signs of life for one request that nobody has taken note of yet.
 pub const EVENTS_MAX: usize = 8;
 
+/// Addresses of a name that are looked at.
+pub const ADDRESSES_MAX: usize = 64;
+
 /// Addresses of a name that are tried.
-pub const ADDRESSES_MAX: usize = 4;
+pub const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// Ways of proving oneself that a server's offer may name.
 pub const WAYS_MAX: usize = 16;

@@ -69,6 +69,8 @@ pub struct Identity {
     pub token: Option<Token>,
     /// The program's name, for the server's log.
     pub program: String,
+    /// Whether it comes for a third-party copy, which servers may let in by the key alone.
+    pub third_party: bool,
 }
 
 impl Default for Identity {
@@ -77,6 +79,7 @@ impl Default for Identity {
             user: "dewar".to_owned(),
             token: None,
             program: "dewar".to_owned(),
+            third_party: false,
         }
     }
 }

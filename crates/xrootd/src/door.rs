@@ -17,6 +17,7 @@ use crate::measure::Meter;
 use crate::path::Translation;
 use crate::session::Session;
 use crate::sss::Seen;
+use crate::tpc::{Tpc, TpcConfig};
 
 /// What a door is like.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub struct DoorConfig {
     pub translations: Vec<Translation>,
     /// Its limits.
     pub limits: DoorLimits,
+    /// Copies between this server and others.
+    pub tpc: TpcConfig,
 }
 
 /// What clients may take, and how long.
@@ -106,6 +109,7 @@ pub struct Door {
     pub(crate) counts: Counts,
     pub(crate) meter: Arc<dyn Meter>,
     pub(crate) sss_seen: Mutex<Seen>,
+    pub(crate) tpc: Arc<Tpc>,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
@@ -131,6 +135,7 @@ impl Door {
             counts: Counts::default(),
             meter,
             sss_seen: Mutex::default(),
+            tpc: Arc::new(Tpc::new(&config.tpc)),
             sessions: Mutex::default(),
             config,
         }

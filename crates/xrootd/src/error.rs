@@ -8,7 +8,7 @@ use dewar_types::{Error, ErrorKind};
 use dewar_xrootd_proto::{DecodeError, ErrorCode};
 
 /// A request that failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,

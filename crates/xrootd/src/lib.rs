@@ -11,6 +11,8 @@
 //!   what it verified.
 //! - **Writes** of a file go through a task that owns it ([`session::writer`]), in the order in
 //!   which they came. They appear at `close`, whole; a connection that ends leaves nothing.
+//! - **Third-party copies** ([`tpc`]) are files whose bytes this server fetches itself, and files to
+//!   which a client leaves a key for another server.
 //! - **Names** are made canonical once ([`path`]), before anything is asked of the store, which
 //!   alone decides who may.
 //!
@@ -29,11 +31,14 @@ mod session;
 mod sss;
 #[cfg(test)]
 mod tests;
+mod tpc;
 mod verb;
 
 pub use callers::{Callers, Peer, Proof};
 pub use connection::{TlsStream, TlsUpgrade};
+pub use dewar_xrootd_client::TlsConfig;
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
 pub use measure::{Meter, NoMeter, Outcome};
 pub use path::Translation;
 pub use sss::{KeyUser, KeytabError, SssKey, parse_keytab};
+pub use tpc::{Source, Sources, TpcConfig, Trust};

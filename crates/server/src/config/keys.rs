@@ -34,6 +34,10 @@ fn is_translation(text: &str) -> bool {
     dewar_xrootd::Translation::parse(text).is_some()
 }
 
+fn is_tpc_source(text: &str) -> bool {
+    dewar_xrootd::Source::parse(text).is_some()
+}
+
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -234,6 +238,16 @@ sections! {
         };
         /// Name of the site, told to clients that ask.
         site: String = "";
+        /// From where clients may have this server fetch files (third-party copies): hosts, `*.domain`,
+        /// addresses, networks as `10.0.0.0/8`, `*`, each with `:port` for that port alone, else for
+        /// those from 1024 on. `*` and `*.domain` mean addresses of the public network only; others must
+        /// be listed as themselves, as a network, or by the full name of their host. Empty: from nowhere.
+        tpc_sources: Vec<String> = "*" {
+            range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
+        };
+        /// Third-party copies that may run at once; further ones are told to wait. Each takes up to
+        /// 16 MiB of memory.
+        tpc_copies_max: u32 = "16" { range: Range::Between("1", "10000"), unit: "copies" };
         /// Connections that may be open at once; further ones are closed.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",

@@ -1,7 +1,6 @@
 //! One GET: to the address that was named and nowhere else, with a deadline and a length.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +11,12 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OnceCell, oneshot};
 use tokio_rustls::TlsConnector;
+
+use crate::trusted::Trusted;
 
 /// For connecting, TLS included, and for the whole of one answer.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -34,10 +33,10 @@ pub(super) enum Body {
     Other(StatusCode),
 }
 
-/// Fetches, with the certificates that the system trusts; they are read once.
+/// Fetches, with the certificates that the system trusts.
 #[derive(Default)]
 pub(super) struct Fetcher {
-    tls: OnceCell<Arc<ClientConfig>>,
+    trusted: Trusted,
 }
 
 fn failed(url: &str, why: impl std::fmt::Display) -> Error {
@@ -57,7 +56,8 @@ impl Fetcher {
             .map_err(|_| failed(url, "no connection within 5 seconds"))??;
         let answer = async {
             if secure {
-                let config = self.tls(url).await?;
+                let config = self.trusted.client().await;
+                let config = config.map_err(|error| failed(url, error))?;
                 let bare = host
                     .trim_start_matches('[')
                     .trim_end_matches(']')
@@ -76,37 +76,6 @@ impl Fetcher {
             .await
             .map_err(|_| failed(url, "no answer within 10 seconds"))?
     }
-
-    async fn tls(&self, url: &str) -> Result<Arc<ClientConfig>> {
-        let made = self.tls.get_or_try_init(|| async {
-            let loaded = certificates().await.map_err(|error| failed(url, error))?;
-            let mut roots = RootCertStore::empty();
-            let (added, _) = roots.add_parsable_certificates(loaded.certs);
-            if added == 0 {
-                return Err(failed(
-                    url,
-                    "the system trusts no certificate authority at all",
-                ));
-            }
-            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let config = ClientConfig::builder_with_provider(provider)
-                .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-                .map_err(|error| failed(url, error))?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            Ok(Arc::new(config))
-        });
-        made.await.cloned()
-    }
-}
-
-/// The certificates that the system trusts, read by a thread of its own, since files may be slow.
-async fn certificates() -> std::io::Result<rustls_native_certs::CertificateResult> {
-    let (send, receive) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("certificates".to_owned())
-        .spawn(move || send.send(rustls_native_certs::load_native_certs()))?;
-    receive.await.map_err(std::io::Error::other)
 }
 
 /// Connects to the first address that answers. Without TLS only this machine is asked, whatever a

@@ -9,8 +9,8 @@ use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, SssKey, TlsStream,
-    TlsUpgrade, Translation,
+    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, Source, Sources, SssKey,
+    TlsConfig, TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,7 @@ use crate::keytab::Keytab;
 use crate::listener::{ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
+use crate::trusted::Trusted;
 
 struct XrootdFront {
     door: Arc<Door>,
@@ -43,6 +44,17 @@ pub(super) fn front(
             idle_timeout: config.idle_timeout,
             stall_timeout: config.stall_timeout,
             buffer_bytes: number(config.buffers.0),
+        },
+        tpc: TpcConfig {
+            sources: Sources(
+                config
+                    .tpc_sources
+                    .iter()
+                    .filter_map(|rule| Source::parse(rule))
+                    .collect(),
+            ),
+            copies_max: number(u64::from(config.tpc_copies_max)),
+            trust: Some(Arc::new(System(Trusted::default()))),
         },
     };
     let callers = Arc::new(StoreCallers {
@@ -112,6 +124,23 @@ impl TlsUpgrade for Upgrade {
         Box::pin(async move {
             let stream = self.0.accept(socket).await?;
             Ok(Box::new(stream) as Box<dyn TlsStream>)
+        })
+    }
+}
+
+/// Believes whom the system believes.
+struct System(Trusted);
+
+impl Trust for System {
+    fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>> {
+        Box::pin(async move {
+            match self.0.client().await {
+                Ok(config) => Some(config),
+                Err(error) => {
+                    tracing::debug!(error, "third-party copies go without TLS");
+                    None
+                }
+            }
         })
     }
 }

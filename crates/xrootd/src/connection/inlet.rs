@@ -37,6 +37,11 @@ impl<R: AsyncRead + Unpin> Inlet<R> {
         }
     }
 
+    /// How long the connection may be idle from now on.
+    pub(crate) fn set_idle(&mut self, idle: Duration) {
+        self.idle = self.idle.min(idle);
+    }
+
     /// The header of a next request; the connection may be idle before.
     pub(crate) async fn header(&mut self) -> Result<[u8; RequestHeader::LEN], Ended> {
         if self.buffer.is_empty() {

@@ -130,6 +130,8 @@ struct Connection<R> {
     standing: start::Standing,
     /// The same, for who waits for its files to be closed.
     entered: Arc<OnceLock<Arc<Session>>>,
+    /// It announced a third-party copy.
+    third_party: bool,
     running: Arc<Semaphore>,
     tasks: TaskTracker,
     /// The server stops: nothing new begins.
@@ -165,6 +167,7 @@ where
         peer: begun.peer,
         standing: start::Standing::Nobody,
         entered: Arc::clone(&entered),
+        third_party: begun.third_party,
         running: Arc::new(Semaphore::new(REQUESTS_MAX)),
         tasks: TaskTracker::new(),
         stop: stop.clone(),

@@ -9,8 +9,8 @@ use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
 use dewar_xrootd_proto::{
-    ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader, SessionId,
-    StreamId, VERSION_PAGES,
+    Cgi, ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader,
+    SessionId, StreamId, VERSION_PAGES,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,7 +21,7 @@ use crate::callers::{Peer, Proof};
 use crate::door::Door;
 use crate::error::Refusal;
 use crate::limits::{BOUND_MAX, LOGIN_TIME, TLS_TIME};
-use crate::session::Session;
+use crate::session::{Claimed, Session};
 use crate::sss;
 
 /// What was read and found out before the connection is split.
@@ -29,6 +29,8 @@ pub(super) struct Begun {
     pub(super) peer: Peer,
     /// Read, and not looked at.
     pub(super) unread: BytesMut,
+    /// The client announced a third-party copy.
+    pub(super) third_party: bool,
 }
 
 /// A connection on which both sides know how to go on.
@@ -42,7 +44,7 @@ pub(super) enum Standing {
     /// It did not say.
     Nobody,
     /// It said, and must prove it.
-    Claims(SessionId),
+    Claims(SessionId, Claimed),
     /// It is in a session, whose first connection it is or not.
     In { session: Arc<Session>, main: bool },
 }
@@ -51,7 +53,7 @@ impl Standing {
     pub(super) fn session(&self) -> Option<Arc<Session>> {
         match self {
             Self::In { session, .. } => Some(Arc::clone(session)),
-            Self::Nobody | Self::Claims(_) => None,
+            Self::Nobody | Self::Claims(..) => None,
         }
     }
 }
@@ -64,12 +66,17 @@ pub(super) async fn negotiate(
 ) -> Result<Negotiated, Ended> {
     let mut buffer = BytesMut::with_capacity(4096);
     let negotiating = exchange(door, &mut socket, &peer, &mut buffer);
-    let to_tls = timeout(LOGIN_TIME, negotiating)
+    let asked = timeout(LOGIN_TIME, negotiating)
         .await
         .map_err(|_| Ended::Stalled)??;
-    let Some(tls) = door.tls.as_ref().filter(|_| to_tls) else {
-        let unread = buffer;
-        return Ok(Negotiated::Plain(socket, Begun { peer, unread }));
+    let third_party = asked.third_party;
+    let Some(tls) = door.tls.as_ref().filter(|_| asked.to_tls) else {
+        let begun = Begun {
+            peer,
+            unread: buffer,
+            third_party,
+        };
+        return Ok(Negotiated::Plain(socket, begun));
     };
     // What came in clear behind the last clear request would count as encrypted.
     if !buffer.is_empty() {
@@ -79,17 +86,29 @@ pub(super) async fn negotiate(
         .await
         .map_err(|_| Ended::Stalled)??;
     peer.secure = true;
-    let unread = BytesMut::new();
-    Ok(Negotiated::Secure(stream, Begun { peer, unread }))
+    let begun = Begun {
+        peer,
+        unread: BytesMut::new(),
+        third_party,
+    };
+    Ok(Negotiated::Secure(stream, begun))
 }
 
-/// Answers what comes first; whether TLS comes next.
+/// What the first requests asked for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    to_tls: bool,
+    third_party: bool,
+}
+
+/// Answers what comes first, and says what comes next.
 async fn exchange(
     door: &Door,
     socket: &mut TcpStream,
     peer: &Peer,
     buffer: &mut BytesMut,
-) -> Result<bool, Ended> {
+) -> Result<Asked, Ended> {
+    let mut found = Asked::default();
     // A first segment may be short; what it is shows only when enough of it is there.
     while buffer.len() < Handshake::LEN {
         fill(socket, buffer).await?;
@@ -113,7 +132,7 @@ async fn exchange(
             RequestHeader::decode(&head).map_err(|error| Ended::Protocol(error.to_string()))?;
         if header.code != RequestCode::Protocol.number() {
             // The rest goes on where requests are read.
-            return Ok(false);
+            return Ok(found);
         }
         let len = header
             .arguments_len()
@@ -129,12 +148,13 @@ async fn exchange(
             ));
         };
         door.counts.request(RequestCode::Protocol);
+        found.third_party = asked.expect == protocol::EXPECT_TPC;
         let reply = protocol_reply(door, peer, asked, true);
-        let to_tls = reply.flags & server::GOTO_TLS != 0;
+        found.to_tls = reply.flags & server::GOTO_TLS != 0;
         let reply = Reply::Ok(reply.encode());
         socket.write_all(&small(&reply, header.stream)).await?;
-        if to_tls {
-            return Ok(true);
+        if found.to_tls {
+            return Ok(found);
         }
     }
 }
@@ -180,6 +200,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let mut id = SessionId::default();
         self.door.env.rng.fill(&mut id.0);
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
+        let claimed = claimed(&login);
         let callers = Arc::clone(&self.door.callers);
         match callers.of_connection(&self.peer).await {
             Ok(Some(user)) => {
@@ -187,7 +208,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 if let Ok(caller) = callers.caller(&proof, self.peer.origin()).await {
                     callers.logged_in(&caller, "host");
                 }
-                self.enter(id, proof);
+                self.enter(id, Some(proof), claimed);
                 self.greet(stream, id, String::new()).await;
                 Ok(())
             }
@@ -197,7 +218,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 if ways.is_empty() {
                     return self.turn_away(stream, &no_way(tokens)).await;
                 }
-                self.standing = Standing::Claims(id);
+                self.standing = Standing::Claims(id, claimed);
                 self.greet(stream, id, ways).await;
                 Ok(())
             }
@@ -227,6 +248,10 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         if self.door.callers.trusts_names(&self.peer) {
             ways.push_str("&P=unix");
         }
+        // Last, for servers that have nothing to show but a key.
+        if self.third_party {
+            ways.push_str("&P=host");
+        }
         ways
     }
 
@@ -235,8 +260,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         Err(Ended::Protocol(refusal.message.clone()))
     }
 
-    fn enter(&mut self, id: SessionId, proof: Proof) {
-        let session = Session::new(id, proof, self.peer, &self.door, &self.outlet, &self.cut);
+    fn enter(&mut self, id: SessionId, proof: Option<Proof>, claimed: Claimed) {
+        if proof.is_none() {
+            // Who may do next to nothing need not stay for long.
+            self.inlet.set_idle(LOGIN_TIME);
+        }
+        let who = (proof, claimed);
+        let session = Session::new(id, who, self.peer, &self.door, &self.outlet, &self.cut);
         self.door.register(&session);
         self.is_in(session, true);
     }
@@ -253,8 +283,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         kind: [u8; 4],
         credential: Bytes,
     ) -> Result<(), Ended> {
-        let id = match &self.standing {
-            Standing::Claims(id) => *id,
+        let (id, claimed) = match &self.standing {
+            Standing::Claims(id, claimed) => (*id, claimed.clone()),
             Standing::In { .. } => {
                 // Clients that were told of no way may still try one; they are in.
                 self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
@@ -269,7 +299,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         };
         match self.prove(kind, &credential).await {
             Ok(proof) => {
-                self.enter(id, proof);
+                self.enter(id, proof, claimed);
                 self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
                 Ok(())
             }
@@ -299,7 +329,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         found.map_err(|error| Refusal::of_credential(&error, &client.to_string()))
     }
 
-    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Proof, Refusal> {
+    /// `None` proves nothing and lets in all the same, for files to which there are keys.
+    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Option<Proof>, Refusal> {
         let callers = &self.door.callers;
         let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
         let refused = |error| Refusal::of_credential(&error, &self.peer.client.to_string());
@@ -309,24 +340,25 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 let token = Secret::new(token.to_owned());
                 ("ztn", Proof::Token(Arc::new(token)))
             }
-            b"sss\0" => Proof::User(self.by_key(credential).await?),
+            b"sss\0" => ("sss", Proof::User(self.by_key(credential).await?)),
             b"unix" if callers.trusts_names(&self.peer) => {
                 let name = unix_name(credential).ok_or_else(|| failed("no user was named"))?;
                 let user = callers.by_name(name).await.map_err(refused)?;
                 ("unix", Proof::User(user))
             }
+            b"host" if self.third_party => return Ok(None),
             _ => return Err(failed("this way of proving who you are is not offered")),
         };
         let told = callers.caller(&proof, self.peer.origin()).await;
         callers.logged_in(&told.map_err(refused)?, way);
-        Ok(proof)
+        Ok(Some(proof))
     }
 
     pub(super) async fn bind(&mut self, stream: StreamId, id: SessionId) -> Result<(), Ended> {
         let found = match &self.standing {
             Standing::Nobody => self.door.session(id),
             // A connection is one thing only.
-            Standing::Claims(_) | Standing::In { .. } => None,
+            Standing::Claims(..) | Standing::In { .. } => None,
         };
         // What was proven in clear or over TLS holds for connections of the same kind and place.
         let same = |session: &Arc<Session>| {
@@ -348,6 +380,16 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let reply = Reply::Ok(Bytes::copy_from_slice(&[number]));
         self.outlet.reply(stream, &reply).await;
         Ok(())
+    }
+}
+
+/// What a login says of its client.
+fn claimed(login: &Login) -> Claimed {
+    let info = std::str::from_utf8(&login.info).unwrap_or_default();
+    let host = Cgi(info.trim_end_matches('\0')).get("xrd.hostname");
+    Claimed {
+        name: format!("{}.{}", login.user, login.pid),
+        host: host.filter(|host| !host.is_empty()).map(str::to_owned),
     }
 }
 

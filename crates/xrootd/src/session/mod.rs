@@ -24,6 +24,8 @@ use crate::connection::Outlet;
 use crate::door::Door;
 use crate::error::{Answer, Refusal};
 use crate::limits::{BOUND_MAX, IN_BYTES_MAX, PIECE_BYTES_LEAST};
+use crate::tpc::copy::Copy;
+use crate::tpc::keys::Left;
 
 /// An open file.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub(crate) enum Handle {
     Reader(Arc<Reader>),
     /// For writing, and reading what it is meanwhile.
     Writer(Arc<Writer>),
+    /// Fetched by this server.
+    Copy(Arc<Copy>),
 }
 
 /// A file open for reading.
@@ -39,12 +43,25 @@ pub(crate) struct Reader {
     pub(crate) file: OpenFile,
     /// As it was opened, for messages.
     pub(crate) path: String,
+    /// The key that was left for a destination; it ends with this.
+    pub(crate) _left: Option<Left>,
+}
+
+/// What a client says of itself at its login, before any proof.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claimed {
+    /// Its user and process, as third-party copies name clients: `user.pid`.
+    pub(crate) name: String,
+    /// Its host.
+    pub(crate) host: Option<String>,
 }
 
 /// A session.
 pub(crate) struct Session {
     id: SessionId,
-    proof: Proof,
+    /// None of who came for nothing but files to which there are keys.
+    proof: Option<Proof>,
+    claimed: Claimed,
     peer: Peer,
     files_max: usize,
     handles: Mutex<BTreeMap<u32, Handle>>,
@@ -62,7 +79,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(
         id: SessionId,
-        proof: Proof,
+        (proof, claimed): (Option<Proof>, Claimed),
         peer: Peer,
         door: &Door,
         outlet: &Outlet,
@@ -73,6 +90,7 @@ impl Session {
         Arc::new(Self {
             id,
             proof,
+            claimed,
             peer,
             files_max: door.config.limits.files_max,
             handles: Mutex::default(),
@@ -89,8 +107,23 @@ impl Session {
         self.id
     }
 
-    pub(crate) fn proof(&self) -> &Proof {
-        &self.proof
+    pub(crate) fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
+    pub(crate) fn claimed(&self) -> &Claimed {
+        &self.claimed
+    }
+
+    /// A file that is open for reading under that path.
+    pub(crate) fn reader_of(&self, path: &str) -> Option<Arc<Reader>> {
+        self.handles
+            .lock()
+            .values()
+            .find_map(|handle| match handle {
+                Handle::Reader(reader) if reader.path == path => Some(Arc::clone(reader)),
+                _ => None,
+            })
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -132,6 +165,7 @@ impl Session {
     pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> Answer<Arc<Writer>> {
         match self.handle(handle, doing)? {
             Handle::Writer(writer) => Ok(writer),
+            Handle::Copy(copy) => Err(copied(doing, &copy)),
             Handle::Reader(reader) => {
                 let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
                 Err(Refusal::new(ErrorCode::NotAuthorized, message))
@@ -201,6 +235,13 @@ impl Session {
         self.closed.notify_waiters();
         *self.outlets.lock() = Default::default();
     }
+}
+
+/// For what cannot be done with a file that this server fetches itself.
+pub(crate) fn copied(doing: &str, copy: &Copy) -> Refusal {
+    let path = &copy.writer.path;
+    let message = format!("Unable to {doing} {path}; it comes by a third-party copy");
+    Refusal::new(ErrorCode::InvalidRequest, message)
 }
 
 fn not_open(doing: &str) -> Refusal {

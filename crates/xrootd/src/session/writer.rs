@@ -27,6 +27,7 @@ enum Op {
         ending: Arc<Ending>,
     },
     Done(Arc<Ending>),
+    Put(u64, Bytes, oneshot::Sender<Answer<()>>),
     Read(ByteRange, oneshot::Sender<Answer<Bytes>>),
     Truncate(u64, oneshot::Sender<Answer<()>>),
     Sync(oneshot::Sender<Answer<()>>),
@@ -155,6 +156,11 @@ impl Writer {
         });
     }
 
+    /// Writes bytes and waits for the disks to have taken them.
+    pub(crate) async fn put(&self, offset: u64, bytes: Bytes) -> Answer<()> {
+        self.ask(|tell| Op::Put(offset, bytes, tell)).await
+    }
+
     /// All bytes of a part were written.
     pub(crate) fn part_done(&self, ending: Arc<Ending>) {
         let _ = self.ops.send(Op::Done(ending));
@@ -263,6 +269,9 @@ impl Task {
                     drop(share);
                 }
                 Op::Done(ending) => ending.part_done().await,
+                Op::Put(offset, bytes, tell) => {
+                    let _ = tell.send(self.write(offset, bytes).await);
+                }
                 Op::Read(range, tell) => {
                     let bytes = match self.sound() {
                         Ok(()) => self.revision.read(range).await,

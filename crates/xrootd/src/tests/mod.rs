@@ -2,6 +2,7 @@
 
 mod native_client;
 mod rig;
+mod third_party;
 
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::options::open;

@@ -48,12 +48,12 @@ impl JournalHold for NoJournal {
     }
 }
 
-/// Lets everybody in as the same user.
-struct Everybody(Caller);
+/// Lets everybody in as the same user, or nobody without a proof.
+struct Everybody(Caller, bool);
 
 impl Callers for Everybody {
     fn of_connection<'a>(&'a self, _: &'a Peer) -> BoxFuture<'a, Result<Option<UserId>>> {
-        Box::pin(async { Ok(Some(UserId(1))) })
+        Box::pin(async { Ok(self.1.then_some(UserId(1))) })
     }
 
     fn takes_tokens(&self) -> BoxFuture<'_, bool> {
@@ -79,6 +79,8 @@ impl Callers for Everybody {
 
 pub(super) struct Rig {
     pub(super) door: Arc<Door>,
+    /// Who owns the bucket `first`.
+    pub(super) caller: Caller,
     pub(super) address: SocketAddr,
     stop: CancellationToken,
     _workers: Workers,
@@ -105,6 +107,11 @@ impl Rig {
     }
 
     pub(super) async fn new(seed: u64) -> Self {
+        Self::with(seed, DoorConfig::default(), true).await
+    }
+
+    /// Another door; `open` for everybody, or for nobody.
+    pub(super) async fn with(seed: u64, config: DoorConfig, open: bool) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -143,15 +150,9 @@ impl Rig {
         let caller = Caller::for_user(user.expect("added"));
         let first = BucketRef::own(BucketName::new("first").expect("valid"));
         store.create_bucket(&caller, &first).await.expect("made");
-        let callers = Arc::new(Everybody(caller));
-        let door = Arc::new(Door::new(
-            store,
-            env,
-            DoorConfig::default(),
-            callers,
-            None,
-            Arc::new(NoMeter),
-        ));
+        let callers = Arc::new(Everybody(caller.clone(), open));
+        let meter = Arc::new(NoMeter);
+        let door = Arc::new(Door::new(store, env, config, callers, None, meter));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
         let stop = CancellationToken::new();
@@ -164,6 +165,7 @@ impl Rig {
         });
         Self {
             door,
+            caller,
             address,
             stop,
             _workers: workers,

@@ -47,6 +47,7 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
         Target::Handle(handle) => match context.session.handle(*handle, "fattr")? {
             Handle::Reader(reader) => context.path(&reader.path)?,
             Handle::Writer(writer) => context.path(&writer.path)?,
+            Handle::Copy(copy) => context.path(&copy.writer.path)?,
         },
     };
     let object = in_bucket("fattr", &path)?;

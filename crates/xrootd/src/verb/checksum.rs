@@ -14,7 +14,19 @@ pub(super) async fn checksum_of(context: &Context, sent: &str) -> Answer<()> {
         let message = format!("{name} checksum not supported.");
         return Err(Refusal::new(ErrorCode::ServerError, message));
     }
-    let info = match names::look(context, &path, "get the checksum of").await? {
+    // Who came with a key alone may ask about what the key opened.
+    let open = match context.session.proof() {
+        None => context.session.reader_of(&path.shown),
+        Some(_) => None,
+    };
+    let node = match open {
+        Some(reader) => Node::File(
+            reader.file.attributes.clone(),
+            Box::new(reader.file.info.clone()),
+        ),
+        None => names::look(context, &path, "get the checksum of").await?,
+    };
+    let info = match node {
         Node::File(_, info) => info,
         Node::Directory(_) => {
             let message = format!(

@@ -5,8 +5,8 @@ use dewar_xrootd_proto::limits::{
     ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, READV_ITEM_BYTES_MAX, VECTOR_ITEMS_MAX,
 };
 
-use super::Context;
 use super::shown::CHECKSUMS;
+use super::{Context, third_party};
 use crate::error::Answer;
 use crate::limits::BOUND_MAX;
 
@@ -40,8 +40,9 @@ fn value(context: &Context, key: &str) -> String {
         "readv_ior_max" => READV_ITEM_BYTES_MAX.to_string(),
         "role" => "server".to_owned(),
         "sitename" if !context.door.config.site.is_empty() => context.door.config.site.clone(),
-        // Third-party copies are not there.
-        "tpc" => "0".to_owned(),
+        "tpc" => "1".to_owned(),
+        // What of a client's can be shown to a source: its token, where it has one.
+        "tpcdlg" if third_party::may_delegate(context) => "ztn".to_owned(),
         "version" => concat!("dewar-", env!("CARGO_PKG_VERSION")).to_owned(),
         "xattrs" => "0".to_owned(),
         key => key.to_owned(),

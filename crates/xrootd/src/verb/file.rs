@@ -13,7 +13,7 @@ use dewar_xrootd_proto::request::{Checkpoint, Open, Target};
 use dewar_xrootd_proto::{ErrorCode, FileHandle};
 
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
-use super::{Context, failed};
+use super::{Context, failed, third_party};
 use crate::error::{Answer, Refusal};
 use crate::limits::OPEN_LATER;
 use crate::path::{Place, WirePath};
@@ -54,7 +54,8 @@ pub(super) fn whole(object: &dewar_store::api::ObjectRef) -> GetRequest {
 
 async fn open_for_reading(context: &Context, path: &WirePath) -> Answer<(FileHandle, String)> {
     let object = path.object("open")?;
-    let caller = context.caller(path).await?;
+    let third_party = third_party::reading(context, path).await?;
+    let caller = third_party.caller.clone();
     let store = &context.door.store;
     let file = match store.open_file(&caller, whole(object)).await {
         Ok(file) => file,
@@ -78,6 +79,7 @@ async fn open_for_reading(context: &Context, path: &WirePath) -> Answer<(FileHan
     let reader = Reader {
         file,
         path: path.shown.clone(),
+        _left: third_party.leave(context)?,
     };
     let handle = context.session.admit(Handle::Reader(Arc::new(reader)))?;
     Ok((handle, stat))
@@ -97,6 +99,7 @@ async fn open_for_writing(
     } else {
         WriteMode::Update
     };
+    let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
     let announced = announced.filter(|_| mode != WriteMode::Update);
@@ -126,13 +129,20 @@ async fn open_for_writing(
         .map_err(failed("open", path))?;
     let stat = pending_text(revision.size(), context.door.env.clock.now());
     let writer = Writer::start(revision, path.shown.clone(), announced);
-    let handle = context.session.admit(Handle::Writer(writer))?;
+    let handle = context.session.admit(match fetch {
+        Some(fetch) => Handle::Copy(third_party::copy(context, fetch, writer).await),
+        None => Handle::Writer(writer),
+    })?;
     Ok((handle, stat))
 }
 
 pub(super) async fn close(context: &Context, handle: FileHandle) -> Answer<()> {
-    if let Handle::Writer(writer) = context.session.release(handle)? {
-        writer.commit(writer.announced).await?;
+    match context.session.release(handle)? {
+        Handle::Writer(writer) => {
+            writer.commit(writer.announced).await?;
+        }
+        Handle::Copy(copy) => copy.commit().await?,
+        Handle::Reader(_) => {}
     }
     context.ok(Bytes::new()).await;
     Ok(())
@@ -140,8 +150,10 @@ pub(super) async fn close(context: &Context, handle: FileHandle) -> Answer<()> {
 
 /// Waits for what was written. It becomes durable with the version, when the file is closed.
 pub(super) async fn sync(context: &Context, handle: FileHandle) -> Answer<()> {
-    if let Handle::Writer(writer) = context.session.handle(handle, "sync")? {
-        writer.sync().await?;
+    match context.session.handle(handle, "sync")? {
+        Handle::Writer(writer) => writer.sync().await?,
+        Handle::Copy(copy) => return third_party::sync(context, copy).await,
+        Handle::Reader(_) => {}
     }
     context.ok(Bytes::new()).await;
     Ok(())
@@ -221,6 +233,7 @@ pub(super) async fn stat(context: &Context, handle: FileHandle) -> Answer<()> {
             )
         }
         Handle::Writer(writer) => pending_text(writer.size(), context.door.env.clock.now()),
+        Handle::Copy(copy) => pending_text(copy.writer.size(), context.door.env.clock.now()),
     };
     context.text(&line).await;
     Ok(())

@@ -9,6 +9,7 @@ mod names;
 mod query;
 mod read;
 mod shown;
+mod third_party;
 mod vector;
 
 use std::sync::Arc;
@@ -53,7 +54,17 @@ impl Context {
                 let proof = Proof::Token(Arc::new(Secret::new(token.to_owned())));
                 self.caller_of(&proof).await
             }
-            _ => self.caller_of(self.session.proof()).await,
+            _ => self.caller_of_session(&self.session).await,
+        }
+    }
+
+    async fn caller_of_session(&self, session: &Session) -> Answer<Caller> {
+        match session.proof() {
+            Some(proof) => self.caller_of(proof).await,
+            None => {
+                let message = "Only a file to which there is a tpc key can be opened by nobody";
+                Err(Refusal::new(ErrorCode::NotAuthorized, message))
+            }
         }
     }
 
@@ -67,10 +78,10 @@ impl Context {
         if other.peer().client.ip() != self.peer.client.ip() {
             return Ok(false);
         }
-        let Ok(theirs) = self.caller_of(other.proof()).await else {
+        let Ok(theirs) = self.caller_of_session(other).await else {
             return Ok(false);
         };
-        let ours = self.caller_of(self.session.proof()).await?;
+        let ours = self.caller_of_session(&self.session).await?;
         Ok(theirs.principal() == ours.principal())
     }
 
@@ -151,7 +162,11 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
         Request::Chmod { mode, path } => attributes::chmod(context, &path, mode).await,
         Request::Fattr(fattr) => attributes::fattr(context, fattr).await,
         Request::Locate { path, .. } => names::locate(context, &path).await,
-        Request::Query { kind, argument, .. } => query::query(context, kind, &argument).await,
+        Request::Query {
+            kind,
+            handle,
+            argument,
+        } => query::query(context, kind, handle, &argument).await,
         Request::Prepare(prepare) => query::prepare(context, prepare).await,
         Request::Set { text, .. } => query::set(context, &text).await,
         Request::Endsess { session } => {

@@ -9,15 +9,20 @@ use dewar_store::quota::Usage;
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::prepare as bits;
 use dewar_xrootd_proto::request::Prepare;
-use dewar_xrootd_proto::{ErrorCode, QueryKind};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, QueryKind};
 
 use super::file::is_above_objects;
-use super::{Context, checksum, config, failed, names};
+use super::{Context, checksum, config, failed, names, third_party};
 use crate::error::{Answer, Refusal};
 use crate::limits::LIST_PATHS_MAX;
 use crate::path::{Place, WirePath};
 
-pub(super) async fn query(context: &Context, kind: u16, argument: &[u8]) -> Answer<()> {
+pub(super) async fn query(
+    context: &Context,
+    kind: u16,
+    handle: FileHandle,
+    argument: &[u8],
+) -> Answer<()> {
     let argument = text(argument)?;
     match QueryKind::from_number(kind) {
         Some(QueryKind::Checksum) => checksum::checksum_of(context, argument).await,
@@ -30,6 +35,9 @@ pub(super) async fn query(context: &Context, kind: u16, argument: &[u8]) -> Answ
         Some(QueryKind::ChecksumScan) => {
             context.ok(Bytes::new()).await;
             Ok(())
+        }
+        Some(QueryKind::OpaqueHandle) if argument.trim() == "ofs.tpc cancel" => {
+            third_party::cancel(context, handle).await
         }
         Some(
             QueryKind::Visa

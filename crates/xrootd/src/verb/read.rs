@@ -17,7 +17,7 @@ use super::Context;
 use crate::connection::Outlet;
 use crate::error::{Answer, Refusal};
 use crate::limits::FRAME_BYTES;
-use crate::session::{Handle, Reader, Share, Writer};
+use crate::session::{Handle, Reader, Share, Writer, copied};
 
 /// A file that can be read, for as long as a request takes.
 enum Source {
@@ -38,6 +38,7 @@ fn source(context: &Context, handle: FileHandle) -> Answer<Source> {
     Ok(match context.session.handle(handle, "read")? {
         Handle::Reader(reader) => Source::Reader(reader),
         Handle::Writer(writer) => Source::Writer(writer),
+        Handle::Copy(copy) => return Err(copied("read", &copy)),
     })
 }
 

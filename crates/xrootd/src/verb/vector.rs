@@ -16,7 +16,7 @@ use super::Context;
 use crate::connection::Outlet;
 use crate::error::{Answer, Refusal};
 use crate::limits::{FRAME_BYTES, VECTOR_READS};
-use crate::session::{Handle, Reader, Writer};
+use crate::session::{Handle, Reader, Writer, copied};
 
 /// Most bytes that one request may ask for.
 const TOTAL_MAX: u64 = i32::MAX as u64;
@@ -73,6 +73,7 @@ fn look(context: &Context, items: Vec<ReadItem>) -> Answer<Vec<Wanted>> {
             _ => match context.session.handle(item.handle, "readv")? {
                 Handle::Reader(reader) => File::Reader(reader),
                 Handle::Writer(writer) => File::Writer(writer),
+                Handle::Copy(copy) => return Err(copied("read", &copy)),
             },
         };
         let (size, path) = match &file {

@@ -1,0 +1,322 @@
+//! A file whose bytes this server fetches itself.
+//!
+//! The first `sync` arms it, the second starts the copy and is answered when that is over; `stat` of
+//! the handle tells how far it is. `close` makes the file what came, if all of it did. Whatever ends
+//! the handle before (a close, the connection's end, a cancel) ends the copy, and the file was never
+//! there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_checksum::{adler32, adler32_combine};
+use dewar_xrootd_client::{Client, Error, File, Identity, Options, Token};
+use dewar_xrootd_proto::ErrorCode;
+use dewar_xrootd_proto::options::open as bits;
+use dewar_xrootd_proto::request::Open;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Tpc;
+use super::wanted::Fetch;
+use crate::error::{Answer, Refusal};
+use crate::session::Writer;
+
+/// Bytes of one request to the source, and how many of them are under way: what a copy holds at
+/// most is twice their product.
+const CHUNK_BYTES: u32 = 1 << 20;
+const CHUNKS_AHEAD: usize = 8;
+
+/// How long the source may take to say its checksum after everything came. One that takes longer
+/// computes it by reading the file again; every page was verified on its way all the same.
+const CHECKSUM_TIME: Duration = Duration::from_secs(60);
+
+/// What a client is told of a copy that runs: after so many seconds it may give up.
+pub(crate) const ANSWER_SECONDS: u32 = 1800;
+
+/// How far a copy is.
+#[derive(Clone, Debug)]
+enum State {
+    Open,
+    Armed,
+    Running,
+    Over(Answer<()>),
+}
+
+/// A file that is fetched.
+pub(crate) struct Copy {
+    pub(crate) writer: Arc<Writer>,
+    fetch: Fetch,
+    /// The client as it names itself: `user.pid@host`.
+    origin: String,
+    token: Option<Token>,
+    state: Mutex<State>,
+    over: watch::Sender<Option<Answer<()>>>,
+    cut: CancellationToken,
+    _end: DropGuard,
+}
+
+/// What to say to a `sync`.
+pub(crate) enum Synced {
+    /// This, at once.
+    Now,
+    /// What comes of this, later.
+    Later(watch::Receiver<Option<Answer<()>>>),
+}
+
+impl Copy {
+    pub(crate) fn new(
+        writer: Arc<Writer>,
+        fetch: Fetch,
+        origin: String,
+        token: Option<Token>,
+    ) -> Arc<Self> {
+        let cut = CancellationToken::new();
+        Arc::new(Self {
+            writer,
+            fetch,
+            origin,
+            token,
+            state: Mutex::new(State::Open),
+            over: watch::channel(None).0,
+            _end: cut.clone().drop_guard(),
+            cut,
+        })
+    }
+
+    /// A `sync`.
+    ///
+    /// # Errors
+    /// What went wrong with the copy; with a wait, where too many copies run.
+    pub(crate) fn sync(self: &Arc<Self>, tpc: &Arc<Tpc>) -> Answer<Synced> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Open => {
+                *state = State::Armed;
+                Ok(Synced::Now)
+            }
+            State::Armed => {
+                let Ok(permit) = Arc::clone(&tpc.running).try_acquire_owned() else {
+                    let message = "Too many third-party copies are running";
+                    return Err(Refusal {
+                        wait: Some(5),
+                        ..Refusal::new(ErrorCode::Overloaded, message)
+                    });
+                };
+                *state = State::Running;
+                drop(state);
+                self.start(Arc::clone(tpc), permit);
+                Ok(Synced::Later(self.over.subscribe()))
+            }
+            State::Running => Ok(Synced::Later(self.over.subscribe())),
+            State::Over(outcome) => outcome.clone().map(|()| Synced::Now),
+        }
+    }
+
+    /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
+    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, permit: OwnedSemaphorePermit) {
+        let job = Job {
+            tpc,
+            fetch: self.fetch.clone(),
+            origin: self.origin.clone(),
+            token: self.token.clone(),
+            writer: Arc::clone(&self.writer),
+        };
+        let (cut, copy) = (self.cut.clone(), Arc::downgrade(self));
+        tokio::spawn(async move {
+            let _permit = permit;
+            let (from, path) = (job.fetch.place.to_string(), job.writer.path.clone());
+            let outcome = tokio::select! {
+                biased;
+                () = cut.cancelled() => Err(cancelled(&path)),
+                outcome = job.run() => outcome,
+            };
+            match &outcome {
+                Ok(()) => tracing::debug!(%from, %path, "a third-party copy has come"),
+                Err(refusal) => {
+                    tracing::info!(%from, %path, why = refusal.message, "a third-party copy failed")
+                }
+            }
+            if let Some(copy) = copy.upgrade() {
+                *copy.state.lock() = State::Over(outcome.clone());
+                copy.over.send_replace(Some(outcome));
+            }
+        });
+    }
+
+    /// Ends it.
+    pub(crate) fn cancel(&self) {
+        self.cut.cancel();
+        let mut state = self.state.lock();
+        if matches!(*state, State::Open | State::Armed) {
+            *state = State::Over(Err(cancelled(&self.writer.path)));
+        }
+    }
+
+    /// Makes the file what came.
+    ///
+    /// # Errors
+    /// Not all of it did.
+    pub(crate) async fn commit(&self) -> Answer<()> {
+        let state = self.state.lock().clone();
+        match state {
+            State::Over(Ok(())) => {
+                self.writer.commit(self.writer.announced).await?;
+                Ok(())
+            }
+            State::Over(Err(refusal)) => Err(refusal),
+            State::Open | State::Armed | State::Running => {
+                self.cancel();
+                Err(cancelled(&self.writer.path))
+            }
+        }
+    }
+}
+
+fn cancelled(path: &str) -> Refusal {
+    let message = format!("Unable to copy {path}; the copy was cancelled");
+    Refusal::new(ErrorCode::Cancelled, message)
+}
+
+struct Job {
+    tpc: Arc<Tpc>,
+    fetch: Fetch,
+    origin: String,
+    token: Option<Token>,
+    writer: Arc<Writer>,
+}
+
+impl Job {
+    async fn run(&self) -> Answer<()> {
+        let file = self.open().await.map_err(|error| self.refusal(&error))?;
+        let size = match file.opened() {
+            Some(stat) => stat.size,
+            None => {
+                file.stat()
+                    .await
+                    .map_err(|error| self.refusal(&error))?
+                    .size
+            }
+        };
+        if let Some(announced) = self.writer.announced.filter(|announced| *announced != size) {
+            let why = format!("the source has {size} bytes and {announced} were announced");
+            return Err(self.refused(ErrorCode::FsError, &why));
+        }
+        let sum = self.fetch_all(&file, size).await?;
+        self.compare(&file, sum).await?;
+        // Everything is here; that the source hears of it changes nothing.
+        let _ = timeout(CHECKSUM_TIME, file.close()).await;
+        Ok(())
+    }
+
+    async fn open(&self) -> Result<File, Error> {
+        let tls = match &self.tpc.trust {
+            Some(trust) => trust.client().await,
+            None => None,
+        };
+        let client = Client {
+            resolver: Arc::clone(&self.tpc.sources) as _,
+            tls,
+            identity: Identity {
+                token: self.token.clone(),
+                program: "dewar-tpc".to_owned(),
+                third_party: true,
+                // Not the client's name, which it may say of itself and others may believe of us.
+                ..Identity::default()
+            },
+            options: Options {
+                requests_max: CHUNKS_AHEAD + 1,
+                ..Options::default()
+            },
+        };
+        let mut path = self.fetch.path.clone();
+        if let Some(key) = &self.fetch.key {
+            let mark = if path.contains('?') { '&' } else { '?' };
+            path = format!("{path}{mark}tpc.key={key}&tpc.org={}", self.origin);
+        }
+        let open = Open {
+            options: bits::READ | bits::RETSTAT | bits::ASYNC,
+            path,
+            ..Open::default()
+        };
+        client.open(&self.fetch.place, &open).await
+    }
+
+    /// Fetches everything and writes it, in order; its Adler-32.
+    async fn fetch_all(&self, file: &File, size: u64) -> Answer<u32> {
+        let mut ahead = FuturesOrdered::new();
+        let (mut asked, mut at, mut sum) = (0, 0, 1);
+        while at < size {
+            while asked < size && ahead.len() < CHUNKS_AHEAD {
+                let len = u64::from(CHUNK_BYTES).min(size - asked) as u32;
+                ahead.push_back(chunk(file, asked, len));
+                asked += u64::from(len);
+            }
+            let Some(chunk) = ahead.next().await else {
+                break;
+            };
+            for bytes in chunk.map_err(|error| self.refusal(&error))? {
+                let len = bytes.len() as u64;
+                sum = adler32_combine(sum, adler32(&bytes), len);
+                self.writer.put(at, bytes).await?;
+                at += len;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Compares what came with what the source says, where it says anything.
+    async fn compare(&self, file: &File, came: u32) -> Answer<()> {
+        let mark = if self.fetch.path.contains('?') {
+            '&'
+        } else {
+            '?'
+        };
+        let path = format!("{}{mark}cks.type=adler32", self.fetch.path);
+        let told = match timeout(CHECKSUM_TIME, file.connection().checksum(&path)).await {
+            Ok(Ok((name, value))) if name == "adler32" => value,
+            outcome => {
+                tracing::debug!(
+                    path = self.writer.path,
+                    ?outcome,
+                    "no checksum from the source"
+                );
+                return Ok(());
+            }
+        };
+        if u32::from_str_radix(&told, 16) == Ok(came) {
+            return Ok(());
+        }
+        let why = format!("what came has adler32 {came:08x} and the source says {told}");
+        Err(self.refused(ErrorCode::ChkSumErr, &why))
+    }
+
+    fn refusal(&self, error: &Error) -> Refusal {
+        let code = match error {
+            Error::NotAllowed { .. } => ErrorCode::NotAuthorized,
+            _ => ErrorCode::FsError,
+        };
+        self.refused(code, &error.to_string())
+    }
+
+    fn refused(&self, code: ErrorCode, why: &str) -> Refusal {
+        let (path, from) = (&self.writer.path, &self.fetch.place);
+        Refusal::new(code, format!("Unable to copy {path} from {from}; {why}"))
+    }
+}
+
+/// Bytes of the source, all of them or none.
+async fn chunk(file: &File, offset: u64, len: u32) -> Result<Vec<Bytes>, Error> {
+    let parts = match file.connection().has_pages() {
+        true => file.read_pages(offset, len).await?,
+        false => file.read(offset, len).await?,
+    };
+    match parts.iter().map(Bytes::len).sum::<usize>() == len as usize {
+        true => Ok(parts),
+        false => Err(Error::Data("the source became shorter".to_owned())),
+    }
+}

@@ -1,0 +1,211 @@
+//! Keys that clients leave for destinations.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dewar_auth::Caller;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// Keys that may wait for their destinations at the same time.
+const KEYS_MAX: usize = 2_000;
+
+/// How long a destination that comes before its key waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a key opens, and to whom.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    /// The canonical path.
+    pub(crate) path: String,
+    /// The client as it names itself: `user.pid`.
+    pub(crate) origin: String,
+    /// Where the destination's host has its addresses.
+    pub(crate) hosts: Vec<IpAddr>,
+    /// Whose rights count.
+    pub(crate) caller: Caller,
+    pub(crate) until: Instant,
+}
+
+/// The keys that wait.
+#[derive(Default)]
+pub(crate) struct Keys {
+    waiting: Mutex<BTreeMap<String, Grant>>,
+    came: Notify,
+}
+
+/// Takes a key back when the client's file is closed.
+pub(crate) struct Left {
+    keys: Weak<Keys>,
+    key: String,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let Some(keys) = self.keys.upgrade() {
+            keys.waiting.lock().remove(&self.key);
+        }
+    }
+}
+
+impl Keys {
+    /// Leaves a key; it waits until what this returns is dropped, and no longer than it should.
+    ///
+    /// # Errors
+    /// Why not, in words. One that waits already may be known to somebody who should not know it, so
+    /// that one ends too.
+    pub(crate) fn leave(self: &Arc<Self>, key: &str, grant: Grant) -> Result<Left, &'static str> {
+        let mut waiting = self.waiting.lock();
+        let now = Instant::now();
+        if waiting.len() >= KEYS_MAX {
+            waiting.retain(|_, grant| grant.until > now);
+        }
+        if waiting.len() >= KEYS_MAX {
+            return Err("too many tpc authorizations wait");
+        }
+        match waiting.entry(key.to_owned()) {
+            Entry::Occupied(old) if old.get().until > now => {
+                old.remove();
+                return Err("duplicate tpc authorization");
+            }
+            Entry::Occupied(mut old) => {
+                old.insert(grant);
+            }
+            Entry::Vacant(free) => {
+                free.insert(grant);
+            }
+        }
+        drop(waiting);
+        self.came.notify_waiters();
+        Ok(Left {
+            keys: Arc::downgrade(self),
+            key: key.to_owned(),
+        })
+    }
+
+    /// Uses a key up. One that is not there yet is waited for a little.
+    pub(crate) async fn redeem(
+        &self,
+        key: &str,
+        path: &str,
+        origin: &str,
+        from: IpAddr,
+    ) -> Option<Caller> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let came = self.came.notified();
+            if let Some(outcome) = self.take(key, path, origin, from) {
+                return outcome;
+            }
+            timeout_at(until, came).await.ok()?;
+        }
+    }
+
+    /// `None` where there is no such key, `Some(None)` where it is not for this one.
+    fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Caller>> {
+        let mut waiting = self.waiting.lock();
+        let grant = waiting.get(key)?;
+        let now = Instant::now();
+        if grant.until <= now {
+            waiting.remove(key);
+            return Some(None);
+        }
+        let who = origin.split('@').next().unwrap_or_default();
+        // Whoever knows the key and comes for something else, or from elsewhere, knows too much: it
+        // does not stay.
+        let grant = waiting.remove(key)?;
+        let from = from.to_canonical();
+        let near = |host: &IpAddr| *host == from || (host.is_loopback() && from.is_loopback());
+        let fits = grant.path == path && grant.origin == who && grant.hosts.iter().any(near);
+        Some(fits.then_some(grant.caller))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_auth::Origin;
+
+    use super::*;
+
+    const KEY: &str = "0123456789abcdef01234567";
+
+    fn grant(seconds: u64) -> Grant {
+        Grant {
+            path: "/b/x".to_owned(),
+            origin: "ann.7".to_owned(),
+            hosts: vec!["10.0.0.1".parse().expect("an address")],
+            caller: Caller::anonymous(Origin {
+                address: None,
+                secure: false,
+            }),
+            until: Instant::now() + Duration::from_secs(seconds),
+        }
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_good_once_for_one_host_one_file_and_one_client() {
+        let keys = Arc::new(Keys::default());
+        let redeem =
+            |key: &'static str, path: &'static str, who: &'static str, from: &'static str| {
+                let keys = Arc::clone(&keys);
+                async move { keys.redeem(key, path, who, address(from)).await.is_some() }
+            };
+        let left = keys.leave(KEY, grant(10)).expect("left");
+        assert!(redeem(KEY, "/b/x", "ann.7@host", "::ffff:10.0.0.1").await);
+        assert!(
+            !redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await,
+            "twice"
+        );
+        drop(left);
+        for (path, who, from) in [
+            ("/b/y", "ann.7@host", "10.0.0.1"),
+            ("/b/x", "bob.7@host", "10.0.0.1"),
+            ("/b/x", "ann.7@host", "10.0.0.2"),
+        ] {
+            let _left = keys.leave(KEY, grant(10)).expect("left");
+            assert!(!redeem(KEY, path, who, from).await, "{path} {who} {from}");
+            // And then it is over for the right one too.
+            assert!(!redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await);
+        }
+        // Time, the client's own end, and the same key twice.
+        let _late = keys.leave(KEY, grant(10)).expect("left");
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(!redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await);
+        drop(keys.leave(KEY, grant(10)).expect("left"));
+        assert!(!redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await);
+        let _one = keys.leave(KEY, grant(10)).expect("left");
+        assert!(keys.leave(KEY, grant(10)).is_err());
+        assert!(!redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_before_the_key_waits_a_little() {
+        let keys = Arc::new(Keys::default());
+        let waiting = {
+            let keys = Arc::clone(&keys);
+            tokio::spawn(async move {
+                keys.redeem(KEY, "/b/x", "ann.7@host", address("10.0.0.1"))
+                    .await
+                    .is_some()
+            })
+        };
+        tokio::time::sleep(PATIENCE / 2).await;
+        let _left = keys.leave(KEY, grant(10)).expect("left");
+        assert!(waiting.await.expect("ended"));
+        let before = Instant::now();
+        assert!(
+            keys.redeem(KEY, "/b/x", "ann.7@host", address("10.0.0.1"))
+                .await
+                .is_none()
+        );
+        assert_eq!(before.elapsed(), PATIENCE);
+    }
+}

@@ -1,0 +1,83 @@
+//! Third-party copies: a client that moves nothing itself lets one server fetch from another.
+//!
+//! ```text
+//! client --open tpc.key tpc.src--> destination      sync: armed
+//! client --open tpc.key tpc.dst--> source           the key waits for the destination
+//! client --sync------------------> destination --open tpc.key tpc.org--> source
+//! ```
+//!
+//! - As **source** ([`keys`]): the client's `open` leaves a key for the host that it names. Who comes
+//!   from there with the key, the path and the client's name reads that one file, with the client's
+//!   rights and none of its own. A key is good once and for a short time, and ends with the file that
+//!   the client holds open.
+//! - As **destination** ([`copy`]): the file is one that is being written, and what is written comes
+//!   from the source instead of the client. Nothing of it is seen before the client's `close`.
+//! - Without a key, with **delegation**: the client's own token is shown to the source.
+//!
+//! Where the server may be made to connect to is the administrator's to say ([`sources`]).
+
+pub(crate) mod copy;
+pub(crate) mod keys;
+pub(crate) mod sources;
+pub(crate) mod wanted;
+
+use std::sync::Arc;
+
+use dewar_env::BoxFuture;
+use dewar_xrootd_client::TlsConfig;
+use tokio::sync::Semaphore;
+
+pub use sources::{Source, Sources};
+
+/// Whose certificates are believed when this server is the client.
+pub trait Trust: Send + Sync {
+    /// The configuration of such connections; `None` where nobody is trusted, which leaves those
+    /// without encryption.
+    fn client(&self) -> BoxFuture<'_, Option<Arc<TlsConfig>>>;
+}
+
+/// How third-party copies are done.
+#[derive(Clone)]
+pub struct TpcConfig {
+    /// From where files may be fetched; with none this server is no destination.
+    pub sources: Sources,
+    /// Copies that run at the same time; further ones are told to wait.
+    pub copies_max: usize,
+    /// Whom to believe.
+    pub trust: Option<Arc<dyn Trust>>,
+}
+
+impl Default for TpcConfig {
+    fn default() -> Self {
+        Self {
+            sources: Sources::default(),
+            copies_max: 16,
+            trust: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for TpcConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TpcConfig({:?}, {})", self.sources, self.copies_max)
+    }
+}
+
+/// What the copies of a door share.
+pub(crate) struct Tpc {
+    pub(crate) keys: Arc<keys::Keys>,
+    pub(crate) running: Arc<Semaphore>,
+    sources: Arc<Sources>,
+    trust: Option<Arc<dyn Trust>>,
+}
+
+impl Tpc {
+    pub(crate) fn new(config: &TpcConfig) -> Self {
+        Self {
+            keys: Arc::new(keys::Keys::default()),
+            running: Arc::new(Semaphore::new(config.copies_max)),
+            sources: Arc::new(config.sources.clone()),
+            trust: config.trust.clone(),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Third-party copies, as requests ask for them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use dewar_auth::Caller;
+use dewar_xrootd_client::{Endpoint, Resolver as _, SystemResolver, Token};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Status};
+use tokio::time::{Instant, timeout};
+
+use super::Context;
+use crate::callers::Proof;
+use crate::error::{Answer, Refusal};
+use crate::path::WirePath;
+use crate::session::{Handle, Writer};
+use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
+use crate::tpc::keys::{Grant, Left};
+use crate::tpc::wanted::{self, Fetch, Reading};
+
+/// For looking up a host that a client names.
+const RESOLVE_TIME: Duration = Duration::from_secs(5);
+
+/// Who reads, and the key that is left once the file is open.
+pub(super) struct Reads {
+    pub(super) caller: Caller,
+    grant: Option<(String, Grant)>,
+}
+
+impl Reads {
+    /// Leaves the key.
+    pub(super) fn leave(self, context: &Context) -> Answer<Option<Left>> {
+        let Some((key, grant)) = self.grant else {
+            return Ok(None);
+        };
+        let path = grant.path.clone();
+        let left = context.door.tpc.keys.leave(&key, grant);
+        left.map(Some).map_err(|why| {
+            let message = format!("Unable to open {path}; {why}");
+            Refusal::new(ErrorCode::FsError, message)
+        })
+    }
+}
+
+/// Who reads a file: the session's caller, who may leave a key, or the one who left it.
+pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads> {
+    match wanted::reading(path.cgi(), &path.shown)? {
+        None => Ok(Reads {
+            caller: context.caller(path).await?,
+            grant: None,
+        }),
+        Some(Reading::Redeem { key, origin }) => {
+            let keys = &context.door.tpc.keys;
+            let from = context.peer.client.ip();
+            match keys.redeem(key, &path.shown, origin, from).await {
+                Some(caller) => Ok(Reads {
+                    caller,
+                    grant: None,
+                }),
+                None => {
+                    let message =
+                        format!("Unable to open {}; tpc authorization expired", path.shown);
+                    Err(Refusal::new(ErrorCode::NotAuthorized, message))
+                }
+            }
+        }
+        Some(Reading::Grant {
+            key,
+            destination,
+            time,
+        }) => {
+            let caller = context.caller(path).await?;
+            let hosts = addresses(destination).await.ok_or_else(|| {
+                let message = format!(
+                    "Unable to open {}; tpc destination {destination:?} is unknown",
+                    path.shown
+                );
+                Refusal::new(ErrorCode::ArgInvalid, message)
+            })?;
+            let grant = Grant {
+                path: path.shown.clone(),
+                origin: context.session.claimed().name.clone(),
+                hosts,
+                caller: caller.clone(),
+                until: Instant::now() + time,
+            };
+            Ok(Reads {
+                caller,
+                grant: Some((key.to_owned(), grant)),
+            })
+        }
+    }
+}
+
+/// The addresses of a host.
+async fn addresses(host: &str) -> Option<Vec<IpAddr>> {
+    let place = Endpoint::parse(host, false).ok()?;
+    let found = timeout(RESOLVE_TIME, SystemResolver.resolve(&place)).await;
+    let found = found.ok()?.ok()?;
+    Some(
+        found
+            .iter()
+            .map(|address| address.ip().to_canonical())
+            .collect(),
+    )
+}
+
+/// From where a file shall come, if not from the client; judged already.
+pub(super) async fn writing(context: &Context, path: &WirePath) -> Answer<Option<Fetch>> {
+    let token = token(context).is_some();
+    let fetch = wanted::writing(path.cgi(), &path.shown, &path.shown, token)?;
+    let Some(fetch) = fetch else {
+        return Ok(None);
+    };
+    let sources = &context.door.config.tpc.sources;
+    if sources.0.is_empty() {
+        // In these words clients find that they must copy themselves.
+        let message = format!("Unable to open {}; tpc not supported", path.shown);
+        return Err(Refusal::new(ErrorCode::FsError, message));
+    }
+    match sources.resolve(&fetch.place).await {
+        Ok(_) => Ok(Some(fetch)),
+        Err(error) => {
+            let message = format!("Unable to open {}; {error}", path.shown);
+            Err(Refusal::new(ErrorCode::NotAuthorized, message))
+        }
+    }
+}
+
+/// A file that is fetched.
+pub(super) async fn copy(context: &Context, fetch: Fetch, writer: Arc<Writer>) -> Arc<Copy> {
+    let claimed = context.session.claimed();
+    let origin = format!("{}@{}", claimed.name, host(context).await);
+    let token = fetch.key.is_none().then(|| token(context)).flatten();
+    Copy::new(writer, fetch, origin, token)
+}
+
+/// The client's host, as the source sees it too: by the name that it gives itself, if that is its.
+async fn host(context: &Context) -> String {
+    let client = context.peer.client.ip().to_canonical();
+    if client.is_loopback() {
+        return "localhost".to_owned();
+    }
+    match &context.session.claimed().host {
+        Some(name)
+            if addresses(name)
+                .await
+                .is_some_and(|found| found.contains(&client)) =>
+        {
+            name.clone()
+        }
+        _ => client.to_string(),
+    }
+}
+
+/// The token that the client showed at its login.
+fn token(context: &Context) -> Option<Token> {
+    match context.session.proof() {
+        Some(Proof::Token(token)) => Some(Token::new(token.reveal())),
+        _ => None,
+    }
+}
+
+/// Whether a copy can be done in the name of the client without a key.
+pub(super) fn may_delegate(context: &Context) -> bool {
+    let is_token = matches!(context.session.proof(), Some(Proof::Token(_)));
+    is_token && !context.door.config.tpc.sources.0.is_empty()
+}
+
+/// Arms a copy, or starts it and answers when it is over.
+pub(super) async fn sync(context: &Context, copy: Arc<Copy>) -> Answer<()> {
+    let outcome = copy.sync(&context.door.tpc)?;
+    // Only the handle keeps it running.
+    drop(copy);
+    let mut over = match outcome {
+        Synced::Now => {
+            context.ok(Bytes::new()).await;
+            return Ok(());
+        }
+        Synced::Later(over) => over,
+    };
+    let seconds = ANSWER_SECONDS;
+    let reply = Reply::WaitResp { seconds };
+    context.outlet.reply(context.stream, &reply).await;
+    let outcome = match over.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone(),
+        Err(_) => None,
+    };
+    let (status, body) = match outcome {
+        Some(Ok(())) => (Status::Ok, BytesMut::new()),
+        Some(Err(refusal)) => (Status::Error, words(&refusal)),
+        None => {
+            let message = "the third-party copy was cancelled";
+            (
+                Status::Error,
+                words(&Refusal::new(ErrorCode::Cancelled, message)),
+            )
+        }
+    };
+    let reply = Reply::Later {
+        stream: context.stream,
+        status,
+        body: body.freeze(),
+    };
+    context.outlet.reply(context.stream, &reply).await;
+    Ok(())
+}
+
+fn words(refusal: &Refusal) -> BytesMut {
+    let mut body = BytesMut::new();
+    body.put_u32(refusal.code.number());
+    body.put_slice(refusal.message.as_bytes());
+    body.put_u8(0);
+    body
+}
+
+/// Ends a copy.
+pub(super) async fn cancel(context: &Context, handle: FileHandle) -> Answer<()> {
+    let Handle::Copy(copy) = context.session.handle(handle, "cancel")? else {
+        let message = "tpc operation not found";
+        return Err(Refusal::new(ErrorCode::ArgInvalid, message));
+    };
+    copy.cancel();
+    context.ok(Bytes::new()).await;
+    Ok(())
+}

@@ -1,0 +1,98 @@
+"""The reference server of Debian, as the other end of third-party copies."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from server import free_port_base
+from xrootd_tools import TOOLS, environment
+
+# It does not run as root.
+USER = "nobody"
+
+
+class Reference:
+    """One server with one export, `/data`, in a folder of its own: pytest's are for their owner alone."""
+
+    def __init__(self, *, checksums=True):
+        self.folder = Path(tempfile.mkdtemp(prefix="reference-"))
+        self.folder.chmod(0o755)
+        self.files = self.folder / "root" / "data"
+        self.files.mkdir(parents=True)
+        (self.folder / "admin").mkdir()
+        self.port = None
+        # Its own copies run a program that finds its libraries nowhere else.
+        program = self.folder / "fetch"
+        program.write_text(f"""#!/bin/sh
+export LD_LIBRARY_PATH={environment()["LD_LIBRARY_PATH"]} XRD_NETWORKSTACK=IPv4
+exec {TOOLS}/bin/xrdcp --server "$@"
+""")
+        program.chmod(0o755)
+        self.config = self.folder / "xrootd.cf"
+        self.config.write_text(f"""
+xrd.allow host *
+xrd.network nodnr
+all.export /data
+all.adminpath {self.folder}/admin
+all.pidpath {self.folder}/admin
+oss.localroot {self.folder}/root
+{"xrootd.chksum max 2 adler32" if checksums else ""}
+ofs.tpc autorm ttl 15 60 xfr 4 pgm {program}
+""")
+        self.process = None
+
+    def start(self):
+        for path in [self.folder, *self.folder.rglob("*")]:
+            shutil.chown(path, USER)
+        # A port that was free a moment ago may not be any more.
+        for _ in range(5):
+            self.port = free_port_base()
+            if self.listens():
+                return self
+        raise RuntimeError(self.log())
+
+    def listens(self):
+        self.process = subprocess.Popen(
+            [str(TOOLS / "bin" / "xrootd"), "-I", "v4", "-R", USER, "-c", str(self.config), "-p", str(self.port),
+             "-l", str(self.folder / "log"), "-n", "test"],
+            cwd=self.folder / "admin", env=environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        give_up = time.monotonic() + 30
+        while self.process.poll() is None:
+            try:
+                # Whoever else has the port does not keep this one alive.
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                time.sleep(0.1)
+                return self.process.poll() is None
+            except OSError:
+                assert time.monotonic() < give_up, self.log()
+                time.sleep(0.05)
+        return False
+
+    def log(self):
+        return "\n".join(path.read_text(errors="replace")[-4000:] for path in self.folder.rglob("log"))
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def put(self, name, data):
+        path = self.files / name
+        path.write_bytes(data)
+        shutil.chown(path, USER)
+
+    def get(self, name):
+        return (self.files / name).read_bytes()
+
+    def url(self, name):
+        return f"root://localhost:{self.port}//data/{name}"
