@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::plan::{Mix, Step, Suite, Workload};
+use super::root::RootArgs;
 use super::size::ByteSize;
 use crate::sigv4::PayloadMode;
 
@@ -13,6 +14,8 @@ use crate::sigv4::PayloadMode;
 pub enum BenchCommand {
     /// Load one or several S3 endpoints and tell what they do and what it costs
     S3(Box<S3Args>),
+    /// Load one or several XRootD servers and tell what they do and what it costs
+    Root(Box<RootArgs>),
 }
 
 /// `dewar bench s3 …`.

@@ -7,7 +7,8 @@
 //!
 //! Reading order: [`args`] is what can be asked, [`plan`] makes steps of it, [`campaign`] takes
 //! them in turn, [`drive`] runs one with its [`worker`]s, [`result`] is what came of it, and
-//! [`report`] tells it as table, CSV, JSON and plots. docs/bench.md is for the user.
+//! [`report`] tells it as table, CSV, JSON and plots. [`root`] is the same in small for root://. docs/bench.md is
+//! for the user.
 
 mod args;
 mod campaign;
@@ -19,6 +20,7 @@ mod process;
 mod progress;
 mod report;
 mod result;
+mod root;
 mod size;
 mod tally;
 mod target;
@@ -26,6 +28,7 @@ mod worker;
 
 pub use args::{BenchCommand, S3Args};
 pub use plan::Suite;
+pub use root::RootArgs;
 pub use size::{BadSize, ByteSize};
 pub use target::WrongUse;
 
@@ -37,5 +40,6 @@ pub use target::WrongUse;
 pub fn run(what: &BenchCommand) -> anyhow::Result<()> {
     match what {
         BenchCommand::S3(args) => campaign::run(args),
+        BenchCommand::Root(args) => root::run(args),
     }
 }

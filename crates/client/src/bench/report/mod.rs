@@ -9,6 +9,8 @@ mod table;
 mod tests;
 mod text;
 
+pub(super) use text::{columns, figure, figure_or_dash};
+
 use std::path::Path;
 
 use anyhow::{Context as _, Result};

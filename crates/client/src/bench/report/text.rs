@@ -2,7 +2,7 @@
 
 /// Cells in columns, the first `left` of them flush left, the others flush right. An empty row
 /// becomes an empty line.
-pub(super) fn columns(head: &[&str], left: usize, rows: &[Vec<String>]) -> String {
+pub(in crate::bench) fn columns(head: &[&str], left: usize, rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -32,7 +32,7 @@ pub(super) fn columns(head: &[&str], left: usize, rows: &[Vec<String>]) -> Strin
 }
 
 /// Three significant digits, but no digit before the point is lost.
-pub(super) fn figure(value: f64) -> String {
+pub(in crate::bench) fn figure(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 {
         format!("{value:.0}")
@@ -50,7 +50,7 @@ pub(super) fn figure(value: f64) -> String {
 }
 
 /// A figure, or a dash where there is none.
-pub(super) fn figure_or_dash(value: Option<f64>) -> String {
+pub(in crate::bench) fn figure_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), figure)
 }
 
