@@ -234,7 +234,7 @@ assert status.errno == 3011, status
 status, _ = fs.stat("/" + path + "/none")
 assert status.errno == 3011
 value = ok(fs.query(QueryCode.CONFIG, "readv_iov_max readv_ior_max tpc"))
-assert value == b"1024\\n2097136\\n0\\n", value
+assert value == b"1024\\n2097136\\n1\\n", value
 assert ok(fs.query(QueryCode.SPACE, path)).startswith(b"oss.cgroup=public")
 os._exit(0)  # without a close
 """
