@@ -86,10 +86,14 @@ async fn fill_once(shared: &Arc<Shared>, lane: &Lane, files: &[FileInfo]) -> Res
     failed
 }
 
+/// A journal file on a disk.
+type Copied = (DiskId, Arc<dyn DiskFile>);
+
 /// Copies of a file on holders and on disks that held it before.
 struct Elsewhere {
     shared: Arc<Shared>,
-    found: BTreeMap<u64, Vec<(DiskId, Arc<dyn DiskFile>)>>,
+    /// By the number of the file.
+    found: BTreeMap<u64, Vec<Copied>>,
 }
 
 impl Elsewhere {
@@ -101,8 +105,8 @@ impl Elsewhere {
             .filter(|member| member.disk.state().readable());
         let looking: Vec<_> = readable.map(|member| files_on(member, files)).collect();
         let mut found: BTreeMap<u64, Vec<_>> = BTreeMap::new();
-        for (number, disk, file) in join_all(looking).await.into_iter().flatten() {
-            found.entry(number).or_default().push((disk, file));
+        for (number, copied) in join_all(looking).await.into_iter().flatten() {
+            found.entry(number).or_default().push(copied);
         }
         let shared = Arc::clone(shared);
         Arc::new(Self { shared, found })
@@ -110,7 +114,7 @@ impl Elsewhere {
 }
 
 /// Those of the wanted files that are on a disk, as far as they can be read.
-async fn files_on(member: &Member, wanted: &[FileInfo]) -> Vec<(u64, DiskId, Arc<dyn DiskFile>)> {
+async fn files_on(member: &Member, wanted: &[FileInfo]) -> Vec<(u64, Copied)> {
     let mut found = Vec::new();
     let listed = member.disk.list(JOURNAL_DIR).await.unwrap_or_default();
     for entry in listed {
@@ -131,7 +135,7 @@ async fn files_on(member: &Member, wanted: &[FileInfo]) -> Vec<(u64, DiskId, Arc
         let same =
             |file: &&FileInfo| (file.header.epoch, file.header.file) == (header.epoch, header.file);
         if wanted.iter().any(|file| same(&file)) {
-            found.push((header.file, member.id, Arc::clone(&slot.file)));
+            found.push((header.file, (member.id, Arc::clone(&slot.file))));
         }
     }
     found
