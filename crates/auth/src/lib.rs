@@ -8,6 +8,7 @@ mod access;
 mod acl;
 mod action;
 mod audit;
+mod authdb;
 mod authorize;
 mod caller;
 mod credentials;
@@ -24,6 +25,7 @@ pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
 pub use audit::{AuditEvent, AuditOutcome, AuditRecord, Trail};
+pub use authdb::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder, AuthdbLine, fuzz_authdb};
 pub use authorize::{
     Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };

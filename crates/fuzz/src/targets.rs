@@ -44,6 +44,7 @@ pub(crate) const TARGETS: &[Target] = &[
         &[b"AWS AKIAIOSFODNN7EXAMPLE:qgk2+6Sv9/oM7G3qLEjTH1a1l1g="],
     ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
+    target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
         "meta/testdata/batch-v1/full.bin",
         "meta/testdata/batch-v1/small.bin",
@@ -106,6 +107,11 @@ const CHUNKED: &[&[u8]] = &[
     b"\x833\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\nx-amz-checksum-crc32:sOO8/Q==\r\n\r\n",
     b"\x055;chunk-signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41\r\n\
       hello\r\n0;chunk-signature=00\r\n\r\n",
+];
+
+const AUTHDBS: &[&[u8]] = &[
+    b"# c\nt common /b/c rl\n= x u ann g atlas\nu ann /b/ann a common\ng atlas /b/at rl \\\n /b/at/in a-d\ns x /b/x lrwidn\n",
+    b"u * /b/p rl\nu = /b/@=/ a\nh 192.0.2.7 /b r\n",
 ];
 
 const MACAROONS: &[&[u8]] = &[

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, ask, strange};
+use super::authdb::{self, ImportAuthdbArgs};
 use super::columns::{print, print_json, table};
 use super::exit::{CommandError, CommandResult, FAILED};
 use crate::admin::{HolderName, IdentityReply, IdentityRequest, Reply, Request};
@@ -26,6 +27,8 @@ pub enum PolicyCommand {
     Remove(PolicyRemoveArgs),
     /// Say whether somebody may do something, and what decides that
     Explain(ExplainArgs),
+    /// Read an XRootD authorization database, and say which policies each line becomes
+    ImportAuthdb(ImportAuthdbArgs),
 }
 
 /// A user or a group.
@@ -157,6 +160,7 @@ pub(super) fn read_policy(file: &Path) -> Result<String, CommandError> {
 
 pub(super) fn policy<O: OpenEngine>(command: PolicyCommand, opener: &O) -> CommandResult {
     let (shared, request) = match command {
+        PolicyCommand::ImportAuthdb(args) => return authdb::import(&args, opener),
         PolicyCommand::Put(args) => {
             let text = read_policy(&args.file)?;
             let request = IdentityRequest::PolicyPut {

@@ -10,6 +10,7 @@
 
 mod accounts;
 mod audit;
+mod authdb;
 mod catalog;
 mod columns;
 mod configuration;
@@ -36,6 +37,7 @@ pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};
 pub use audit::AuditArgs;
+pub use authdb::ImportAuthdbArgs;
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
 pub use disks::{DiskCommand, FsckArgs, ScrubArgs};

@@ -1,0 +1,142 @@
+//! `dewar policy import-authdb`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use dewar_auth::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder};
+use serde::Serialize;
+
+use super::accounts::{Shared, ask};
+use super::columns::{print, print_json};
+use super::exit::{CommandError, CommandResult, FAILED, USAGE};
+use crate::admin::{HolderName, IdentityRequest, Request};
+use crate::engine::OpenEngine;
+
+/// A database to take over.
+#[derive(Debug, Args)]
+pub struct ImportAuthdbArgs {
+    /// The authorization database of an XRootD server
+    file: PathBuf,
+    /// Put the policies of users and groups, named authdb, authdb-2 …; without this they are only shown.
+    /// Those of buckets are shown either way, since their owners have them
+    #[arg(long)]
+    apply: bool,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Serialize)]
+struct Told {
+    lines: Vec<LineTold>,
+    policies: Vec<PolicyTold>,
+}
+
+#[derive(Serialize)]
+struct LineTold {
+    line: usize,
+    text: String,
+    exact: bool,
+    told: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct PolicyTold {
+    holder: String,
+    name: String,
+    policy: serde_json::Value,
+    /// Whether it was put; why not, where it could not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    put: Option<String>,
+}
+
+pub(super) fn import<O: OpenEngine>(args: &ImportAuthdbArgs, opener: &O) -> CommandResult {
+    let shown = args.file.display();
+    let mut text = String::new();
+    let limit = AUTHDB_BYTES_MAX as u64 + 1;
+    File::open(&args.file)
+        .and_then(|file| file.take(limit).read_to_string(&mut text))
+        .map_err(|error| CommandError::new(FAILED, format!("cannot read {shown}: {error}")))?;
+    if text.len() > AUTHDB_BYTES_MAX {
+        let words = format!("{shown} is longer than {AUTHDB_BYTES_MAX} bytes");
+        return Err(CommandError::new(USAGE, words));
+    }
+    let database = Authdb::parse(&text);
+    let mut failed = false;
+    let mut policies = Vec::new();
+    let mut numbers: BTreeMap<AuthdbHolder, usize> = BTreeMap::new();
+    for (holder, policy) in database.policies() {
+        let number = numbers.entry(holder.clone()).or_default();
+        *number += 1;
+        let name = match *number {
+            1 => "authdb".to_owned(),
+            number => format!("authdb-{number}"),
+        };
+        let (of, whose) = match holder {
+            AuthdbHolder::User(user) => (format!("user {user}"), Some(HolderName::User(user))),
+            AuthdbHolder::Group(group) => {
+                (format!("group {group}"), Some(HolderName::Group(group)))
+            }
+            AuthdbHolder::Bucket(bucket) => (format!("bucket {bucket}"), None),
+        };
+        let mut put = None;
+        if let Some(holder) = whose.filter(|_| args.apply) {
+            let request = IdentityRequest::PolicyPut {
+                holder,
+                policy: name.clone(),
+                text: policy.clone(),
+            };
+            put = Some(
+                match ask(&args.shared, opener, Request::Identity(request)) {
+                    Ok(_) => "done".to_owned(),
+                    Err(error) => {
+                        failed = true;
+                        error.message.to_string()
+                    }
+                },
+            );
+        }
+        policies.push(PolicyTold {
+            holder: of,
+            name,
+            policy: serde_json::from_str(&policy).unwrap_or_default(),
+            put,
+        });
+    }
+    let lines = database.lines.into_iter().map(|line| LineTold {
+        line: line.line,
+        text: line.text,
+        exact: line.exact,
+        told: line.told,
+    });
+    let told = Told {
+        lines: lines.collect(),
+        policies,
+    };
+    match args.shared.json {
+        true => print_json(&told)?,
+        false => print(&text_of(&told))?,
+    }
+    Ok(if failed { FAILED } else { 0 })
+}
+
+fn text_of(told: &Told) -> String {
+    let mut text = String::new();
+    for line in &told.lines {
+        let mark = if line.exact { ' ' } else { '!' };
+        text.push_str(&format!("{mark} line {}: {}\n", line.line, line.text));
+        for words in &line.told {
+            text.push_str(&format!("      {words}\n"));
+        }
+    }
+    for policy in &told.policies {
+        text.push_str(&format!("\npolicy {} of {}", policy.name, policy.holder));
+        if let Some(put) = &policy.put {
+            text.push_str(&format!(": {put}"));
+        }
+        text.push_str(&format!("\n{:#}\n", policy.policy));
+    }
+    text
+}
