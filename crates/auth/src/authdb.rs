@@ -426,6 +426,8 @@ fn compound(parts: &[(char, String)]) -> Result<Who, String> {
     }
     let holder = match (user, group) {
         (Some(user), Some(group)) => {
+            // A dollar begins a variable in policies.
+            let user = user.replace('$', "${$}");
             condition.insert("StringEquals".to_owned(), json!({"aws:username": user}));
             Some(AuthdbHolder::Group(group))
         }
@@ -607,6 +609,7 @@ u carl /store/odd rz
         assert_eq!(place("/"), None);
         assert_eq!(place("/Bucket/a"), None);
         fuzz_authdb(b"u ann /b/a*b?$x{} a\nu = /b/@=/ a-d\n");
+        fuzz_authdb(b"= x u ${ann g atlas\ns x /b/${a/@= rl\nu ${b /b/@=/x a\n");
         let endless = Authdb::parse("t a b\nt b a\nu x a\n");
         assert!(endless.lines[2].told[0].contains("name each other"));
     }
