@@ -86,6 +86,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("shard_header", dewar_data::format::fuzz_shard_header, &[])
         .files(&["data/testdata/format-v1/object-2+1.shard1"]),
     target("slot", dewar_data::segment::fuzz_slot, &[SLOT]),
+    target("sss", dewar_xrootd::fuzz_sss, SSS),
     target(
         "xrootd_reply",
         dewar_xrootd_proto::fuzz_xrootd_reply,
@@ -96,6 +97,12 @@ pub(crate) const TARGETS: &[Target] = &[
         dewar_xrootd_proto::fuzz_xrootd_request,
         XROOTD_REQUESTS,
     ),
+];
+
+const SSS: &[&[u8]] = &[
+    b"0 u:ann g:users n:service N:7 c:1700000000 e:0 k:0123456789abcdef\n",
+    b"\x01\0\x04ann\0\x20\0\x0c[192.0.2.7]\0\x07\0\x03xy\0",
+    b"sss\0\0\0\x080\0\0\0\0\0\0\0\x07service\0",
 ];
 
 const AUTHORIZATION: &[u8] = b"AWS4-HMAC-SHA256 \

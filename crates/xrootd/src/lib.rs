@@ -40,5 +40,5 @@ pub use dewar_xrootd_client::TlsConfig;
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
 pub use measure::{Meter, NoMeter, Outcome};
 pub use path::Translation;
-pub use sss::{KeyUser, KeytabError, SssKey, parse_keytab};
+pub use sss::{KeyUser, KeytabError, SssKey, fuzz_sss, parse_keytab};
 pub use tpc::{Source, Sources, TpcConfig, Trust};

@@ -9,6 +9,7 @@ mod keytab;
 
 use std::collections::BTreeMap;
 
+pub use credential::fuzz_sss;
 pub(crate) use credential::{Nonce, Refused, open};
 pub use keytab::{KeyUser, KeytabError, SssKey, parse_keytab};
 
