@@ -33,6 +33,7 @@ impl Target {
 
 /// All of them, by name.
 pub(crate) const TARGETS: &[Target] = &[
+    target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target(
         "authorization",
         dewar_s3::sigv4::fuzz_authorization,
@@ -44,7 +45,6 @@ pub(crate) const TARGETS: &[Target] = &[
         &[b"AWS AKIAIOSFODNN7EXAMPLE:qgk2+6Sv9/oM7G3qLEjTH1a1l1g="],
     ),
     target("aws_chunked", dewar_s3::payload::fuzz_aws_chunked, CHUNKED),
-    target("authdb", dewar_auth::fuzz_authdb, AUTHDBS),
     target("batch", dewar_meta::kv::embedded::fuzz_batch, &[]).files(&[
         "meta/testdata/batch-v1/full.bin",
         "meta/testdata/batch-v1/small.bin",
