@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -195,6 +196,41 @@ def test_a_replacement_survives_kills_anywhere(tended):
         line["failures_left"] == 2 for line in server.admin("status")["ledger"]["lines"]))
     assert_sound(server)
     check(server.boto(), NAMES, 1)
+
+
+def test_adding_draining_and_removing_survive_kills_anywhere(tended):
+    server, chance = tended, random.Random(7)
+    new, old = folder(server, "disk7"), server.disk(3)
+
+    def cut(*arguments):
+        """A command whose server dies a moment later."""
+        command = subprocess.Popen([BIN, *arguments, "--dir", str(server.data), "--json"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0, 0.12))
+        server.kill()
+        command.wait()
+        server.start()
+
+    for _ in range(4):
+        cut("disk", "add", str(new))
+    if state(server, new) != "online":
+        server.admin("disk", "add", str(new))
+    for _ in range(4):
+        cut("disk", "drain", str(old))
+    if state(server, old) != "draining":
+        server.admin("disk", "drain", str(old))
+    for _ in range(4):
+        time.sleep(chance.uniform(0, 0.3))
+        server.kill()
+        server.start()
+    until("it is empty", lambda: line(server, old)["shards"] == 0 and not blobs(old))
+    for _ in range(3):
+        cut("disk", "remove", str(old))
+    if state(server, old) != "removed":
+        server.admin("disk", "remove", str(old))
+    assert (state(server, old), state(server, new)) == ("removed", "online")
+    check(server.boto(), NAMES, 1)
+    assert_sound(server)
 
 
 def test_a_removed_disk_that_is_plugged_in_again_is_left_alone(tended):
