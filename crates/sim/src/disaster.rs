@@ -58,6 +58,10 @@ pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
     }
 }
 
+/// How long all disks go away again and again. An epoch of the journal begins with several syncs in a
+/// row, so as long as this lasts chance decides whether anything ever becomes durable.
+const FLAPS_TIME: Duration = Duration::from_secs(900);
+
 /// The moments that some seeds dwell on. Whether it is one of these.
 async fn dwell(process: &Process, rng: &SimRng) -> bool {
     let (bench, world) = (&process.bench, &process.world);
@@ -97,16 +101,19 @@ async fn dwell(process: &Process, rng: &SimRng) -> bool {
             }
             bench.saw("disks took no shards");
         }
-        Focus::Flaps => loop {
-            tokio::time::sleep(millis(rng.below(1500))).await;
-            process.troubled.store(true, Ordering::Relaxed);
-            for disk in world.disks() {
-                disk.vanish();
-                disk.come_back();
+        Focus::Flaps => {
+            let calm = tokio::time::Instant::now() + FLAPS_TIME;
+            while tokio::time::Instant::now() < calm {
+                tokio::time::sleep(millis(rng.below(1500))).await;
+                process.troubled.store(true, Ordering::Relaxed);
+                for disk in world.disks() {
+                    disk.vanish();
+                    disk.come_back();
+                }
+                bench.trace.note(format_args!("all disks were away"));
+                bench.saw("all disks were away for a moment");
             }
-            bench.trace.note(format_args!("all disks were away"));
-            bench.saw("all disks were away for a moment");
-        },
+        }
         _ => return false,
     }
     true

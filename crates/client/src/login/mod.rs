@@ -86,7 +86,7 @@ pub struct AwsArgs {
     /// The role's ARN
     #[arg(long, value_name = "ARN", env = "AWS_ROLE_ARN")]
     role: String,
-    /// The storage endpoint, https://HOST[:PORT]
+    /// The storage endpoint, as `https://HOST:PORT`
     #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL")]
     endpoint: String,
     /// What the session is called
