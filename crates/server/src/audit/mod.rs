@@ -1,8 +1,8 @@
 //! The audit log: who asked for what, from where, by which credential, and what decided.
 //!
-//! One JSON object per line ([`line`]), in files of their own in a folder of mode 0700. Each line carries
+//! One JSON object per line ([`mod@line`]), in files of their own in a folder of mode 0700. Each line carries
 //! a number and a digest over itself and the line before, so that a line that was changed or cut out shows
-//! ([`read`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
+//! ([`mod@read`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
 //! own ([`writer`]); the threads that serve never wait for it.
 //!
 //! **When it cannot be written**, because the disk is full or slower than what happens: the queue keeps
