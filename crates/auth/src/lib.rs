@@ -15,6 +15,7 @@ mod credentials;
 mod facts;
 mod macaroon;
 mod master_key;
+mod network;
 mod policy;
 mod secret;
 mod session;

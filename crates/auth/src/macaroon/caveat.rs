@@ -10,15 +10,14 @@
 //!
 //! The words are those of dCache and XRootD.
 
-use std::net::IpAddr;
-
 use dewar_types::{TenantName, Timestamp};
 use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::authorize::{Details, Resource};
-use crate::token::Let;
+use crate::network::Network;
+use crate::token::{Let, covers_listing};
 use crate::{Action, Level, Origin};
 
 /// Why a caveat lets nothing happen.
@@ -54,9 +53,6 @@ fn activity(name: &str) -> Option<u8> {
     })
 }
 
-/// Addresses that begin with so many bits.
-type Net = (IpAddr, u8);
-
 /// All caveats of a macaroon, in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveats {
@@ -64,7 +60,7 @@ pub struct Caveats {
     activities: u8,
     /// Bucket and below; `None` where two exclude each other.
     path: Option<Vec<String>>,
-    nets: Vec<Vec<Net>>,
+    nets: Vec<Vec<Network>>,
     before: Option<Timestamp>,
     names: Vec<String>,
     text: String,
@@ -169,7 +165,7 @@ impl Caveats {
     }
 
     fn take_addresses(&mut self, value: &str) -> Option<()> {
-        let nets = value.split(',').map(|text| net(text.trim()));
+        let nets = value.split(',').map(|text| Network::parse(text.trim()));
         self.nets.push(nets.collect::<Option<_>>()?);
         Some(())
     }
@@ -186,9 +182,9 @@ impl Caveats {
             return Let::Never;
         };
         let over = self.before.is_some_and(|before| details.now >= before);
-        let address = origin.address.map(|address| address.to_canonical());
-        let from = |nets: &Vec<Net>| {
-            address.is_some_and(|address| nets.iter().any(|net| is_in(address, *net)))
+        let from = |nets: &Vec<Network>| {
+            let address = origin.address;
+            address.is_some_and(|address| nets.iter().any(|net| net.contains(address)))
         };
         if over || !self.nets.iter().all(from) || *resource.tenant() != self.tenant {
             return Let::Never;
@@ -305,51 +301,4 @@ fn when(yes: bool) -> Let {
 
 fn covers(path: &[String], target: &[&str]) -> bool {
     target.len() >= path.len() && path.iter().zip(target).all(|(a, b)| a == b)
-}
-
-/// Whether every key that begins with `prefix` is at or below the path.
-fn covers_listing(path: &[String], bucket: &str, prefix: &str) -> bool {
-    let Some((first, rest)) = path.split_first() else {
-        return true;
-    };
-    let mut left = prefix;
-    first == bucket
-        && rest.iter().all(|name| {
-            let after = left.strip_prefix(name.as_str());
-            match after.and_then(|after| after.strip_prefix('/')) {
-                Some(after) => {
-                    left = after;
-                    true
-                }
-                None => false,
-            }
-        })
-}
-
-/// An address, or one with a number of bits behind a slash.
-fn net(text: &str) -> Option<Net> {
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.unwrap_or(most);
-    (bits <= most).then_some((address, bits))
-}
-
-fn is_in(address: IpAddr, (net, bits): Net) -> bool {
-    match (address, net) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let shift = 32 - u32::from(bits);
-            let cut = |address: u32| address.checked_shr(shift).unwrap_or_default();
-            cut(a.to_bits()) == cut(b.to_bits())
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let shift = 128 - u32::from(bits);
-            let cut = |address: u128| address.checked_shr(shift).unwrap_or_default();
-            cut(a.to_bits()) == cut(b.to_bits())
-        }
-        _ => false,
-    }
 }

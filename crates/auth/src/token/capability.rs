@@ -229,7 +229,9 @@ impl Capabilities {
                         }
                     });
                 }
-                Let::when(self.any(|c| c.right == Right::Read && c.covers_listing(bucket, prefix)))
+                Let::when(
+                    self.any(|c| c.right == Right::Read && covers_listing(&c.path, bucket, prefix)),
+                )
             }
             Action::GetBucketLocation | Action::GetBucketVersioning => {
                 Let::when(self.any(|c| c.right != Right::Poll && inside(c)))
@@ -237,7 +239,7 @@ impl Capabilities {
             Action::ListBucketMultipartUploads => {
                 let prefix = details.prefix.unwrap_or_default();
                 let may = |c: &Capability| matches!(c.right, Right::Create | Right::Modify);
-                Let::when(self.any(|c| may(c) && c.covers_listing(bucket, prefix)))
+                Let::when(self.any(|c| may(c) && covers_listing(&c.path, bucket, prefix)))
             }
             Action::CreateBucket => {
                 let may = |c: &Capability| matches!(c.right, Right::Create | Right::Modify);
@@ -263,17 +265,16 @@ impl Capability {
         (below || (target.len() == self.path.len() && !self.directory))
             && self.path.iter().zip(target).all(|(a, b)| a == b)
     }
+}
 
-    /// Whether every key that begins with `prefix` is below the path.
-    fn covers_listing(&self, bucket: &str, prefix: &str) -> bool {
-        let Some((first, rest)) = self.path.split_first() else {
-            return true;
-        };
-        if first != bucket {
-            return false;
-        }
-        let mut left = prefix;
-        rest.iter().all(|name| {
+/// Whether every key that begins with `prefix` is below a path of a bucket and names.
+pub(crate) fn covers_listing(path: &[String], bucket: &str, prefix: &str) -> bool {
+    let Some((first, rest)) = path.split_first() else {
+        return true;
+    };
+    let mut left = prefix;
+    first == bucket
+        && rest.iter().all(|name| {
             let after = left.strip_prefix(name.as_str());
             match after.and_then(|after| after.strip_prefix('/')) {
                 Some(after) => {
@@ -283,7 +284,6 @@ impl Capability {
                 None => false,
             }
         })
-    }
 }
 
 /// Bucket and segments of a key; `a/` has an empty last one.

@@ -26,6 +26,7 @@ mod tests;
 use dewar_types::Timestamp;
 use thiserror::Error;
 
+pub(crate) use capability::covers_listing;
 pub use capability::{Capabilities, Let, Right};
 pub use claims::Claims;
 pub use issuer::{

@@ -6,6 +6,7 @@ use time::format_description::well_known::{Iso8601, Rfc3339};
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
 use super::super::pattern::{Pattern, Reading, Variables};
+use crate::network::Network;
 
 /// What an operator does, apart from *not*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +42,7 @@ pub(super) enum Wanted {
     Number(Number),
     /// Nanoseconds since the epoch.
     Instant(i128),
-    Network {
-        address: IpAddr,
-        bits: u8,
-    },
+    Network(Network),
     /// The parts of an ARN between its colons.
     Arn(Box<[Pattern; 6]>),
 }
@@ -69,7 +67,7 @@ impl Wanted {
     /// Whether it leaves over few enough to count as a restriction.
     pub(super) fn is_narrow(&self) -> bool {
         match self {
-            Self::Network { address, bits } => *bits >= if address.is_ipv4() { 8 } else { 32 },
+            Self::Network(network) => network.is_narrow(),
             Self::Text(pattern) => pattern.as_exact().is_some(),
             Self::Arn(parts) => parts.iter().all(|part| part.as_exact().is_some()),
             _ => false,
@@ -121,7 +119,7 @@ impl Test {
             Self::Numeric(_) => Wanted::Number(Number::parse(text)?),
             Self::Date(_) => Wanted::Instant(instant(text)?),
             Self::Bool | Self::Null => Wanted::Bool(boolean(text)?),
-            Self::Ip => network(text)?,
+            Self::Ip => Wanted::Network(Network::parse(text)?),
             Self::Arn => {
                 let parts = arn_parts(text)?;
                 let patterns: Vec<Pattern> = parts
@@ -145,9 +143,9 @@ impl Test {
             (Self::Date(order), Wanted::Instant(wanted)) => {
                 instant(value).is_some_and(|value| order.holds(&value, wanted))
             }
-            (_, Wanted::Network { address, bits }) => value
+            (_, Wanted::Network(network)) => value
                 .parse::<IpAddr>()
-                .is_ok_and(|value| inside(value.to_canonical(), *address, *bits)),
+                .is_ok_and(|value| network.contains(value)),
             (_, Wanted::Arn(patterns)) => {
                 let parts: Vec<&str> = value.splitn(6, ':').collect();
                 parts.len() == 6
@@ -196,30 +194,6 @@ fn instant(text: &str) -> Option<i128> {
         .or_else(|_| Date::parse(text, &Iso8601::DEFAULT).map(|date| date.midnight().assume_utc()))
         .ok()?;
     Some(at.unix_timestamp_nanos())
-}
-
-/// An address, or a network as `address/bits`.
-fn network(text: &str) -> Option<Wanted> {
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.unwrap_or(most);
-    (bits <= most).then_some(Wanted::Network { address, bits })
-}
-
-fn inside(value: IpAddr, network: IpAddr, bits: u8) -> bool {
-    // The upper `bits` of both, in one number.
-    let same = |a: u128, b: u128, width: u8| {
-        bits == 0 || (a ^ b).checked_shr(u32::from(width - bits)) == Some(0)
-    };
-    match (value, network) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
-        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
-        _ => false,
-    }
 }
 
 /// The six parts of an ARN, cut at colons that are not inside a variable.
