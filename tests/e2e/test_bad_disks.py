@@ -3,6 +3,7 @@
 Needs root for mounts: as an ordinary user the tests run inside a user namespace, where tmpfs can be
 mounted; a failing block device cannot be made there, and that test says so."""
 
+import concurrent.futures
 import os
 import subprocess
 import time
@@ -76,6 +77,56 @@ def test_disk_full(tmp_path, mounts):
             pytest.fail("the room that deletes freed is not used")
         for number in written[len(written) // 2:]:
             assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)
+    finally:
+        server.kill()
+
+
+@root_only
+def test_what_fills_a_pool_at_full_speed_leaves_its_reserve(tmp_path, mounts):
+    """Several writers at once, and then small objects as long as they are taken: deletes go on, and so
+    does the next process."""
+    server = on_small_disks(tmp_path, mounts, "300m")
+    server.allow(r"full|room|space|NoSpace|shard|reserve")
+    server.start()
+    try:
+        s3, big, small = server.boto(retries={"max_attempts": 1}), [], []
+
+        def taken(key, body):
+            try:
+                s3.put_object(Bucket="demo", Key=key, Body=body)
+            except botocore.exceptions.ClientError as error:
+                assert error.response["ResponseMetadata"]["HTTPStatusCode"] in (503, 507), error.response
+                return False
+            return True
+
+        def fill(writer):
+            for number in range(writer, 10_000, 8):
+                if not taken(f"b{number:05}", content(number, 4_000_000)):
+                    return
+                big.append(number)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(fill, range(8)))
+        assert len(big) > 20
+        for number in range(3000):
+            if not taken(f"s{number:05}", content(number, 60_000)):
+                break
+            small.append(number)
+        else:
+            pytest.fail("small objects are taken for ever")
+        for number in range(1, 7):
+            found = os.statvfs(server.disk(number))
+            assert found.f_bavail * found.f_frsize > found.f_blocks * found.f_frsize // 64, number
+        for number in big[:10]:
+            s3.delete_object(Bucket="demo", Key=f"b{number:05}")
+        server.kill()
+        server.start()
+        s3 = server.boto()
+        for number in big[10:20]:
+            assert s3.get_object(Bucket="demo", Key=f"b{number:05}")["Body"].read() == content(number, 4_000_000)
+            s3.delete_object(Bucket="demo", Key=f"b{number:05}")
+        for number in small:
+            assert s3.get_object(Bucket="demo", Key=f"s{number:05}")["Body"].read() == content(number, 60_000)
     finally:
         server.kill()
 

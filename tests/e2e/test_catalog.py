@@ -79,6 +79,11 @@ def as_user(server, name):
         config=Config(retries={"max_attempts": 0}, signature_version="s3v4"))
 
 
+def told_in_audit(lab, action):
+    lines = catalog(lab, "audit", "--event", "admin").stdout.splitlines()
+    return [line for line in map(json.loads, lines) if line["action"] == action]
+
+
 def test_a_lost_catalog_comes_back_from_an_hourly_backup(lab, tmp_path):
     backups = tmp_path / "backups"
     backups.mkdir()
@@ -109,6 +114,10 @@ def test_a_lost_catalog_comes_back_from_an_hourly_backup(lab, tmp_path):
     told = json.loads(done.stdout)
     assert told["settled"] and told["blobs"]["objects"] >= 4
     assert os.stat(told["report"]).st_mode & 0o77 == 0
+    # Refused once, and done once; a dry run changes nothing and is not told.
+    lines = told_in_audit(lab, "admin:catalog-restore")
+    assert [line["outcome"] for line in lines] == ["failed", "allowed"]
+    assert lines[1]["target"] == str(backups) and "from backup" in lines[1]["why"]
     lab.start()
     s3 = lab.boto()
     check(s3, before | after)
@@ -245,6 +254,8 @@ def test_an_exact_rebuild_mends_copies(lab):
     lab.allow("index|run")
     info = json.loads(catalog(lab, "catalog", "rebuild").stdout)
     assert info["made_of"] == "exact" and info["settled"]
+    [told] = told_in_audit(lab, "admin:catalog-rebuild")
+    assert told["outcome"] == "allowed" and "exact" in told["why"] and told["who"] == f"uid {os.getuid()}"
     lab.start()
     s3 = lab.boto()
     check(s3, expected)

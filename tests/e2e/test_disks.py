@@ -13,7 +13,7 @@ import botocore.exceptions
 import pytest
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
-from test_upkeep import NOISE, assert_sound, until
+from test_upkeep import NOISE, assert_sound, fsck, until
 
 NAMES = ["a", "b", "c"]
 
@@ -259,6 +259,17 @@ def test_a_removed_disk_that_is_plugged_in_again_is_left_alone(tended):
     wait_for_disks(server, 6)
     check(server.boto(), NAMES, 1)
     check(server.boto(), ["later"], 2)
+
+
+def test_too_few_disks_for_the_journal_after_losses_are_told_of(tended):
+    """Six disks with 4+2: five are enough to write after two losses, four are not."""
+    server = tended
+    assert server.admin("disk", "remove", "6")["short_of"] == 0
+    until("it is whole", lambda: fsck(server)[0] == 0)
+    done = subprocess.run([BIN, "disk", "remove", "5", "--dir", str(server.data)], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 and "add 1 more disk (" in done.stdout, done
+    check(server.boto(), NAMES, 1)
 
 
 def test_what_would_be_lost_is_named(tended):

@@ -14,7 +14,7 @@ from pymacaroons.serializers import BinarySerializer
 
 from issuer import AUDIENCE
 from server import Server
-from xrootd_tools import Certificate, address, xrdcp
+from xrootd_tools import NOBODY, Certificate, address, configure, xrdcp
 
 REQUEST = "application/macaroon-request"
 
@@ -26,10 +26,7 @@ def site(tmp_path_factory, issuer):
     server.stop()
     server.tls = Certificate(folder)
     server.tls.configure(server)
-    config = server.data / "dewar.toml"
-    text = config.read_text()
-    assert 'local_user = "demo"' in text
-    config.write_text(text.replace('local_user = "demo"', 'local_user = ""'))
+    configure(server, **NOBODY)
     server.start()
     server.admin("group", "add", "atlas")
     server.admin("issuer", "add", issuer.url, "--audience", AUDIENCE, "--base", "/atlas",

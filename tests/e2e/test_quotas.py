@@ -94,7 +94,7 @@ def test_a_directory_is_exact_under_many_writers_and_a_kill(site):
     xrdfs(site, "mv", "/atlas/run", "/atlas/walk")
     refused(s3.put_object, Bucket="atlas", Key="walk/more", Body=b"")
     [listed] = site.admin("quota", "list")
-    assert listed["objects"] == 20 and "/atlas/run" in listed["target"]
+    assert listed["objects"] == 20 and listed["target"] == "/atlas/walk"
     assert quota(site, "/atlas/walk")["state"] == "full"
     site.admin("quota", "remove", "/atlas/walk")
 
@@ -121,3 +121,54 @@ def test_users_and_tenants(site):
     site.boto().put_object(Bucket="atlas", Key="more", Body=b"x")
     for bad in ("atlas", "/none", "user:nobody", "/atlas/none", "tenant:none"):
         assert site.admin("quota", "set", bad, "--objects", "1", check=False).returncode != 0, bad
+
+
+def test_a_group_is_charged_where_it_owns(site, tmp_path):
+    s3 = site.boto()
+    s3.create_bucket(Bucket="shared")
+    s3.put_object(Bucket="shared", Key="muons/before", Body=b"x" * 700)
+    s3.put_object(Bucket="shared", Key="others/a", Body=b"x" * 500)
+    site.admin("group", "add", "muons")
+    site.admin("group", "own", "/shared/muons", "muons")
+    site.admin("quota", "set", "group:muons", "--bytes", "1000", "--objects", "3")
+    assert quota(site, "group:muons")["bytes"] == 0
+    s3.put_object(Bucket="shared", Key="muons/deep/er/a", Body=b"x" * 600)
+    s3.put_object(Bucket="shared", Key="others/b", Body=b"x" * 5000)
+    words = refused(s3.put_object, Bucket="shared", Key="muons/b", Body=b"x" * 401)
+    assert "the group holds 600 bytes" in words
+    # A copy is charged, the other door too, and what is removed is given back.
+    refused(s3.copy_object, Bucket="shared", Key="muons/c", CopySource="shared/others/a")
+    (tmp_path / "file").write_bytes(b"x" * 401)
+    done = xrdcp(tmp_path / "file", url(site, "/shared/muons/d"), check=False)
+    assert done.returncode != 0 and "3021" in done.stderr, done.stderr
+    (tmp_path / "file").write_bytes(b"x" * 400)
+    assert xrdcp(tmp_path / "file", url(site, "/shared/muons/d")).returncode == 0
+    assert quota(site, "group:muons")["state"] == "full"
+    site.restart()
+    s3 = site.boto()
+    assert quota(site, "group:muons") | {"limits": None} == {
+        "target": "group:muons", "bytes": 1000, "objects": 2, "state": "full", "limits": None}
+    assert "group:muons" in {line["target"] for line in site.admin("quota", "list")}
+    s3.delete_object(Bucket="shared", Key="muons/deep/er/a")
+    s3.put_object(Bucket="shared", Key="muons/b", Body=b"x" * 401)
+    assert quota(site, "group:muons")["bytes"] == 801
+    site.admin("group", "own", "/shared/muons", "--nobody")
+    s3.put_object(Bucket="shared", Key="muons/e", Body=b"x" * 5000)
+    assert quota(site, "group:muons")["bytes"] == 801
+    done = site.admin("group", "remove", "muons", check=False)
+    assert done.returncode != 0 and "quota remove" in done.stderr, done
+    site.admin("quota", "remove", "group:muons")
+    done = site.admin("group", "remove", "muons", check=False)
+    assert done.returncode != 0 and "charged to it" in done.stderr, done
+    for bad in (("/shared/none", "muons"), ("/shared", "nobody"), ("user:demo", "muons")):
+        assert site.admin("group", "own", *bad, check=False).returncode != 0, bad
+
+
+def test_a_renamed_directory_is_listed_where_it_is(site):
+    site.boto().put_object(Bucket="atlas", Key="run1/raw/a", Body=b"abc")
+    site.admin("quota", "set", "/atlas/run1/raw", "--bytes", "1000")
+    assert xrdfs(site, "mv", "/atlas/run1", "/atlas/run2").returncode == 0
+    listed = {line["target"]: line for line in site.admin("quota", "list")}
+    assert listed["/atlas/run2/raw"]["bytes"] == 3 and "/atlas/run1/raw" not in listed
+    assert listed["/atlas/run2/raw"]["limits"] == {"max_bytes": 1000}
+    site.admin("quota", "remove", "/atlas/run2/raw")

@@ -207,3 +207,47 @@ def test_content_is_of_the_test(tended):
     """The helpers compare what they wrote, not two equal mistakes."""
     body = tended.boto().get_object(Bucket="demo", Key="a/small")["Body"].read()
     assert body == content(("a", "small", 1), 4_000)
+
+
+def test_what_rots_of_the_catalog_index_is_found_by_a_deep_check_and_mended(tended):
+    """One copy is bad, and nobody would read it before it is the last."""
+    tended.allow(r"catalog index|mended|piece")
+    tended.restart()
+    runs = [run for number in range(1, 7) for run in sorted(tended.disk(number).glob("index/*.run"))]
+    assert runs
+    # In the middle of a block: what a disk returns wrongly without saying so.
+    bad = max(runs, key=lambda run: run.stat().st_size)
+    flip(bad, bad.stat().st_size // 3)
+    code, ledger = fsck(tended, "--deep")
+    assert code == 1 and ledger["found_bad"] > 0, ledger
+    until("it is not mended", lambda: fsck(tended, "--deep")[1]["found_bad"] == 0)
+    assert_sound(tended)
+
+
+def test_no_second_process_uses_the_same_disks(tended, tmp_path):
+    """Each would write over what the other promised; a lock of the state folder alone does not see it."""
+    state = tmp_path / "elsewhere"
+    state.mkdir(mode=0o700)
+    key = next(tended.data.rglob("master.key"))
+    (state / "master.key").write_bytes(key.read_bytes())
+    (state / "master.key").chmod(0o600)
+    disks = ", ".join(f'"{tended.disk(number)}"' for number in range(1, 7))
+    config = tmp_path / "second.toml"
+    config.write_text(f"""
+[server]
+state_dir = "{state}"
+[pool]
+disks = [{disks}]
+[s3]
+listen = ["127.0.0.1:0"]
+[xrootd]
+listen = []
+""")
+    for command in (["serve"], ["fsck"], ["disk", "list"], ["catalog", "rebuild", "--accept-loss"]):
+        done = subprocess.run([BIN, *command, "--config", str(config)], capture_output=True, text=True, timeout=60)
+        assert done.returncode not in (0, 2), (command, done)
+        assert "in use by another process" in done.stderr, (command, done.stderr)
+    check(tended.boto(), ["a", "b", "c", "d"], 1)
+    tended.stop()
+    done = subprocess.run([BIN, "fsck", "--config", str(config)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

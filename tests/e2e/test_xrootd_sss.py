@@ -4,7 +4,7 @@ import os
 
 import pytest
 from server import Server
-from xrootd_tools import address, python, xrdcp, xrdfs
+from xrootd_tools import NOBODY, address, configure, python, xrdcp, xrdfs
 
 ANN = "0 u:ann g:users n:service N:7000000000000000001 c:1700000000 e:0 k:" + "0123456789abcdef" * 4
 ANYBODY = "0 u:anybody g:anygroup n:proxy N:7000000000000000002 c:1700000000 e:0 k:" + "fedcba9876543210" * 4
@@ -24,9 +24,7 @@ def site(tmp_path_factory):
     server = Server(folder).start()
     server.stop()
     server.keytab = keytab(folder / "server.keytab", ANN, ANYBODY, ENDED)
-    config = server.data / "dewar.toml"
-    text = config.read_text().replace('local_user = "demo"', 'local_user = ""')
-    config.write_text(text.replace("[xrootd]\n", f'[xrootd]\nsss_keytab_file = "{server.keytab}"\n'))
+    configure(server, **NOBODY, sss_keytab_file=f'"{server.keytab}"')
     server.start()
     server.admin("user", "add", "ann")
     server.boto().put_object(Bucket="demo", Key="a", Body=b"a")

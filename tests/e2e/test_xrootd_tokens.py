@@ -7,7 +7,7 @@ import time
 import pytest
 from issuer import AUDIENCE
 from server import Server
-from xrootd_tools import Certificate, address, environment, python, xrdcp, xrdfs
+from xrootd_tools import NOBODY, Certificate, address, configure, environment, python, xrdcp, xrdfs
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +18,7 @@ def site(tmp_path_factory, issuer):
     server.stop()
     server.tls = Certificate(folder)
     server.tls.configure(server)
-    config = server.data / "dewar.toml"
-    text = config.read_text()
-    assert 'local_user = "demo"' in text
-    config.write_text(text.replace('local_user = "demo"', 'local_user = ""'))
+    configure(server, **NOBODY)
     server.start()
     server.admin("issuer", "add", issuer.url, "--audience", AUDIENCE, "--base", "/atlas")
     s3 = server.boto()

@@ -9,20 +9,10 @@ from conftest import content
 from issuer import AUDIENCE
 from reference import USER, Reference
 from server import Server
-from xrootd_tools import Certificate, address, python, xrdcp, xrdfs
+from xrootd_tools import NOBODY, Certificate, address, configure, python, xrdcp, xrdfs
 
 # The reference server tells hosts by names, and knows its own by one of them alone.
 V4 = {"XRD_NETWORKSTACK": "IPv4"}
-
-
-def configure(server, **values):
-    config = server.data / "dewar.toml"
-    lines = config.read_text().splitlines()
-    start = lines.index("[xrootd]")
-    for name, value in values.items():
-        lines = [line for line in lines if not line.startswith(f"{name} =")]
-        lines.insert(start + 1, f"{name} = {value}")
-    config.write_text("\n".join(lines) + "\n")
 
 
 def made(folder, **values):
@@ -35,22 +25,24 @@ def made(folder, **values):
     return server
 
 
+def until_the_end(server):
+    """For fixtures: gives the server, and at the end it has complained of nothing and stops."""
+    yield server
+    assert not server.unexpected(), "\n".join(server.unexpected())
+    server.stop()
+
+
 @pytest.fixture(scope="module")
 def dewar(tmp_path_factory):
     """Its other end may be a program of another Unix user, which says itself who it is and may nothing."""
     server = made(tmp_path_factory.mktemp("tpc"), trust_names="true")
     server.admin("user", "add", USER)
-    yield server
-    assert not server.unexpected(), "\n".join(server.unexpected())
-    server.stop()
+    yield from until_the_end(server)
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    server = made(tmp_path_factory.mktemp("other"))
-    yield server
-    assert not server.unexpected(), "\n".join(server.unexpected())
-    server.stop()
+    yield from until_the_end(made(tmp_path_factory.mktemp("other")))
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +115,28 @@ def test_a_file_goes_from_dewar_to_dewar(dewar, other, copy):
     put(dewar, "a", data)
     copy(url(dewar, "a"), url(other, "deep/er/b"))
     assert get(other, "deep/er/b") == data
+
+
+@pytest.mark.parametrize("copy", [older, newer])
+def test_a_file_goes_from_dewar_to_dewar_over_ipv6(tmp_path, copy):
+    pair = []
+    for name in ("one", "two"):
+        server = made(tmp_path / name)
+        server.stop()
+        configure(server, listen=f'"[::1]:{address(server).rsplit(":", 1)[1]}"')
+        pair.append(server.start())
+    data = content("sixth", 9_000_001)
+    put(pair[0], "a", data)
+    urls = [f"root://{address(server)}//data/{name}" for server, name in zip(pair, "ab")]
+    assert urls[0].startswith("root://[::1]:")
+    if copy is older:
+        xrdcp("--tpc", "only", *urls)
+    else:
+        python(COPY, *urls)
+    assert get(pair[1], "b") == data
+    for server in pair:
+        server.stop()
+        assert not server.unexpected(), "\n".join(server.unexpected())
 
 
 def test_other_ways_to_ask_for_it(dewar, other):
@@ -313,7 +327,7 @@ def sites(tmp_path_factory, issuer):
         server = Server(folder / name, environment={"SSL_CERT_FILE": str(tls.authority)}).start()
         server.stop()
         tls.configure(server)
-        configure(server, local_user='""')
+        configure(server, **NOBODY)
         server.tls = tls
         server.start()
         server.admin("issuer", "add", issuer.url, "--audience", AUDIENCE, "--base", "/data")

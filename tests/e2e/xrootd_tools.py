@@ -35,6 +35,20 @@ def xrdfs(server, *arguments, check=True, **options):
     return run("xrdfs", address(server), *arguments, check=check, **options)
 
 
+def configure(server, **values):
+    """Sets keys of `[xrootd]` for the next start; values as the file has them."""
+    config = server.data / "dewar.toml"
+    lines = config.read_text().splitlines()
+    start = lines.index("[xrootd]") + 1
+    end = next((at for at, line in enumerate(lines) if at >= start and line.startswith("[")), len(lines))
+    kept = [line for line in lines[start:end] if line.split(" =")[0] not in values]
+    said = [f"{name} = {value}" for name, value in values.items()]
+    config.write_text("\n".join([*lines[:start], *said, *kept, *lines[end:]]) + "\n")
+
+
+NOBODY = {"local_user": '""'}  # nobody is let in for running on this machine
+
+
 class Certificate:
     """Of a localhost, by an authority of its own, and a folder of authorities as these clients want it."""
 
@@ -62,10 +76,7 @@ class Certificate:
         self.trusted = {"X509_CERT_DIR": str(self.authorities)}
 
     def configure(self, server):
-        config = server.data / "dewar.toml"
-        config.write_text(config.read_text().replace(
-            "[xrootd]\n",
-            f'[xrootd]\ntls_certificate_file = "{self.certificate}"\ntls_key_file = "{self.key}"\n'))
+        configure(server, tls_certificate_file=f'"{self.certificate}"', tls_key_file=f'"{self.key}"')
 
 
 def address(server):

@@ -7,6 +7,7 @@
 mod access;
 mod acl;
 mod action;
+mod age;
 mod audit;
 mod authdb;
 mod authorize;
@@ -25,6 +26,7 @@ mod wrap;
 pub use access::{BucketAccess, ObjectAccess, Ownership, PublicAccessBlock};
 pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
+pub use age::{AgeError, AgeRecipient, age_encrypt};
 pub use audit::{AuditEvent, AuditOutcome, AuditRecord, Trail};
 pub use authdb::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder, AuthdbLine, fuzz_authdb};
 pub use authorize::{
@@ -36,7 +38,8 @@ pub use credentials::{
 };
 pub use facts::{Fact, Facts};
 pub use macaroon::{CaveatError, Caveats, Macaroon, MacaroonError, before_caveat, fuzz_macaroon};
-pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys};
+pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys, TooManyKeys};
+pub use network::Network;
 pub use policy::{
     BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
     fuzz_iam_policy,

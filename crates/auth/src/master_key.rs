@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::{aead, hmac};
 use dewar_env::Rng;
 use subtle::ConstantTimeEq as _;
@@ -84,17 +86,47 @@ impl Key {
     }
 }
 
-/// One current master key and those it replaced. Wiped on drop, never printed.
+/// One current master key and those it replaced, as all who wrap and unwrap share them: a rotation
+/// takes effect for all at once ([`MasterKeys::take_up`]). Wiped on drop, never printed.
 pub struct MasterKeys {
-    current: MasterKeyId,
-    keys: BTreeMap<MasterKeyId, Key>,
-    /// The order of the file.
+    ring: ArcSwap<Ring>,
+}
+
+/// The keys at one moment.
+#[derive(Clone)]
+struct Ring {
+    keys: BTreeMap<MasterKeyId, Arc<Key>>,
+    /// The order of the file; the first one wraps, and there is one.
     order: Vec<MasterKeyId>,
 }
 
+/// Why no further key can be made.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("there are {KEYS_MAX} master keys already: retire some first")]
+pub struct TooManyKeys;
+
 impl fmt::Debug for MasterKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MasterKeys({:?}, current first)", self.order)
+        write!(f, "MasterKeys({:?}, current first)", self.ids())
+    }
+}
+
+impl Ring {
+    fn generated(rng: &dyn Rng) -> Self {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        rng.fill(&mut *bytes);
+        let (id, key) = Key::new(bytes);
+        Self {
+            keys: BTreeMap::from([(id, Arc::new(key))]),
+            order: vec![id],
+        }
+    }
+}
+
+impl From<Ring> for MasterKeys {
+    fn from(ring: Ring) -> Self {
+        let ring = ArcSwap::from_pointee(ring);
+        Self { ring }
     }
 }
 
@@ -102,14 +134,39 @@ impl MasterKeys {
     /// A new key from `rng`, which must be fit for keys.
     #[must_use]
     pub fn generate(rng: &dyn Rng) -> Self {
-        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        rng.fill(&mut *bytes);
-        let (current, key) = Key::new(bytes);
-        Self {
-            current,
-            keys: BTreeMap::from([(current, key)]),
-            order: vec![current],
+        Ring::generated(rng).into()
+    }
+
+    /// These keys behind a new one, which wraps. Nothing uses it before [`MasterKeys::take_up`].
+    ///
+    /// # Errors
+    /// [`TooManyKeys`].
+    pub fn with_new(&self, rng: &dyn Rng) -> Result<Self, TooManyKeys> {
+        let mut ring = Ring::generated(rng);
+        let old = self.ring.load_full();
+        if old.order.len() >= KEYS_MAX {
+            return Err(TooManyKeys);
         }
+        ring.keys.extend(old.keys.clone());
+        ring.order.extend(&old.order);
+        Ok(ring.into())
+    }
+
+    /// These keys without the one called `id`; `None` when it wraps or is not there.
+    #[must_use]
+    pub fn without(&self, id: MasterKeyId) -> Option<Self> {
+        let mut ring = Ring::clone(&self.ring.load());
+        if ring.order.first() == Some(&id) {
+            return None;
+        }
+        ring.keys.remove(&id)?;
+        ring.order.retain(|other| *other != id);
+        Some(ring.into())
+    }
+
+    /// Uses `other`'s keys in place of these from now on.
+    pub fn take_up(&self, other: &Self) {
+        self.ring.store(other.ring.load_full());
     }
 
     /// Reads the text of a master key file.
@@ -138,7 +195,7 @@ impl MasterKeys {
             if !bool::from(derived.0.ct_eq(&id.0)) {
                 return Err(MasterKeyError::Mismatch(id));
             }
-            if keys.insert(id, key).is_some() {
+            if keys.insert(id, Arc::new(key)).is_some() {
                 return Err(MasterKeyError::Malformed("a key stands there twice"));
             }
             order.push(id);
@@ -146,28 +203,25 @@ impl MasterKeys {
                 return Err(MasterKeyError::Malformed("more than 64 keys"));
             }
         }
-        let current = *order
-            .first()
-            .ok_or(MasterKeyError::Malformed("there is no key in it"))?;
-        Ok(Self {
-            current,
-            keys,
-            order,
-        })
+        if order.is_empty() {
+            return Err(MasterKeyError::Malformed("there is no key in it"));
+        }
+        Ok(Ring { keys, order }.into())
     }
 
     /// The text of the file, which [`MasterKeys::parse`] reads.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
+        let ring = self.ring.load();
         // Written into space that is there already: growing would leave copies behind.
-        let mut text = Zeroizing::new(String::with_capacity(256 + 128 * self.order.len()));
+        let mut text = Zeroizing::new(String::with_capacity(256 + 128 * ring.order.len()));
         text.push_str(HEADER);
         text.push_str("\n# Keep a copy elsewhere: without it no stored credential can be read.\n");
-        for id in &self.order {
+        for id in &ring.order {
             text.push_str("key ");
             push_hex(&mut text, &id.0);
             text.push(' ');
-            push_hex(&mut text, &*self.keys[id].bytes);
+            push_hex(&mut text, &*ring.keys[id].bytes);
             text.push('\n');
         }
         text
@@ -176,7 +230,13 @@ impl MasterKeys {
     /// The key that wraps.
     #[must_use]
     pub fn current(&self) -> MasterKeyId {
-        self.current
+        self.ring.load().order[0]
+    }
+
+    /// All keys, the one that wraps first.
+    #[must_use]
+    pub fn ids(&self) -> Vec<MasterKeyId> {
+        self.ring.load().order.clone()
     }
 
     /// A key for one purpose and one thing, made from the master key called `id`: HMAC-SHA-256 over
@@ -188,7 +248,7 @@ impl MasterKeys {
         purpose: &[u8],
         what: &[u8],
     ) -> Option<Zeroizing<[u8; KEY_BYTES]>> {
-        let key = self.keys.get(&id)?;
+        let key = Arc::clone(self.ring.load().keys.get(&id)?);
         let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &*key.bytes));
         mac.update(purpose);
         mac.update(what);
@@ -200,11 +260,27 @@ impl MasterKeys {
     /// Whether the file holds the key called `id`.
     #[must_use]
     pub fn holds(&self, id: MasterKeyId) -> bool {
-        self.keys.contains_key(&id)
+        self.ring.load().keys.contains_key(&id)
     }
 
-    pub(crate) fn aead(&self, id: MasterKeyId) -> Option<&aead::LessSafeKey> {
-        self.keys.get(&id).map(|key| &key.aead)
+    /// Seals and opens under the key called `id`.
+    pub(crate) fn with_aead<T>(
+        &self,
+        id: MasterKeyId,
+        work: impl FnOnce(&aead::LessSafeKey) -> T,
+    ) -> Option<T> {
+        let key = Arc::clone(self.ring.load().keys.get(&id)?);
+        Some(work(&key.aead))
+    }
+
+    /// The key that wraps, with its id: both of one moment.
+    pub(crate) fn with_current<T>(
+        &self,
+        work: impl FnOnce(MasterKeyId, &aead::LessSafeKey) -> T,
+    ) -> T {
+        let ring = self.ring.load_full();
+        let id = ring.order[0];
+        work(id, &ring.keys[&id].aead)
     }
 }
 
@@ -275,6 +351,41 @@ mod tests {
         assert_eq!(both.current(), new.current());
         assert!(both.holds(old.current()));
         assert!(!new.holds(old.current()));
+    }
+
+    #[test]
+    fn a_new_key_wraps_and_the_old_one_goes_on_unwrapping_until_it_is_retired() {
+        let keys = MasterKeys::generate(&Repeat(1));
+        let old = keys.current();
+        let secret = crate::Secret::new("a known secret".to_owned());
+        let wrapped = keys.wrap(&Repeat(9), "a", &secret).expect("wraps");
+        let next = keys.with_new(&Repeat(2)).expect("room");
+        assert_eq!(keys.current(), old, "nothing happens before it is taken up");
+        keys.take_up(&next);
+        assert_ne!(keys.current(), old);
+        assert_eq!(keys.ids(), [keys.current(), old]);
+        assert_eq!(keys.unwrap_secret("a", &wrapped), Ok(secret.clone()));
+        let anew = keys.wrap(&Repeat(9), "a", &secret).expect("wraps");
+        assert_eq!(crate::wrapped_with(&anew), Ok(keys.current()));
+        assert!(keys.without(keys.current()).is_none());
+        let alone = keys.without(old).expect("it is there");
+        assert!(alone.without(old).is_none());
+        keys.take_up(&alone);
+        assert!(keys.unwrap_secret("a", &wrapped).is_err());
+        assert_eq!(
+            *MasterKeys::parse(&keys.to_text()).expect("parses").ids(),
+            keys.ids()
+        );
+    }
+
+    #[test]
+    fn there_are_never_more_keys_than_a_file_may_hold() {
+        let keys = MasterKeys::generate(&dewar_env::RealRng);
+        for _ in 1..KEYS_MAX {
+            keys.take_up(&keys.with_new(&dewar_env::RealRng).expect("room"));
+        }
+        MasterKeys::parse(&keys.to_text()).expect("parses");
+        assert_eq!(keys.with_new(&dewar_env::RealRng).err(), Some(TooManyKeys));
     }
 
     #[test]

@@ -4,14 +4,15 @@ use std::net::IpAddr;
 
 /// An address and how many of its upper bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
+pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
 impl Network {
     /// Reads `address/bits`, or an address, which is a network of one. `None` for what is neither.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
             None => (text, None),
@@ -23,12 +24,14 @@ impl Network {
     }
 
     /// Whether it is no more than a /8, or a /32 of IPv6: those of a policy that is not public.
-    pub(crate) fn is_narrow(self) -> bool {
+    #[must_use]
+    pub fn is_narrow(self) -> bool {
         self.bits >= if self.address.is_ipv4() { 8 } else { 32 }
     }
 
     /// Whether an address is in it. One of IPv4 in the clothes of IPv6 is of IPv4.
-    pub(crate) fn contains(self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
         let bits = self.bits;
         // The upper `bits` of both, in one number.
         let same = |a: u128, b: u128, width: u8| {

@@ -59,23 +59,22 @@ impl MasterKeys {
         }
         let mut nonce = [0; NONCE_LEN];
         rng.fill(&mut nonce);
-        let id = self.current();
-        let key = self.aead(id).expect("the current key is one of the keys");
-
-        let mut out = Vec::with_capacity(SECRET_AT + clear.len() + TAG_BYTES);
-        out.push(VERSION);
-        out.extend_from_slice(&id.0);
-        out.extend_from_slice(&nonce);
-        out.extend_from_slice(clear);
-        let tag = key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(associated(id, context)),
-                &mut out[SECRET_AT..],
-            )
-            .expect("a text below the limit of AES-GCM is sealed");
-        out.extend_from_slice(tag.as_ref());
-        Ok(out)
+        self.with_current(|id, key| {
+            let mut out = Vec::with_capacity(SECRET_AT + clear.len() + TAG_BYTES);
+            out.push(VERSION);
+            out.extend_from_slice(&id.0);
+            out.extend_from_slice(&nonce);
+            out.extend_from_slice(clear);
+            let tag = key
+                .seal_in_place_separate_tag(
+                    Nonce::assume_unique_for_key(nonce),
+                    Aad::from(associated(id, context)),
+                    &mut out[SECRET_AT..],
+                )
+                .expect("a text below the limit of AES-GCM is sealed");
+            out.extend_from_slice(tag.as_ref());
+            Ok(out)
+        })
     }
 
     /// Unwraps what [`MasterKeys::wrap`] made for the same `context`.
@@ -87,17 +86,19 @@ impl MasterKeys {
         if wrapped.len() > SECRET_AT + SECRET_BYTES_MAX + TAG_BYTES {
             return Err(WrapError::TooLong(wrapped.len()));
         }
-        let key = self.aead(id).ok_or(WrapError::UnknownKey(id))?;
         let nonce = wrapped[NONCE_AT..SECRET_AT]
             .try_into()
             .map_err(|_| WrapError::Malformed)?;
         let mut buffer = Zeroizing::new(wrapped[SECRET_AT..].to_vec());
-        let clear = key
-            .open_in_place(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(associated(id, context)),
-                &mut buffer,
-            )
+        let clear = self
+            .with_aead(id, |key| {
+                key.open_in_place(
+                    Nonce::assume_unique_for_key(nonce),
+                    Aad::from(associated(id, context)),
+                    &mut buffer,
+                )
+            })
+            .ok_or(WrapError::UnknownKey(id))?
             .map_err(|_| WrapError::Damaged)?;
         let text = std::str::from_utf8(clear).map_err(|_| WrapError::Damaged)?;
         Ok(Secret::new(text.to_owned()))

@@ -17,7 +17,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::config::check::is_within;
-use crate::ready::{create_private_file, folder_of};
+use crate::ready::{create_private_file, folder_of, replace_private_file};
 
 /// A file larger than this is no master key.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -122,12 +122,35 @@ pub fn check(path: &Path, keys: &MasterKeys, expected: MasterKeyId) -> Result<()
     })
 }
 
+/// Puts `new` in place of `old`, durably and whole; a crash leaves one or the other.
+///
+/// # Errors
+/// The file is not as it was read (`old`), or cannot be written; it is as it was then.
+pub fn replace(path: &Path, old: &MasterKeys, new: &MasterKeys) -> Result<(), KeyFileError> {
+    let found = read(path)?.ok_or_else(|| KeyFileError::Missing(path.to_path_buf()))?;
+    if found.ids() != old.ids() {
+        return Err(KeyFileError::Unsafe {
+            path: path.to_path_buf(),
+            reason: "was changed by somebody else since it was read: restart first".to_owned(),
+        });
+    }
+    let failed = |source| KeyFileError::Io {
+        path: path.to_path_buf(),
+        doing: "write",
+        source,
+    };
+    // The file, not a link to it, is what is replaced.
+    let place = fs::canonicalize(path).map_err(failed)?;
+    replace_private_file(&place, new.to_text().as_bytes())
+        .map_err(|error| failed(io::Error::other(error.to_string())))
+}
+
 fn create(path: &Path, rng: &dyn Rng) -> Result<MasterKeys, KeyFileError> {
     let keys = MasterKeys::generate(rng);
     // Written aside and linked, so that a crash leaves no half file behind that would stop every
     // later start; a link, unlike a rename, never replaces a key.
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
+    temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
     let _ = fs::remove_file(&temporary);
     let made = create_private_file(&temporary, keys.to_text().as_bytes())
@@ -242,6 +265,30 @@ mod tests {
         let error = open(&path, &[], PoolKey::Existing(Some(other)), &RealRng).expect_err("wrong");
         assert!(error.to_string().contains(&other.to_string()), "{error}");
         assert_eq!(fs::read(&path).expect("reads"), before);
+    }
+
+    #[test]
+    fn is_replaced_whole_behind_a_link_and_not_under_somebody_elses_hands() {
+        let dir = tempfile::tempdir().expect("folder");
+        let (path, link) = (dir.path().join("master.key"), dir.path().join("link"));
+        let keys = open(&path, &[], PoolKey::Fresh, &RealRng).expect("makes");
+        symlink(&path, &link).expect("link");
+        let next = keys.with_new(&RealRng).expect("room");
+        replace(&link, &keys, &next).expect("replaces");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, 0o600);
+        let found = open(&path, &[], PoolKey::Existing(None), &RealRng).expect("opens");
+        assert_eq!(found.ids(), next.ids());
+        assert!(found.holds(keys.current()));
+        // It is another file by now than what these were read from.
+        let error = replace(&path, &keys, &keys.with_new(&RealRng).expect("room"));
+        assert!(
+            error
+                .expect_err("refused")
+                .to_string()
+                .contains("somebody else")
+        );
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 2);
     }
 
     #[test]

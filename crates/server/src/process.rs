@@ -12,8 +12,7 @@ use crate::log::Logging;
 use crate::ready::ReadyFile;
 use crate::serve::{Running, Shown, StartError, start_for};
 
-/// Prepares the process: as many descriptors as the kernel allows, and no memory in core files,
-/// since memory holds secrets.
+/// Prepares a process that serves: as many descriptors as the kernel allows.
 pub fn prepare() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -25,9 +24,15 @@ pub fn prepare() {
             tracing::warn!(%error, "cannot raise the limit of open files");
         }
     }
-    if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
-        tracing::warn!(%error, "core files may hold memory");
-    }
+}
+
+/// Keeps memory out of core files, whoever writes them: it holds secrets, that of a command which
+/// opens the store without a server too. The stacks of threads are memory as well.
+///
+/// # Errors
+/// When the kernel does not let it.
+pub fn keep_memory_out_of_core_files() -> std::io::Result<()> {
+    std::fs::write("/proc/self/coredump_filter", "0")
 }
 
 /// The signals that this process answers to.

@@ -140,7 +140,7 @@ pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), File
     let work = || {
         let folder = folder_of(path);
         let temporary = temporary_of(path)?;
-        // A leftover of a killed process with our number.
+        // A leftover of a killed process; it has the same name, so that none stays for ever.
         let _ = fs::remove_file(&temporary);
         let result = create_private_file(&temporary, bytes)
             .and_then(|()| fs::rename(&temporary, path))
@@ -160,7 +160,7 @@ pub(crate) fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), File
 fn temporary_of(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut temporary = name.to_os_string();
-    temporary.push(format!(".{}.tmp", std::process::id()));
+    temporary.push(".tmp");
     Ok(folder_of(path).join(temporary))
 }
 

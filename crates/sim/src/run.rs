@@ -542,9 +542,12 @@ impl Run {
         !process.world.power_failed()
     }
 
-    /// Whether there are too few disks that can be written for all shards of a blob.
+    /// Whether there are too few disks that can be written, and are not to be emptied, for all shards
+    /// of a blob.
     fn cannot_be_whole(&self, process: &Process) -> bool {
-        let disks = process.ids.keys().map(|number| self.world.disk(*number));
+        let stay = process.ids.iter();
+        let stay = stay.filter(|(_, id)| process.store.decision(**id).is_none());
+        let disks = stay.map(|(number, _)| self.world.disk(*number));
         let online = disks.filter(|disk| matches!(disk.state(), DiskState::Online { .. }));
         online.count() < self.bench.plan.engine.layout.shards()
     }

@@ -11,10 +11,10 @@ use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot a
 use dewar_meta::ns::{Extra, keys};
 use dewar_types::{Error, ErrorKind, Result, VersionId};
 
-use crate::Shared;
 use crate::api::Expect;
 use crate::description::{Origin, PartOf};
 use crate::encryption::{DataKey, Sealer};
+use crate::{Inner, Shared};
 
 /// Content being received. Dropped, it leaves nothing.
 pub(crate) struct Incoming {
@@ -62,6 +62,7 @@ impl Incoming {
             let id = shared.tree.ids().blob().await?;
             Stage::Large(Box::new(shared.blobs.create(id, ShardKind::Object)?))
         } else {
+            shared.room_for_small()?;
             Stage::Small(Vec::new())
         };
         Ok(Self {
@@ -218,6 +219,20 @@ impl Incoming {
             copies,
             held,
         })
+    }
+}
+
+impl Inner {
+    /// Small objects wait in the journal to be sealed, which needs room on the disks like any blob: where
+    /// there is none they would fill the journal, and deletes need that.
+    fn room_for_small(&self) -> Result<()> {
+        match self.blobs.placement().is_full(self.blobs.pool()) {
+            true => Err(Error::new(
+                ErrorKind::NoSpace,
+                "the disks are full but for their reserve",
+            )),
+            false => Ok(()),
+        }
     }
 }
 

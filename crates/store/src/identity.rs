@@ -351,9 +351,7 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Conflict`].
     pub async fn delete_group(&self, name: &str) -> Result<()> {
         let group = self.group(Action::DeleteGroup, name).await?;
-        self.accounts()
-            .remove_group(&self.tenant, &group.name)
-            .await
+        self.store.remove_group(&self.tenant, &group.name).await
     }
 
     /// Puts a user into a group, or takes it out.

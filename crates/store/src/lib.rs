@@ -44,6 +44,7 @@ mod put;
 pub mod quota;
 mod rebuilt;
 mod rename;
+mod rewrap;
 pub mod salvage;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 use dewar_auth::{AccessKey, Caller, Credentials, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
+use dewar_data::format::ShardKind;
 use dewar_data::segment::Segments;
 use dewar_env::{BoxFuture, Env, Space};
 use dewar_meta::kv::Kv;
@@ -75,6 +77,7 @@ pub use identity::Identities;
 pub use multipart::{Begun, PartUpload};
 pub use put::Upload;
 pub use rebuilt::{Rebuilt, RebuiltFrom};
+pub use rewrap::{MasterKeyInfo, StillWrapped};
 
 use audit::Audit;
 use lifecycle::LifecycleConfig;
@@ -118,6 +121,8 @@ pub(crate) struct Inner {
     accounts: Accounts,
     audit: Arc<Audit>,
     master: Arc<MasterKeys>,
+    /// The master key was replaced.
+    rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
     upkeep: Upkeep,
     small_bytes_max: u32,
@@ -156,6 +161,7 @@ impl Store {
                 accounts,
                 audit,
                 master: parts.master,
+                rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
@@ -199,7 +205,9 @@ impl Store {
     /// few of them have room.
     pub fn room(&self) -> Result<Layout> {
         let blobs = &self.inner.blobs;
-        let chosen = blobs.placement().choose(blobs.pool(), BlobId(0));
+        let chosen = blobs
+            .placement()
+            .choose(blobs.pool(), BlobId(0), ShardKind::Object);
         chosen.map(|(layout, _)| layout)
     }
 

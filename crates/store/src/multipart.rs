@@ -350,7 +350,9 @@ impl Store {
                     joined.part_digests.clear();
                     *told.lock() = Some((digests, checksum.clone()));
                     let rng = &*shared.env.rng;
-                    let sealed = encryption::finish_upload(record, &key, rng, digests, checksum)?;
+                    let master = &shared.master;
+                    let sealed =
+                        encryption::finish_upload(record, &key, master, rng, digests, checksum)?;
                     joined.encryption = Some(sealed);
                 }
                 Ok(joined)

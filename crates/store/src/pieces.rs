@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use dewar_data::blob::BlobStream;
+use dewar_data::blob::{BlobStream, Verified};
 use dewar_meta::ns::record::Extent;
 use dewar_types::{ByteRange, Error, ErrorKind, Result};
 
@@ -47,8 +47,17 @@ impl Pieces {
     /// # Errors
     /// As [`crate::Download::next`].
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes>> {
+        let next = self.next_verified().await?;
+        Some(next.map(Verified::into_bytes))
+    }
+
+    /// The same with the checksums of stored pages, where it is what the pages hold.
+    ///
+    /// # Errors
+    /// As [`Pieces::next`].
+    pub(crate) async fn next_verified(&mut self) -> Option<Result<Verified>> {
         if let Some(bytes) = self.ready.take() {
-            return Some(Ok(bytes));
+            return Some(Ok(bytes.into()));
         }
         loop {
             if let Some(reading) = &mut self.current {
@@ -59,7 +68,7 @@ impl Pieces {
             }
             let piece = self.pieces.pop_front()?;
             match self.shared.slot_bytes(&piece, self.key.as_ref()).await {
-                Ok(Some(bytes)) => return Some(Ok(bytes)),
+                Ok(Some(bytes)) => return Some(Ok(bytes.into())),
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -83,16 +92,16 @@ impl Pieces {
 }
 
 impl Reading {
-    async fn next(&mut self) -> Option<Result<Bytes>> {
+    async fn next(&mut self) -> Option<Result<Verified>> {
         loop {
-            let stored = self.stream.next().await;
+            let stored = self.stream.next_verified().await;
             let Some(opener) = &mut self.opener else {
                 return stored;
             };
             match stored {
-                Some(Ok(stored)) => match opener.push(&stored) {
+                Some(Ok(stored)) => match opener.push(stored.bytes()) {
                     Ok(clear) if clear.is_empty() => {}
-                    outcome => return Some(outcome),
+                    outcome => return Some(outcome.map(Verified::from)),
                 },
                 None if !opener.is_done() => {
                     let message = "encrypted content ends early";

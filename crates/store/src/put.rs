@@ -134,12 +134,13 @@ impl Upload {
         let id = self.incoming.version();
         let checksum = full_checksum(self.checksum);
         let (fresh, rng) = (self.encryption, Arc::clone(&self.shared.env.rng));
+        let master = Arc::clone(&self.shared.master);
         let mut sealed = None;
         let received = self
             .incoming
             .finish(&expect, |clear| {
                 if let Some(fresh) = fresh {
-                    sealed = Some(fresh.finish(&*rng, *clear, checksum.clone())?);
+                    sealed = Some(fresh.finish(&master, &*rng, *clear, checksum.clone())?);
                 }
                 Ok(sealed.clone().unzip())
             })

@@ -31,6 +31,8 @@ pub enum QuotaTarget {
     Tenant(TenantName),
     /// All that belongs to an account, `[TENANT:]NAME`, in whatever bucket.
     User(String),
+    /// All that belongs to a group, `[TENANT:]NAME`, in whatever bucket.
+    Group(String),
     /// A bucket; no tenant means the default one.
     Bucket(BucketRef),
     /// A directory and all below it.
@@ -42,6 +44,7 @@ impl fmt::Display for QuotaTarget {
         match self {
             Self::Tenant(name) => write!(f, "tenant:{name}"),
             Self::User(name) => write!(f, "user:{name}"),
+            Self::Group(name) => write!(f, "group:{name}"),
             Self::Bucket(bucket) => show_bucket(f, bucket),
             Self::Directory(bucket, path) => {
                 show_bucket(f, bucket)?;
@@ -133,6 +136,56 @@ impl Store {
         })
     }
 
+    /// Removes a group without members and policies, for which nothing is counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some, or limits, or objects: nobody
+    /// could see or change them any more, and they would go on counting.
+    pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        let called = match tenant.is_default() {
+            true => name.to_owned(),
+            false => format!("{tenant}:{name}"),
+        };
+        let report = self.quota(&QuotaTarget::Group(called)).await?;
+        let why = match (report.quota == Quota::default(), report.usage.objects) {
+            (false, _) => "limits: `dewar quota remove` first".to_owned(),
+            (true, objects) if objects > 0 || report.usage.bytes > 0 => {
+                format!("{objects} objects that are charged to it")
+            }
+            _ => return self.accounts().remove_group(tenant, name).await,
+        };
+        let message = format!("the group {name} has {why}");
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Gives a bucket or a directory a group (`[TENANT:]NAME`), or takes it away: what is put into it
+    /// from now on is charged to that group. Nothing else can be given one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::InvalidArgument`]; those of
+    /// the catalog.
+    pub async fn set_group(&self, target: &QuotaTarget, group: Option<&str>) -> Result<()> {
+        let inner = &self.inner;
+        let (bucket, path) = match target {
+            QuotaTarget::Bucket(bucket) => (bucket, None),
+            QuotaTarget::Directory(bucket, path) => (bucket, Some(path)),
+            _ => {
+                let message = format!("{target} is no bucket and no directory");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+        };
+        let bucket = inner.bucket_of(&Caller::system(), bucket).await?;
+        let group = match group {
+            None => None,
+            Some(name) => Some(inner.accounts.group_called(name).await?),
+        };
+        let actor = Actor {
+            user: UserId(0),
+            principal: "",
+        };
+        inner.tree.set_group(&actor, &bucket, path, group).await
+    }
+
     /// All quotas that are set.
     ///
     /// # Errors
@@ -158,6 +211,10 @@ impl Store {
                         QuotaTarget::User(name).to_string()
                     })
                 }
+                (Scope::Group(id), _) => {
+                    let group = self.inner.accounts.group_by_id(id).await?;
+                    group.map(|name| QuotaTarget::Group(name).to_string())
+                }
                 (Scope::Bucket(id), _) => {
                     let bucket = self.inner.bucket_by_id(id).await?;
                     bucket.map(|bucket| QuotaTarget::Bucket(named(&bucket)).to_string())
@@ -165,24 +222,17 @@ impl Store {
                 (Scope::Space(id), Some((bucket, path))) => {
                     match self.inner.bucket_by_id(*bucket).await? {
                         None => None,
-                        Some(bucket) => {
-                            let place = QuotaTarget::Directory(named(&bucket), path.clone());
-                            match tree.space(&bucket, path).await {
-                                Ok(Some((found, limits))) if found == id => {
-                                    quota = limits;
-                                    Some(place.to_string())
-                                }
-                                // It may have been moved: what it is now called is not known.
-                                Ok(_) => Some(format!("directory {}, once {place}", id.0)),
-                                Err(error) if error.kind() == ErrorKind::NotFound => {
-                                    Some(format!("directory {}, once {place}", id.0))
-                                }
-                                Err(error) => return Err(error),
+                        Some(bucket) => match self.inner.space_now(&bucket, path, id).await? {
+                            None => None,
+                            Some((path, limits)) => {
+                                quota = limits;
+                                let place = QuotaTarget::Directory(named(&bucket), path);
+                                Some(place.to_string())
                             }
-                        }
+                        },
                     }
                 }
-                (Scope::Space(_) | Scope::Group(_), _) => None,
+                (Scope::Space(_), _) => None,
             };
             // What it was for is gone.
             let Some(target) = target else { continue };
@@ -263,6 +313,28 @@ impl Inner {
         Ok(())
     }
 
+    /// Where a limited directory is now, and its limits: where it was last, else where it was renamed
+    /// to, which is noted, so that it is looked for only once.
+    async fn space_now(
+        &self,
+        bucket: &Bucket,
+        last: &ObjectKey,
+        id: EntryId,
+    ) -> Result<Option<(ObjectKey, Quota)>> {
+        let here = async |path: &ObjectKey| match self.tree.space(bucket, path).await {
+            Ok(found) => Ok(found.filter(|(found, _)| *found == id)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Some((_, limits)) = here(last).await? {
+            return Ok(Some((last.clone(), limits)));
+        }
+        let Some(path) = self.tree.trace_space(bucket, id).await? else {
+            return Ok(None);
+        };
+        Ok(here(&path).await?.map(|(_, limits)| (path, limits)))
+    }
+
     async fn meant(&self, target: &QuotaTarget) -> Result<Meant> {
         let system = Caller::system();
         Ok(match target {
@@ -281,6 +353,9 @@ impl Inner {
                     return Err(Error::new(ErrorKind::InvalidArgument, message));
                 }
                 Meant::Scope(Scope::User(user.id))
+            }
+            QuotaTarget::Group(name) => {
+                Meant::Scope(Scope::Group(self.accounts.group_called(name).await?))
             }
             QuotaTarget::Bucket(bucket) => {
                 Meant::Scope(Scope::Bucket(self.bucket_of(&system, bucket).await?.id))

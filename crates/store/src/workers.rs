@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
 use crate::quota::count_spaces;
+use crate::rewrap::rewrap;
 use crate::upkeep::{presence, repair, returned, scrub};
 use crate::{Shared, Store};
 
@@ -62,6 +63,7 @@ impl Workers {
             start(returned(inner())),
             start(lifecycle(inner())),
             start(count_spaces(inner())),
+            start(rewrap(inner())),
             start(sweep(inner(), first_new)),
         ];
         Self { tasks }

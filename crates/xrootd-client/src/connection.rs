@@ -141,6 +141,11 @@ impl Connection {
         self.inner.shared.is_over()
     }
 
+    /// Returns when it has ended.
+    pub async fn ended(&self) {
+        self.inner.shared.cut.cancelled().await;
+    }
+
     /// Asks, and asks again where the server wants that. The reply may have `room` bytes.
     ///
     /// # Errors
@@ -300,6 +305,19 @@ impl Connection {
             kind: QueryKind::Config.number(),
             handle: FileHandle::default(),
             argument: Bytes::copy_from_slice(keys.as_bytes()),
+        };
+        self.text(&request, SMALL_BYTES_MAX).await
+    }
+
+    /// What the server counts, as a line of XML.
+    ///
+    /// # Errors
+    /// As for every request.
+    pub async fn statistics(&self) -> Result<String> {
+        let request = Request::Query {
+            kind: QueryKind::Stats.number(),
+            handle: FileHandle::default(),
+            argument: Bytes::from_static(b"a"),
         };
         self.text(&request, SMALL_BYTES_MAX).await
     }

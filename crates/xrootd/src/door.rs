@@ -13,8 +13,10 @@ use tokio::sync::Semaphore;
 
 use crate::callers::Callers;
 use crate::connection::TlsUpgrade;
+use crate::limits::{LINGER_TIME, WATCHED_TIME};
 use crate::measure::Meter;
 use crate::path::Translation;
+use crate::redirect::{Peers, Redirect};
 use crate::session::Session;
 use crate::sss::Seen;
 use crate::tpc::{Tpc, TpcConfig};
@@ -30,6 +32,8 @@ pub struct DoorConfig {
     pub limits: DoorLimits,
     /// Copies between this server and others.
     pub tpc: TpcConfig,
+    /// Other servers with the same files.
+    pub redirect: Redirect,
 }
 
 /// What clients may take, and how long.
@@ -97,6 +101,21 @@ impl Counts {
     }
 }
 
+/// Whether somebody watches this server: who does asks for statistics again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(AtomicU64);
+
+impl Watched {
+    /// Somebody looked, at a time in seconds.
+    pub(crate) fn look(&self, now: u64) {
+        self.0.store(now, Relaxed);
+    }
+
+    fn is_watched(&self, now: u64) -> bool {
+        now.saturating_sub(self.0.load(Relaxed)) <= WATCHED_TIME.as_secs()
+    }
+}
+
 /// The XRootD door.
 pub struct Door {
     pub(crate) store: Store,
@@ -110,11 +129,14 @@ pub struct Door {
     pub(crate) meter: Arc<dyn Meter>,
     pub(crate) sss_seen: Mutex<Seen>,
     pub(crate) tpc: Arc<Tpc>,
+    pub(crate) peers: Peers,
+    pub(crate) watched: Watched,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
 impl Door {
-    /// A door to a store. With `tls`, connections of clients that can are encrypted.
+    /// A door to a store. With `tls`, connections of clients that can are encrypted. Must be called in
+    /// a runtime, in which other servers are watched.
     #[must_use]
     pub fn new(
         store: Store,
@@ -136,6 +158,8 @@ impl Door {
             meter,
             sss_seen: Mutex::default(),
             tpc: Arc::new(Tpc::new(&config.tpc)),
+            peers: Peers::watch(config.redirect.clone()),
+            watched: Watched::default(),
             sessions: Mutex::default(),
             config,
         }
@@ -151,6 +175,16 @@ impl Door {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.lock().len()
+    }
+
+    /// For how long new connections are still taken after this server was asked to stop: until those
+    /// who send clients here have noticed, if there are any.
+    #[must_use]
+    pub fn lingers(&self) -> Duration {
+        match self.watched.is_watched(self.env.clock.now().secs()) {
+            true => LINGER_TIME,
+            false => Duration::ZERO,
+        }
     }
 
     /// Bytes of files came.

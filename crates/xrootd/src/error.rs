@@ -14,6 +14,8 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     /// Ask again after so many seconds, instead of failing.
     pub(crate) wait: Option<u32>,
+    /// Ask another server, instead of failing: its host with what to append to the path, and its port.
+    pub(crate) elsewhere: Option<(String, u16)>,
 }
 
 pub(crate) type Answer<T> = Result<T, Refusal>;
@@ -24,14 +26,23 @@ impl Refusal {
             code,
             message: message.into(),
             wait: None,
+            elsewhere: None,
         }
     }
 
     /// Nothing is wrong; the client shall ask again after so long, of whole seconds.
-    pub(crate) fn later(after: Duration) -> Self {
+    pub(crate) fn later(after: Duration, why: &str) -> Self {
         Self {
             wait: Some(u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
-            ..Self::new(ErrorCode::Overloaded, "the server stops")
+            ..Self::new(ErrorCode::Overloaded, why)
+        }
+    }
+
+    /// Nothing is wrong; the client shall ask there.
+    pub(crate) fn elsewhere(host: String, port: u16) -> Self {
+        Self {
+            elsewhere: Some((host, port)),
+            ..Self::new(ErrorCode::Overloaded, "another server is to be asked")
         }
     }
 

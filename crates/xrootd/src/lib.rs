@@ -13,6 +13,8 @@
 //!   which they came. They appear at `close`, whole; a connection that ends leaves nothing.
 //! - **Third-party copies** ([`tpc`]) are files whose bytes this server fetches itself, and files to
 //!   which a client leaves a key for another server.
+//! - **Other servers** ([`redirect`]) with the same files take clients over when this one stops, or
+//!   always.
 //! - **Names** are made canonical once ([`path`]), before anything is asked of the store, which
 //!   alone decides who may.
 //!
@@ -27,6 +29,7 @@ mod error;
 pub mod limits;
 mod measure;
 mod path;
+mod redirect;
 mod session;
 mod sss;
 #[cfg(test)]
@@ -40,5 +43,6 @@ pub use dewar_xrootd_client::TlsConfig;
 pub use door::{Counts, Door, DoorConfig, DoorLimits};
 pub use measure::{Meter, NoMeter, Outcome};
 pub use path::Translation;
+pub use redirect::{Elsewhere, Redirect, When};
 pub use sss::{KeyUser, KeytabError, SssKey, fuzz_sss, parse_keytab};
 pub use tpc::{Source, Sources, TpcConfig, Trust};

@@ -47,3 +47,12 @@ pub const LIST_PATHS_MAX: usize = 10_000;
 
 /// When a client may ask again for a file that is not opened because the server stops.
 pub const OPEN_LATER: Duration = Duration::from_secs(5);
+
+/// When a client may ask again where no server is there that could serve it.
+pub const SERVER_LATER: Duration = Duration::from_secs(2);
+
+/// How long new connections are taken by a server that stops, if somebody sends clients to it.
+pub const LINGER_TIME: Duration = Duration::from_secs(1);
+
+/// Whoever asked for statistics within so long watches this server.
+pub const WATCHED_TIME: Duration = Duration::from_secs(5);

@@ -21,6 +21,8 @@ pub enum Outcome {
     Failed,
     /// That it shall come again later.
     Later,
+    /// That another server shall be asked.
+    Elsewhere,
 }
 
 /// Whoever counts what happens at a door.
@@ -69,6 +71,9 @@ impl Measure {
     pub(crate) fn answered(&self, refusal: Option<&Refusal>) {
         self.end(match refusal {
             None => Outcome::Done,
+            Some(Refusal {
+                elsewhere: Some(_), ..
+            }) => Outcome::Elsewhere,
             Some(Refusal { wait: Some(_), .. }) => Outcome::Later,
             Some(refusal) if refusal.is_ours() => Outcome::Failed,
             Some(_) => Outcome::Refused,

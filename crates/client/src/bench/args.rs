@@ -41,7 +41,8 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "[NAME=]FILE")]
     pub(super) ready_file: Vec<String>,
     /// A TOML file with one `[[target]]` each: name, endpoint or endpoints, access_key,
-    /// secret_key_file, bucket, region, pids, children, insecure, ca
+    /// secret_key_file, session_token_file, bearer_file, anonymous, bucket, region, pids, children,
+    /// insecure, ca
     #[arg(long, value_name = "FILE")]
     pub(super) target: Vec<PathBuf>,
     /// Access key of --endpoint

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::args::TargetArgs;
 use super::process::Processes;
 use crate::http::{Endpoint, Transport, Trust, tls_config};
-use crate::s3::{Access, Client};
+use crate::s3::{Access, Client, Proof, Token, Tokens};
 use crate::sigv4::{Credentials, PayloadMode};
 
 /// One server, or one group of gateways to the same data.
@@ -58,6 +58,10 @@ struct Description {
     secret_key_file: Option<PathBuf>,
     #[serde(skip)]
     secret_key: Option<Zeroizing<String>>,
+    session_token_file: Option<PathBuf>,
+    bearer_file: Option<PathBuf>,
+    #[serde(default)]
+    anonymous: bool,
     bucket: Option<String>,
     region: Option<String>,
     #[serde(default)]
@@ -213,12 +217,12 @@ fn add_pids(texts: &[String], described: &mut [Description]) -> Result<()> {
     Ok(())
 }
 
-fn target(description: Description, args: &TargetArgs, common: Common) -> Result<Target> {
-    let name = description.name.context("a target has no name")?;
+fn target(mut description: Description, args: &TargetArgs, common: Common) -> Result<Target> {
+    let name = description.name.take().context("a target has no name")?;
     let context = || format!("target {name}");
     let trust = match (
         description.insecure || args.insecure,
-        description.ca.or(args.ca.clone()),
+        description.ca.take().or(args.ca.clone()),
     ) {
         (true, _) => Trust::Anyone,
         (false, Some(path)) => Trust::File(path),
@@ -242,18 +246,7 @@ fn target(description: Description, args: &TargetArgs, common: Common) -> Result
         }));
     }
     ensure!(!transports.is_empty(), "target {name} has no endpoint");
-    let access_key = description.access_key.or(args.access_key.clone());
-    let access_key = access_key.with_context(|| {
-        format!("target {name} has no access key: give --access-key or AWS_ACCESS_KEY_ID")
-    })?;
-    let secret_file = description.secret_key_file.or(args.secret_key_file.clone());
-    let secret = match (description.secret_key, secret_file) {
-        (Some(secret), _) => secret,
-        (None, Some(path)) => Zeroizing::new(read(&path)?),
-        (None, None) => Zeroizing::new(std::env::var("AWS_SECRET_ACCESS_KEY").map_err(|_| {
-            anyhow::anyhow!("target {name}: no --secret-key-file and no AWS_SECRET_ACCESS_KEY")
-        })?),
-    };
+    let proof = proof(&mut description, args, common).with_context(context)?;
     let access = Access {
         bucket: args
             .bucket
@@ -265,7 +258,7 @@ fn target(description: Description, args: &TargetArgs, common: Common) -> Result
             .clone()
             .or(description.region)
             .unwrap_or_else(|| "us-east-1".to_owned()),
-        credentials: Credentials::new(&access_key, secret.trim()),
+        proof,
         payload_mode: common.payload_mode,
         request_limit: common.request_limit,
     };
@@ -282,6 +275,50 @@ fn target(description: Description, args: &TargetArgs, common: Common) -> Result
         processes,
         create_bucket,
     })
+}
+
+/// What a target's requests show: nothing, bearer tokens, or a signature.
+fn proof(description: &mut Description, args: &TargetArgs, common: Common) -> Result<Proof> {
+    let unsigned = description.anonymous || description.bearer_file.is_some();
+    if unsigned && matches!(common.payload_mode, PayloadMode::StreamingSigned) {
+        bail!(WrongUse(
+            "--payload-mode streaming-signed needs a key, not a bearer token or nobody"
+        ));
+    }
+    match (description.anonymous, description.bearer_file.take()) {
+        (true, Some(_)) => bail!("it is either anonymous or has a bearer_file"),
+        (true, None) => return Ok(Proof::Nobody),
+        (false, Some(path)) => {
+            let text = Zeroizing::new(read(&path)?);
+            let tokens = Tokens::parse(&text)
+                .with_context(|| format!("there is no token in {}", path.display()))?;
+            return Ok(Proof::Bearer(tokens));
+        }
+        (false, None) => {}
+    }
+    let access_key = description.access_key.take().or(args.access_key.clone());
+    let access_key = access_key.context("no access key: give --access-key or AWS_ACCESS_KEY_ID")?;
+    let secret_file = description
+        .secret_key_file
+        .take()
+        .or(args.secret_key_file.clone());
+    let secret = match (description.secret_key.take(), secret_file) {
+        (Some(secret), _) => secret,
+        (None, Some(path)) => Zeroizing::new(read(&path)?),
+        (None, None) => {
+            let secret = std::env::var("AWS_SECRET_ACCESS_KEY");
+            Zeroizing::new(secret.context("no --secret-key-file and no AWS_SECRET_ACCESS_KEY")?)
+        }
+    };
+    let session = match description.session_token_file.take() {
+        None => None,
+        Some(path) => {
+            let text = Zeroizing::new(read(&path)?);
+            Some(Token(Zeroizing::new(text.trim().to_owned())))
+        }
+    };
+    let key = Credentials::new(&access_key, secret.trim());
+    Ok(Proof::Key(key, session))
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -306,6 +343,13 @@ mod tests {
         payload_mode: PayloadMode::Unsigned,
         request_limit: Duration::from_secs(1),
     };
+
+    fn key_of(target: &Target) -> &str {
+        match &target.access.proof {
+            Proof::Key(key, _) => &key.access_key,
+            other => panic!("{other:?}"),
+        }
+    }
 
     fn arguments(endpoints: &[&str]) -> (tempfile::TempDir, TargetArgs) {
         let dir = tempfile::tempdir().unwrap();
@@ -384,7 +428,7 @@ mod tests {
             (&*target.access.bucket, &*target.access.region),
             ("demo", "mars")
         );
-        assert_eq!(target.access.credentials.access_key, "A");
+        assert_eq!(key_of(target), "A");
     }
 
     #[test]
@@ -395,11 +439,10 @@ mod tests {
         std::fs::write(&ready, text).unwrap();
         args.ready_file = vec![ready.display().to_string()];
         let found = targets(&args, COMMON).unwrap();
-        let credentials = &found[0].access.credentials;
-        assert_eq!(credentials.access_key, "key");
+        assert_eq!(key_of(&found[0]), "key");
         assert_eq!(&*found[0].access.region, "mars");
         args.access_key = None;
-        let error = targets(&args, COMMON).unwrap_err().to_string();
+        let error = format!("{:#}", targets(&args, COMMON).unwrap_err());
         assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
     }
 
@@ -413,12 +456,49 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         args.target = vec![path.clone()];
         let found = targets(&args, COMMON).unwrap();
-        assert_eq!(found[0].access.credentials.access_key, "key");
-        assert_eq!(found[1].access.credentials.access_key, "other");
+        assert_eq!(key_of(&found[0]), "key");
+        assert_eq!(key_of(&found[1]), "other");
         assert!(found[1].processes.children && !found[0].processes.children);
         std::fs::write(&path, text.replace("children", "childs")).unwrap();
         let error = format!("{:#}", targets(&args, COMMON).unwrap_err());
         assert!(error.contains("childs"), "{error}");
+    }
+
+    #[test]
+    fn a_target_shows_a_key_a_token_or_nothing() {
+        let (dir, mut args) = arguments(&[]);
+        std::fs::write(dir.path().join("tokens"), "one\ntwo\n").unwrap();
+        let path = dir.path().join("targets.toml");
+        let file = format!("{}/tokens", dir.path().display());
+        let at = "endpoint = \"http://127.0.0.1:1\"";
+        let text = format!(
+            "[[target]]\nname = \"a\"\n{at}\nanonymous = true\n\
+             [[target]]\nname = \"b\"\n{at}\nbearer_file = \"{file}\"\n\
+             [[target]]\nname = \"c\"\n{at}\nsession_token_file = \"{file}\"\n"
+        );
+        std::fs::write(&path, &text).unwrap();
+        args.target = vec![path.clone()];
+        let found = targets(&args, COMMON).unwrap();
+        let proofs: Vec<&Proof> = found.iter().map(|target| &target.access.proof).collect();
+        assert!(matches!(
+            proofs[..],
+            [Proof::Nobody, Proof::Bearer(_), Proof::Key(_, Some(_))]
+        ));
+        let signed = Common {
+            payload_mode: PayloadMode::StreamingSigned,
+            ..COMMON
+        };
+        let error = format!("{:#}", targets(&args, signed).unwrap_err());
+        assert!(error.contains("streaming-signed"), "{error}");
+        std::fs::write(
+            &path,
+            text.replace(
+                "anonymous = true",
+                &format!("anonymous = true\nbearer_file = \"{file}\""),
+            ),
+        )
+        .unwrap();
+        assert!(targets(&args, COMMON).is_err());
     }
 
     #[test]
@@ -439,11 +519,6 @@ mod tests {
         );
         let (_dir, mut args) = arguments(&["http://127.0.0.1:1"]);
         args.access_key = None;
-        assert!(
-            targets(&args, COMMON)
-                .unwrap_err()
-                .to_string()
-                .contains("access key")
-        );
+        assert!(format!("{:#}", targets(&args, COMMON).unwrap_err()).contains("access key"));
     }
 }

@@ -14,10 +14,12 @@ mod get;
 mod head;
 mod list;
 mod multipart;
+mod proof;
 mod put;
 mod xml;
 
 pub use list::Page;
+pub use proof::{Proof, Token, Tokens};
 
 use std::borrow::Cow;
 use std::io::IoSlice;
@@ -31,8 +33,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 use crate::clock;
 use crate::http::{self, Answer, Bytes, Connection, Deadline, Sink, Transport};
 use crate::sigv4::{
-    self, CHUNK_BYTES, Canonical, Credentials, EMPTY_SHA256, PayloadMode, Signature, Signer,
-    UNSIGNED_PAYLOAD,
+    self, CHUNK_BYTES, Canonical, EMPTY_SHA256, PayloadMode, Signature, Signer, UNSIGNED_PAYLOAD,
 };
 
 /// Why a verb failed.
@@ -77,14 +78,14 @@ impl Error {
 }
 
 /// Where a bucket is and how to talk to it; shared by all connections to it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Access {
     /// The bucket.
     pub bucket: String,
     /// Region of the signatures.
     pub region: String,
-    /// Whose name the requests carry.
-    pub credentials: Credentials,
+    /// In whose name the requests are made.
+    pub proof: Proof,
     /// How bodies are covered by the signature.
     pub payload_mode: PayloadMode,
     /// The time one request may take.
@@ -95,7 +96,8 @@ pub struct Access {
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    signer: Signer,
+    /// Unless nothing is signed.
+    signer: Option<Signer>,
     access: Arc<Access>,
     authority: String,
     busy: Duration,
@@ -193,7 +195,10 @@ impl Client {
     /// A client whose connection is not open yet.
     #[must_use]
     pub fn new(transport: Arc<Transport>, access: Arc<Access>) -> Self {
-        let signer = Signer::new(access.credentials.clone(), &access.region, clock::unix_s());
+        let signer = match &access.proof {
+            Proof::Key(key, _) => Some(Signer::new(key.clone(), &access.region, clock::unix_s())),
+            Proof::Bearer(_) | Proof::Nobody => None,
+        };
         Self {
             authority: transport.endpoint.authority(),
             connection: Connection::new(transport),
@@ -259,7 +264,7 @@ impl Client {
     fn attempt(
         &mut self,
         request: &Request<'_>,
-        seed: Signature,
+        seed: Option<Signature>,
         sink: &mut Sink<'_>,
         deadline: Deadline,
     ) -> Result<Answer, (http::Error, bool)> {
@@ -282,8 +287,8 @@ impl Client {
         })
     }
 
-    /// Writes the head of `request` into `self.head`; returns its signature.
-    fn compose(&mut self, request: &Request<'_>) -> Signature {
+    /// Writes the head of `request` into `self.head`; returns its signature, if it has one.
+    fn compose(&mut self, request: &Request<'_>) -> Option<Signature> {
         self.path.clear();
         self.path.push('/');
         self.path.push_str(&self.access.bucket);
@@ -300,7 +305,9 @@ impl Client {
             self.query.push('=');
             sigv4::percent_encode(value, &mut self.query);
         }
-        self.signer.tick(clock::unix_s());
+        if let Some(signer) = &mut self.signer {
+            signer.tick(clock::unix_s());
+        }
         let payload = request
             .body
             .as_ref()
@@ -315,16 +322,24 @@ impl Client {
             Some(PayloadMode::StreamingTrailer | PayloadMode::StreamingSigned)
         );
         let decoded = request.body.as_ref().map_or(0, Body::len).to_string();
-        let date = self.signer.date().text().to_owned();
+        let date = self
+            .signer
+            .as_ref()
+            .map(|signer| signer.date().text().to_owned());
         let mut headers = Vec::with_capacity(8);
         headers.push(("host", self.authority.as_str()));
         if let Some(range) = &range {
             headers.push(("range", range.as_str()));
         }
-        headers.push(("x-amz-content-sha256", &*payload));
-        headers.push(("x-amz-date", date.as_str()));
+        if let Some(date) = &date {
+            headers.push(("x-amz-content-sha256", &*payload));
+            headers.push(("x-amz-date", date.as_str()));
+        }
         if chunked {
             headers.push(("x-amz-decoded-content-length", decoded.as_str()));
+        }
+        if let Proof::Key(_, Some(token)) = &self.access.proof {
+            headers.push(("x-amz-security-token", token.0.as_str()));
         }
         if mode == Some(PayloadMode::StreamingTrailer) {
             headers.push(("x-amz-trailer", TRAILER));
@@ -351,16 +366,25 @@ impl Client {
         if let Some(body) = &request.body {
             head.extend_from_slice(format!("content-length: {}\r\n", body.wire_bytes()).as_bytes());
         }
-        head.extend_from_slice(b"authorization: ");
-        let canonical = Canonical {
-            method: request.method,
-            path: &self.path,
-            query: &self.query,
-            headers: &headers,
-            payload: &payload,
-        };
-        let signature = self.signer.authorize(&canonical, head);
-        head.extend_from_slice(b"\r\n\r\n");
+        let signature = self.signer.as_mut().map(|signer| {
+            head.extend_from_slice(b"authorization: ");
+            let canonical = Canonical {
+                method: request.method,
+                path: &self.path,
+                query: &self.query,
+                headers: &headers,
+                payload: &payload,
+            };
+            let signature = signer.authorize(&canonical, head);
+            head.extend_from_slice(b"\r\n");
+            signature
+        });
+        if let Proof::Bearer(tokens) = &self.access.proof {
+            for text in ["authorization: Bearer ", tokens.take(), "\r\n"] {
+                head.extend_from_slice(text.as_bytes());
+            }
+        }
+        head.extend_from_slice(b"\r\n");
         signature
     }
 
@@ -368,7 +392,7 @@ impl Client {
     fn transmit(
         &mut self,
         body: Option<&Body<'_>>,
-        seed: Signature,
+        seed: Option<Signature>,
         deadline: Deadline,
     ) -> Result<(), http::Error> {
         let Self {
@@ -389,6 +413,9 @@ impl Client {
                     send_with_trailer(connection, body, deadline)?;
                 }
                 PayloadMode::StreamingSigned => {
+                    let (signer, seed) = signer.as_ref().zip(seed).expect(
+                        "who signs chunks signs requests: the target's description sees to it",
+                    );
                     connection.send(&mut [IoSlice::new(head)], deadline)?;
                     send_signed_chunks(connection, body, signer.chunks(seed), deadline)?;
                 }

@@ -14,6 +14,7 @@ mod survey;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod verified;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub use record::{BlobRecord, fuzz_blob_record};
 pub use returned::{NamedShard, shards_on, shelves_on};
 pub use survey::{Assembled, FoundShard, Shelf, shelf_of};
 pub use sweep::{Known, Swept};
+pub use verified::Verified;
 pub use writer::BlobWriter;
 
 use crate::format::ShardKind;
@@ -146,7 +148,7 @@ impl BlobStore {
     }
 
     fn encode_as(&self, id: BlobId, kind: ShardKind, generation: u32) -> Result<BlobWriter> {
-        let (layout, disks) = self.placement.choose(&self.pool, id)?;
+        let (layout, disks) = self.placement.choose(&self.pool, id, kind)?;
         if layout != self.pool.layout() {
             dewar_env::reached("a blob was laid out narrower");
         }
@@ -168,6 +170,7 @@ impl BlobStore {
             disks,
             clock: Arc::clone(&self.pool.env().clock),
             resting: Arc::clone(self.placement.resting()),
+            rooms: Arc::clone(self.placement.rooms()),
             codec: self.codec(layout)?,
         }))
     }

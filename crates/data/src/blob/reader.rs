@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::BlobStore;
 use super::record::BlobRecord;
 use super::shards::{ShardError, ShardReader};
+use super::verified::Verified;
 use crate::format::{Geometry, Piece, runs};
 
 /// User bytes read at once, rounded to whole stripes.
@@ -57,10 +58,10 @@ pub struct BlobStream {
     reader: BlobReader,
     /// Windows not begun yet.
     rest: ByteRange,
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Verified>,
     /// For the window that is ready, unless it is a single stripe.
     room: Option<OwnedSemaphorePermit>,
-    ahead: VecDeque<(JoinHandle<Result<Vec<Bytes>>>, OwnedSemaphorePermit)>,
+    ahead: VecDeque<(JoinHandle<Result<Vec<Verified>>>, OwnedSemaphorePermit)>,
 }
 
 /// The room that all streams of a store share.
@@ -79,6 +80,9 @@ impl Room {
         Arc::clone(&self.0).try_acquire_many_owned(units).ok()
     }
 }
+
+/// What came of reading rows of a shard.
+type Row = Result<Verified, ShardError>;
 
 /// Rows of a shard, as far as a window needs them.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +168,7 @@ impl BlobReader {
     }
 
     /// Puts a window's rows in the order of the object.
-    fn arrange(&self, window: ByteRange, needs: &[Need], rows: &[Bytes]) -> Vec<Bytes> {
+    fn arrange(&self, window: ByteRange, needs: &[Need], rows: &[Verified]) -> Vec<Verified> {
         self.geometry
             .pieces(window)
             .filter_map(|piece: Piece| {
@@ -175,26 +179,26 @@ impl BlobReader {
             .collect()
     }
 
-    fn window_now(&self, window: ByteRange) -> Option<Vec<Bytes>> {
+    fn window_now(&self, window: ByteRange) -> Option<Vec<Verified>> {
         let needs = self.needs(window);
-        let rows: Option<Vec<Bytes>> = needs
+        let rows: Option<Vec<Verified>> = needs
             .iter()
             .map(|need| self.shard(need.shard).rows_now(need.from, need.to))
             .collect();
         Some(self.arrange(window, &needs, &rows?))
     }
 
-    async fn window(&self, window: ByteRange) -> Result<Vec<Bytes>> {
+    async fn window(&self, window: ByteRange) -> Result<Vec<Verified>> {
         let needs = self.needs(window);
         let rows = self.gather(&needs).await?;
         Ok(self.arrange(window, &needs, &rows))
     }
 
     /// Reads what is needed, decoding around whatever fails or dawdles.
-    async fn gather(&self, needs: &[Need]) -> Result<Vec<Bytes>> {
-        let mut got: Vec<Option<Bytes>> = vec![None; needs.len()];
+    async fn gather(&self, needs: &[Need]) -> Result<Vec<Verified>> {
+        let mut got: Vec<Option<Verified>> = vec![None; needs.len()];
         let mut bad: Vec<(usize, ShardError)> = Vec::new();
-        let mut own: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> = needs
+        let mut own: FuturesUnordered<BoxFuture<'_, (usize, Row)>> = needs
             .iter()
             .enumerate()
             .map(|(at, need)| {
@@ -240,7 +244,7 @@ impl BlobReader {
                 .note_detour(&self.record, needs[at].shard, &error);
             if let (ShardError::BadPage { page, .. }, Some(bytes)) = (&error, &got[at]) {
                 self.store
-                    .heal(self, needs[at].shard, *page, needs[at].from, bytes);
+                    .heal(self, needs[at].shard, *page, needs[at].from, bytes.bytes());
             }
         }
         Ok(got.into_iter().flatten().collect())
@@ -250,10 +254,10 @@ impl BlobReader {
     async fn race<'a>(
         &'a self,
         at: usize,
-        rebuilt: impl Future<Output = Result<Bytes>>,
-        own: &mut FuturesUnordered<BoxFuture<'a, (usize, Result<Bytes, ShardError>)>>,
-        got: &mut [Option<Bytes>],
-    ) -> Result<Bytes> {
+        rebuilt: impl Future<Output = Result<Verified>>,
+        own: &mut FuturesUnordered<BoxFuture<'a, (usize, Row)>>,
+        got: &mut [Option<Verified>],
+    ) -> Result<Verified> {
         tokio::pin!(rebuilt);
         let mut failure = None;
         loop {
@@ -286,13 +290,18 @@ impl BlobReader {
     }
 
     /// Rows of one shard from the same rows of k others, of which `needs` and `got` may have some.
-    async fn around(&self, wanted: Need, needs: &[Need], got: &[Option<Bytes>]) -> Result<Bytes> {
+    async fn around(
+        &self,
+        wanted: Need,
+        needs: &[Need],
+        got: &[Option<Verified>],
+    ) -> Result<Verified> {
         // The others may be shorter in the last stripe; what they lack counts as zeros.
         let have: Vec<(usize, Bytes)> = needs
             .iter()
             .zip(got)
             .filter_map(|(need, bytes)| {
-                let bytes = bytes.as_ref()?;
+                let bytes = bytes.as_ref()?.bytes();
                 let end = wanted.to.min(self.geometry.shard_len(need.shard));
                 let covers = need.from <= wanted.from && need.to >= end && wanted.from <= end;
                 covers.then(|| {
@@ -306,7 +315,7 @@ impl BlobReader {
         let mut rebuilt = self.reconstruct(&[wanted.shard], rows, have).await?;
         let bytes = rebuilt.pop().unwrap_or_default();
         self.store.count_decoded(bytes.len() as u64);
-        Ok(bytes)
+        Ok(bytes.into())
     }
 
     /// Whole pages of shards, made from those of k others.
@@ -321,7 +330,8 @@ impl BlobReader {
     /// Whole pages of a shard from its own disk, if they can be had there.
     pub(crate) async fn own_pages(&self, shard: usize, pages: &Range<u64>) -> Option<Bytes> {
         let rows = pages.start * PAGE_BYTES as u64..pages.end * PAGE_BYTES as u64;
-        self.shard(shard).rows(rows.start, rows.end).await.ok()
+        let own = self.shard(shard).rows(rows.start, rows.end).await;
+        own.ok().map(Verified::into_bytes)
     }
 
     /// Rows of `wanted` shards (cut at the end of each) from the same rows of k others, of which
@@ -341,8 +351,7 @@ impl BlobReader {
         others
             .make_contiguous()
             .sort_by_key(|shard| self.geometry.shard_len(*shard) > rows.start);
-        let mut reads: FuturesUnordered<BoxFuture<'_, (usize, Result<Bytes, ShardError>)>> =
-            FuturesUnordered::new();
+        let mut reads: FuturesUnordered<BoxFuture<'_, (usize, Row)>> = FuturesUnordered::new();
         let mut last_error = None;
         let mut slow_at = Instant::now() + SLOW_AFTER;
         while have.len() < k {
@@ -352,7 +361,7 @@ impl BlobReader {
                 reads.push(self.read_other(shard, &rows));
             }
             match tokio::time::timeout_at(slow_at, reads.next()).await {
-                Ok(Some((shard, Ok(bytes)))) => have.push((shard, bytes)),
+                Ok(Some((shard, Ok(row)))) => have.push((shard, row.into_bytes())),
                 Ok(Some((_, Err(error)))) => {
                     if let ShardError::BadPage { .. } = error {
                         dewar_env::reached("a bad shard won the race and was refused");
@@ -391,11 +400,7 @@ impl BlobReader {
         Ok(out.into_iter().map(BytesMut::freeze).collect())
     }
 
-    fn read_other(
-        &self,
-        shard: usize,
-        rows: &Range<u64>,
-    ) -> BoxFuture<'_, (usize, Result<Bytes, ShardError>)> {
+    fn read_other(&self, shard: usize, rows: &Range<u64>) -> BoxFuture<'_, (usize, Row)> {
         let reader = self.shard(shard);
         let (from, to) = (rows.start, rows.end);
         Box::pin(async move { (shard, reader.rows(from, to).await) })
@@ -437,9 +442,18 @@ impl BlobStream {
     /// [`ErrorKind::Unavailable`] when too many disks are missing now, [`ErrorKind::Corrupt`] when
     /// too many pages do not verify. The stream is over then.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
+        let next = self.next_verified().await?;
+        Some(next.map(Verified::into_bytes))
+    }
+
+    /// The same with the checksums of stored pages.
+    ///
+    /// # Errors
+    /// As [`BlobStream::next`].
+    pub async fn next_verified(&mut self) -> Option<Result<Verified>> {
         loop {
-            if let Some(bytes) = self.ready.pop_front() {
-                return Some(Ok(bytes));
+            if let Some(part) = self.ready.pop_front() {
+                return Some(Ok(part));
             }
             self.room = None;
             let read = if let Some((task, room)) = self.ahead.pop_front() {
@@ -478,7 +492,7 @@ impl BlobStream {
     pub(super) fn holds(&self) -> u64 {
         let ahead = self.ahead.iter().map(|(_, room)| room.num_permits());
         let room = self.room.iter().map(OwnedSemaphorePermit::num_permits);
-        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        let ready: usize = self.ready.iter().map(|part| part.bytes().len()).sum();
         match ahead.chain(room).sum::<usize>() as u64 * ROOM_UNIT {
             0 => ready as u64,
             room => room,

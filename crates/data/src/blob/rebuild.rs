@@ -21,6 +21,7 @@ use super::{BlobReader, BlobStore};
 use crate::format::runs::{page_count, run_spans, slot_at};
 use crate::format::{HEADER_BYTES, PageKey, SLOT_BYTES, ShardHeader};
 use crate::pace::Pace;
+use crate::pool::Demand;
 
 /// Pages of each shard that are rebuilt at once: 1 MiB. Divides a run.
 const STEP_PAGES: u64 = 256;
@@ -45,6 +46,9 @@ pub struct Rebuilt {
 
 struct Open {
     shard: usize,
+    disk: DiskId,
+    /// Whether its file was made now, and takes room.
+    grows: bool,
     damage: Damage,
     file: Arc<dyn DiskFile>,
     key: PageKey,
@@ -125,6 +129,7 @@ impl BlobStore {
             Err(error) if error.kind() == DiskErrorKind::NotFound => Err(error.kind()),
             Err(error) => return Err(error.into()),
         };
+        let grows = opened.is_err();
         let (file, damage) = match opened {
             Ok(file) => (file, target.damage.clone()),
             Err(_) => (
@@ -134,6 +139,8 @@ impl BlobStore {
         };
         Ok(Open {
             shard: target.shard,
+            disk: target.disk,
+            grows,
             damage,
             file,
             key: PageKey::new(record.id, record.generation, target.shard as u8),
@@ -206,10 +213,20 @@ impl BlobStore {
             .filter_map(|own| own.or_else(|| rebuilt.next()));
         let mut written = 0;
         for ((open, pages), bytes) in bad.iter().zip(bytes) {
+            // A shard that is only mended takes no more room than it had.
+            let rooms = self.placement.rooms();
+            if open.grows && !rooms.has(open.disk, Demand::GoOn) {
+                let message = format!("disk {} is full but for its reserve", open.disk);
+                return Err(Error::new(ErrorKind::NoSpace, message));
+            }
             for stretch in pages {
                 let at = ((stretch.start - rows.start) as usize) * PAGE_BYTES;
                 let end = ((stretch.end - rows.start) as usize * PAGE_BYTES).min(bytes.len());
-                written += open.write(stretch.start, bytes.slice(at..end)).await?;
+                let taken = open.write(stretch.start, bytes.slice(at..end)).await?;
+                if open.grows {
+                    rooms.wrote(open.disk, taken);
+                }
+                written += taken;
             }
         }
         Ok(written)

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::record::BlobRecord;
+use super::verified::Verified;
 use crate::format::runs::{RunSpan, checksum_page_at, page_at, run_spans, slot_at};
 use crate::format::{Geometry, PageKey, SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::pool::{Member, Pool};
@@ -174,7 +175,7 @@ impl<'a> ShardReader<'a> {
 
     /// Rows `from..to` if that needs no waiting: the file is open and the pages are in memory.
     /// `None` where it would wait or where anything is wrong.
-    pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<Bytes> {
+    pub(crate) fn rows_now(&self, from: u64, to: u64) -> Option<Verified> {
         let (member, returns) = self.member().ok()?;
         let open = self.open.get(self.key(), &member, returns)?;
         let to = to.min(self.len());
@@ -194,34 +195,40 @@ impl<'a> ShardReader<'a> {
                 slots
             }
         };
-        self.verify(&span, &bytes, &slots).ok()?;
-        Some(cut(&bytes, span.first_page, from, to))
+        let slots = self.verify(&span, &bytes, &slots).ok()?;
+        Some(self.cut(&bytes, (span.first_page, slots), from, to))
     }
 
     /// Rows `from..to` of the shard (cut at its end), every page they touch verified.
-    pub(crate) async fn rows(&self, from: u64, to: u64) -> Result<Bytes, ShardError> {
+    pub(crate) async fn rows(&self, from: u64, to: u64) -> Result<Verified, ShardError> {
         let to = to.min(self.len());
         if from >= to {
-            return Ok(Bytes::new());
+            return Ok(Verified::default());
         }
         let open = self.open_file().await?;
-        let mut parts = Vec::new();
+        let (mut parts, mut sums) = (Vec::new(), Vec::new());
         for span in run_spans(from..to, self.len()) {
-            parts.push(self.span_pages(&open, &span).await?);
+            let (bytes, slots) = self.span_pages(&open, &span).await?;
+            parts.push(bytes);
+            sums.push(slots);
         }
-        let bytes = match parts.len() {
-            1 => parts.swap_remove(0),
-            _ => {
-                let mut joined = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-                parts.iter().for_each(|part| joined.extend_from_slice(part));
-                joined.freeze()
-            }
-        };
-        Ok(cut(&bytes, from / PAGE_BYTES as u64, from, to))
+        let slots = (from / PAGE_BYTES as u64, joined(sums));
+        Ok(self.cut(&joined(parts), slots, from, to))
     }
 
-    /// The pages of one run, verified.
-    async fn span_pages(&self, open: &OpenShard, span: &RunSpan) -> Result<Bytes, ShardError> {
+    /// Rows `from..to` out of whole pages with their slots, the first of which has this number.
+    fn cut(&self, pages: &Bytes, slots: (u64, Bytes), from: u64, to: u64) -> Verified {
+        let start = slots.0 * PAGE_BYTES as u64;
+        let bytes = pages.slice((from - start) as usize..(to - start) as usize);
+        Verified::of_pages(bytes, from, (self.page_key(), self.len()), slots)
+    }
+
+    /// The pages of one run and their slots, verified.
+    async fn span_pages(
+        &self,
+        open: &OpenShard,
+        span: &RunSpan,
+    ) -> Result<(Bytes, Bytes), ShardError> {
         let kept = open.slot_pages.lock().get(&span.run).cloned();
         let (bytes, slots) = match kept {
             Some(slots) => (open.file.read_at(span.data_at, span.data_len).await?, slots),
@@ -242,22 +249,25 @@ impl<'a> ShardReader<'a> {
             // The checksum page may be what is bad, or what was read too early: never keep it.
             open.slot_pages.lock().remove(&span.run);
         }
-        verified.map(|()| bytes)
+        verified.map(|slots| (bytes, slots))
     }
 
-    /// Compares pages with the checksum page of their run.
-    fn verify(&self, span: &RunSpan, bytes: &[u8], slots: &[u8]) -> Result<(), ShardError> {
+    /// Compares pages with the checksum page of their run; their slots.
+    fn verify(&self, span: &RunSpan, bytes: &[u8], slots: &Bytes) -> Result<Bytes, ShardError> {
         if bytes.len() != span.data_len {
             // The file ends too early.
             return Err(self.bad_page(span.first_page + (bytes.len() / PAGE_BYTES) as u64));
         }
         let start = (span.first_page % SLOTS_PER_PAGE as u64) as usize * SLOT_BYTES;
-        let slots = slots
-            .get(start..start + span.slots_len())
-            .ok_or_else(|| self.bad_page(span.first_page))?;
+        let end = start + span.slots_len();
+        if slots.len() < end {
+            return Err(self.bad_page(span.first_page));
+        }
+        let slots = slots.slice(start..end);
         self.page_key()
-            .verify_pages(span.first_page, bytes, slots)
-            .map_err(|error| self.bad_page(error.page))
+            .verify_pages(span.first_page, bytes, &slots)
+            .map_err(|error| self.bad_page(error.page))?;
+        Ok(slots)
     }
 
     fn bad_page(&self, page: u64) -> ShardError {
@@ -325,8 +335,11 @@ impl OpenShard {
     }
 }
 
-/// Rows `from..to` out of whole pages that begin with page `first`.
-fn cut(bytes: &Bytes, first: u64, from: u64, to: u64) -> Bytes {
-    let start = first * PAGE_BYTES as u64;
-    bytes.slice((from - start) as usize..(to - start) as usize)
+fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.swap_remove(0);
+    }
+    let mut joined = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
+    parts.iter().for_each(|part| joined.extend_from_slice(part));
+    joined.freeze()
 }

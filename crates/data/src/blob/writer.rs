@@ -23,7 +23,7 @@ use crate::format::runs::{self, checksum_page_at, run_spans};
 use crate::format::{
     BLOB_BYTES_MAX, ChecksumKind, OWNER_BYTES_MAX, PageKey, SLOT_BYTES, ShardHeader, ShardKind,
 };
-use crate::pool::Resting;
+use crate::pool::{Demand, Resting, Rooms};
 
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -31,6 +31,9 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// Windows that may wait for one disk while others proceed; with the one being gathered and the
 /// one being written this bounds the memory of a writer to about `(4 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
+
+/// What a shard takes besides its bytes, about: checksums and the header.
+const OVERHEAD_BYTES: usize = 2 * PAGE_BYTES;
 
 /// How a blob is to be written.
 pub(crate) struct WriterPlan {
@@ -43,6 +46,7 @@ pub(crate) struct WriterPlan {
     pub(crate) disks: Vec<(DiskId, Arc<dyn Disk>)>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) resting: Arc<Resting>,
+    pub(crate) rooms: Arc<Rooms>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
 }
 
@@ -374,6 +378,7 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
     let task = ShardTask {
         id: plan.disks[shard].0,
         resting: Arc::clone(&plan.resting),
+        rooms: (plan.kind == ShardKind::Object).then(|| Arc::clone(&plan.rooms)),
         disk: Arc::clone(&plan.disks[shard].1),
         dir: shard_dir(plan.id),
         path: shard_path(plan.id, plan.generation, shard),
@@ -398,6 +403,8 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
 struct ShardTask {
     id: DiskId,
     resting: Arc<Resting>,
+    /// To be asked before each window, but by what may use the reserve.
+    rooms: Option<Arc<Rooms>>,
     disk: Arc<dyn Disk>,
     dir: String,
     path: String,
@@ -427,7 +434,7 @@ impl ShardTask {
             Err(error) => {
                 drop(work);
                 // A full queue is no defect.
-                if !matches!(error.kind(), ErrorKind::Busy(_)) {
+                if !matches!(error.kind(), ErrorKind::Busy(_)) && self.may_go_on() {
                     self.resting.failed(self.id);
                 }
                 self.discard().await;
@@ -441,6 +448,7 @@ impl ShardTask {
         while let Some(next) = work.recv().await {
             match next {
                 Work::Window(part) => {
+                    self.take_room(part.bytes.len() as u64)?;
                     let pieces = self.pieces(part);
                     self.file().await?.write_pieces(pieces).await?;
                 }
@@ -451,6 +459,23 @@ impl ShardTask {
             }
         }
         Ok(false)
+    }
+
+    /// Stops before the file system has to: what empties the disk needs the rest.
+    fn take_room(&self, bytes: u64) -> Result<()> {
+        if !self.may_go_on() {
+            let message = format!("{} is full but for its reserve", self.disk.label());
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        if let Some(rooms) = &self.rooms {
+            rooms.wrote(self.id, bytes);
+        }
+        Ok(())
+    }
+
+    fn may_go_on(&self) -> bool {
+        let rooms = self.rooms.as_ref();
+        rooms.is_none_or(|rooms| rooms.has(self.id, Demand::GoOn))
     }
 
     async fn file(&mut self) -> Result<Arc<dyn DiskFile>> {
@@ -497,6 +522,8 @@ impl ShardTask {
     }
 
     async fn finish(&mut self, last: Option<Part>, header: Bytes) -> Result<()> {
+        let left = last.as_ref().map_or(0, |part| part.bytes.len());
+        self.take_room((left + OVERHEAD_BYTES) as u64)?;
         let mut pieces = last.map_or_else(Vec::new, |part| self.pieces(part));
         if !self.run.is_empty() {
             pieces.push(self.end_run());

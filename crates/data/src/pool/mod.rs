@@ -6,6 +6,7 @@
 
 mod identity;
 mod placement;
+mod room;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
 use parking_lot::RwLock;
 
 pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
+pub use placement::Placement;
 pub(crate) use placement::Resting;
-pub use placement::{Placement, reserve_bytes};
+pub use room::reserve_bytes;
+pub(crate) use room::{Demand, Rooms};
 
 /// A disk of a pool that was found and is ours.
 #[derive(Clone, Debug)]
@@ -135,7 +138,8 @@ impl Pool {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
-                        "{} and {} both say they are disk {}: is one a copy of the other?",
+                        "{} and {} both say they are disk {}: is one a copy of the other? Unmount or \
+                         rename the one that is not to be used",
                         other.disk.label(),
                         member.disk.label(),
                         member.id

@@ -9,9 +9,8 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, Result};
 use parking_lot::Mutex;
 
 use super::Pool;
-
-/// The most that is kept free on a disk, in bytes.
-const RESERVE_BYTES_MAX: u64 = 256 << 20;
+use super::room::{Demand, Rooms};
+use crate::format::ShardKind;
 
 /// How long a disk that could not take a shard is given no new blobs, the first time. Its state may
 /// be as good as ever: a file system without free inodes, shut down, or without rights.
@@ -20,18 +19,11 @@ const REST: Duration = Duration::from_secs(30);
 /// The same at most: the time doubles until a shard succeeds.
 const REST_MAX: Duration = Duration::from_secs(600);
 
-/// A disk of `total` bytes with less room than this takes no new blobs: deletes, compaction, repair
-/// and the catalog need it.
-#[must_use]
-pub fn reserve_bytes(total: u64) -> u64 {
-    RESERVE_BYTES_MAX.min(total / 16)
-}
-
 /// Chooses disks by room and health; declustered, so that every set of k+m disks of a larger pool
 /// is used and rebuilding one disk reads from all (RECORDS.md section 6).
 #[derive(Debug)]
 pub struct Placement {
-    space: Mutex<BTreeMap<DiskId, Space>>,
+    rooms: Arc<Rooms>,
     /// By command or condition.
     avoided: Mutex<BTreeSet<DiskId>>,
     /// By experience.
@@ -93,7 +85,7 @@ impl Placement {
     #[must_use]
     pub fn new(env: Env) -> Self {
         Self {
-            space: Mutex::default(),
+            rooms: Arc::default(),
             avoided: Mutex::default(),
             resting: Arc::new(Resting {
                 env,
@@ -112,7 +104,7 @@ impl Placement {
     pub async fn refresh(&self, pool: &Pool) {
         for member in pool.members() {
             if let Ok(space) = member.disk.space().await {
-                self.space.lock().insert(member.id, space);
+                self.rooms.saw(member.id, space);
             }
         }
     }
@@ -123,10 +115,34 @@ impl Placement {
         *self.avoided.lock() = disks;
     }
 
-    /// The room last seen, by disk.
+    /// The room last seen less what was written since, by disk.
     #[must_use]
     pub fn space(&self) -> BTreeMap<DiskId, Space> {
-        self.space.lock().clone()
+        self.rooms.all()
+    }
+
+    /// Where writers tell how much they wrote.
+    pub(crate) fn rooms(&self) -> &Arc<Rooms> {
+        &self.rooms
+    }
+
+    /// Whether enough disks live for a new object, and too few of them have room.
+    #[must_use]
+    pub fn is_full(&self, pool: &Pool) -> bool {
+        let (live, roomy) = self.candidates(pool, Demand::Begin);
+        live > usize::from(pool.layout().m) && pool.layout().narrowed_to(roomy.len()).is_none()
+    }
+
+    /// How many disks live for new blobs, and those of them that have room, with their bytes.
+    fn candidates(&self, pool: &Pool, demand: Demand) -> (usize, Vec<(DiskId, Option<u64>)>) {
+        let mut live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
+        let avoided = self.avoided.lock();
+        let wanted = live.iter().filter(|id| !avoided.contains(id)).count();
+        // Where too few others are left, even what is in the journal could not be put in its place.
+        if pool.layout().narrowed_to(wanted).is_some() {
+            live.retain(|id| !avoided.contains(id));
+        }
+        (live.len(), self.rooms.among(&live, demand))
     }
 
     /// The layout and the disks, in shard order, for a new blob: the pool's layout while enough
@@ -136,27 +152,20 @@ impl Placement {
     /// # Errors
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when
     /// enough live but too few have room.
-    pub fn choose(&self, pool: &Pool, blob: BlobId) -> Result<(Layout, Vec<DiskId>)> {
-        let avoided = self.avoided.lock().clone();
-        let mut live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
-        let wanted = live.iter().filter(|id| !avoided.contains(id)).count();
-        // Where too few others are left, even what is in the journal could not be put in its place.
-        if pool.layout().narrowed_to(wanted).is_some() {
-            live.retain(|id| !avoided.contains(id));
-        }
-        let space = self.space.lock();
-        let roomy = |id: &DiskId| {
-            space
-                .get(id)
-                .is_none_or(|s| s.available > reserve_bytes(s.total))
+    pub fn choose(
+        &self,
+        pool: &Pool,
+        blob: BlobId,
+        kind: ShardKind,
+    ) -> Result<(Layout, Vec<DiskId>)> {
+        let demand = match kind {
+            ShardKind::Object => Demand::Begin,
+            ShardKind::Segment => Demand::Seal,
         };
-        let mut ranked: Vec<(f64, DiskId)> = live
-            .iter()
-            .filter(|id| roomy(id))
-            .map(|id| {
-                let weight = space.get(id).map_or(1.0, |s| s.available as f64);
-                (rank(blob, *id, weight), *id)
-            })
+        let (live, roomy) = self.candidates(pool, demand);
+        let mut ranked: Vec<(f64, DiskId)> = roomy
+            .into_iter()
+            .map(|(id, bytes)| (rank(blob, id, bytes.map_or(1.0, |b| b as f64)), id))
             .collect();
         let rests = |(_, id): &(f64, DiskId)| self.resting.rests(*id);
         let rested = ranked.iter().filter(|ranked| !rests(ranked)).count();
@@ -165,10 +174,10 @@ impl Placement {
         }
         let layout = pool.layout().narrowed_to(ranked.len()).ok_or_else(|| {
             let need = usize::from(pool.layout().m) + 1;
-            if live.len() < need {
+            if live < need {
                 Error::new(
                     ErrorKind::Unavailable,
-                    format!("{} disks can be written to, {need} are needed", live.len()),
+                    format!("{live} disks can be written to, {need} are needed"),
                 )
             } else {
                 Error::new(
@@ -204,14 +213,6 @@ fn rank(blob: BlobId, disk: DiskId, weight: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reserve_follows_small_disks() {
-        assert_eq!(reserve_bytes(0), 0);
-        assert_eq!(reserve_bytes(1 << 30), 64 << 20);
-        assert_eq!(reserve_bytes(4 << 30), 256 << 20);
-        assert_eq!(reserve_bytes(1 << 44), 256 << 20);
-    }
 
     #[test]
     fn ranks_spread_by_weight() {

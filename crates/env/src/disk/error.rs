@@ -16,6 +16,8 @@ pub enum DiskErrorKind {
     Refused,
     /// The disk's folder is gone or not the one that was opened.
     Missing,
+    /// Another process has the folder for itself.
+    InUse,
     /// The deadline passed.
     TimedOut,
     /// An earlier sync failed; see [`crate::DiskState::Poisoned`].
@@ -98,6 +100,7 @@ impl fmt::Display for DiskError {
             DiskErrorKind::TimedOut => "the disk did not answer in time",
             DiskErrorKind::Poisoned => "an earlier sync of the disk failed",
             DiskErrorKind::Io => "input/output error",
+            DiskErrorKind::InUse => "another process uses the folder",
             DiskErrorKind::Busy => "too many operations are waiting",
             DiskErrorKind::Invalid => "no disk can do that",
         };
@@ -121,9 +124,10 @@ impl From<DiskError> for dewar_types::Error {
         let kind = match error.kind {
             DiskErrorKind::Full => K::NoSpace,
             DiskErrorKind::TimedOut => K::Timeout,
-            DiskErrorKind::Missing | DiskErrorKind::Poisoned | DiskErrorKind::Refused => {
-                K::Unavailable
-            }
+            DiskErrorKind::Missing
+            | DiskErrorKind::InUse
+            | DiskErrorKind::Poisoned
+            | DiskErrorKind::Refused => K::Unavailable,
             DiskErrorKind::Busy => K::Busy(std::time::Duration::from_secs(1)),
             DiskErrorKind::NotFound
             | DiskErrorKind::Exists

@@ -56,6 +56,10 @@ impl Index for MemoryIndex {
     fn applied(&self) -> Seq {
         self.state.read().applied
     }
+
+    fn kept(&self) -> Seq {
+        self.applied()
+    }
 }
 
 impl IndexView for State {

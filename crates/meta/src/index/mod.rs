@@ -53,6 +53,11 @@ pub trait Index: Send + Sync {
 
     /// The last batch that is in the index; what comes later in the journal is not.
     fn applied(&self) -> Seq;
+
+    /// The last batch of a state that was durable on as many disks as the index keeps copies: what
+    /// the journal has up to it, it has not for the index. At most [`Index::applied`]; below it as long
+    /// as an opening found fewer copies.
+    fn kept(&self) -> Seq;
 }
 
 /// An index as it was at a moment.

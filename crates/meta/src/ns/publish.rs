@@ -266,9 +266,9 @@ impl Stage<'_> {
         target: &Target,
         file: NewFile,
     ) -> Result<Published, Error> {
-        let parent = self
-            .make_dirs(&target.chain, file.owner, file.group)
-            .await?;
+        let group = file.group.or_else(|| target.chain.group());
+        // Directories that a file brings along pass on what they inherit, and have none of their own.
+        let parent = self.make_dirs(&target.chain, file.owner, None).await?;
         let versioning = target.chain.versioning();
         let mut name = Name::new(target, parent);
         let before = name.file().map(|old| (old.attributes.id, old.current.id));
@@ -295,7 +295,7 @@ impl Stage<'_> {
             Some((id, _)) => id,
             None => self.mint_entry().await?,
         };
-        let mut attributes = self.attributes(id, file.owner, file.group, file.mode);
+        let mut attributes = self.attributes(id, file.owner, group, file.mode);
         attributes.mtime = version.modified;
         attributes.xattrs = file.xattrs;
         name.put(self, attributes, version.clone());

@@ -249,8 +249,10 @@ impl Tree {
             Scope::Bucket(bucket.id),
             Scope::User(owner),
         ];
+        let group = target.chain.group().map(Scope::Group);
         let mut limits: Vec<(Scope, Quota)> = scopes
             .into_iter()
+            .chain(group)
             .filter_map(|scope| Some((scope, self.quota(scope)?)))
             .collect();
         limits.extend(target.chain.quotas());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
+use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
 use super::cache::{Dir, Generation};
 use super::record::{DirRecord, Entry, FileRecord, HintStep, Record, Scope};
@@ -51,6 +51,13 @@ impl Chain {
     /// The last directory of the path, if all of it exists.
     pub(super) fn parent(&self) -> Option<EntryId> {
         self.missing.is_none().then(|| self.last_id())
+    }
+
+    /// The group of what is made in the last directory, where nobody names another: that of the
+    /// innermost directory which has one, or of the bucket.
+    pub(super) fn group(&self) -> Option<GroupId> {
+        let mut dirs = self.dirs.iter().rev();
+        dirs.find_map(|dir| dir.record.attributes.group)
     }
 
     /// The spaces that count what is in the last directory, outermost first.

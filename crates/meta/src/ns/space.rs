@@ -6,7 +6,7 @@
 //! snapshot holds and what the counter said in that same snapshot. Changes made meanwhile are in
 //! neither, so the sum is exact; after a crash it is simply done again.
 
-use dewar_types::{EntryId, Error, ErrorKind, ObjectKey};
+use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
 
 use super::dirs::dir_change;
 use super::record::{Counter, DirRecord, Record, Scope, SpaceMark, Verb, VersionRecord};
@@ -33,7 +33,7 @@ impl Tree {
         path: &ObjectKey,
         quota: Quota,
     ) -> Result<EntryId, Error> {
-        self.remark(actor, bucket, path, |record, stage| {
+        self.remark(actor, bucket, Some(path), |record, stage| {
             record.implicit = false;
             let counted = record.space.as_ref().is_some_and(|mark| mark.counted);
             record.space = Some(SpaceMark {
@@ -59,7 +59,7 @@ impl Tree {
         bucket: &Bucket,
         path: &ObjectKey,
     ) -> Result<(), Error> {
-        self.remark(actor, bucket, path, |record, stage| {
+        self.remark(actor, bucket, Some(path), |record, stage| {
             record.space = None;
             let space = Scope::Space(record.attributes.id);
             stage.delete(Counter::Objects(space).key());
@@ -104,28 +104,70 @@ impl Tree {
         Ok(None)
     }
 
+    /// Gives a bucket (no path) or a directory a group, or takes it away: what is put into it and
+    /// below from now on belongs to that group, except below a directory with one of its own. What is
+    /// there already keeps its group. A directory that only slashes made stays from then on.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoSuchBucket`; `Conflict`; what the engine says.
+    pub async fn set_group(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        path: Option<&ObjectKey>,
+        group: Option<GroupId>,
+    ) -> Result<(), Error> {
+        self.remark(actor, bucket, path, |record, _| {
+            record.implicit = false;
+            record.attributes.group = group;
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// The group that a bucket (no path) or a directory has for itself.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoSuchBucket`; what the engine says.
+    pub async fn group_of(
+        &self,
+        bucket: &Bucket,
+        path: Option<&ObjectKey>,
+    ) -> Result<Option<GroupId>, Error> {
+        let chain = self.marked(bucket, path).await?;
+        Ok(chain.last().record.attributes.group)
+    }
+
+    /// The way to a directory that exists, or to the bucket.
+    async fn marked(&self, bucket: &Bucket, path: Option<&ObjectKey>) -> Result<Chain, Error> {
+        let Some(path) = path else {
+            return self.resolve(bucket, &[]).await;
+        };
+        let chain = self.dir_chain(bucket, path).await?;
+        match self.stands(&chain).await? {
+            true => Ok(chain),
+            false => Err(not_found(&bucket.path(path.as_str()))),
+        }
+    }
+
     async fn remark(
         &self,
         actor: &Actor<'_>,
         bucket: &Bucket,
-        path: &ObjectKey,
+        path: Option<&ObjectKey>,
         change: impl Fn(&mut DirRecord, &mut Stage<'_>),
     ) -> Result<EntryId, Error> {
-        let mut turn = Turn::new(self, bucket.path(path.as_str()));
+        let whole = path.map_or("", ObjectKey::as_str);
+        let mut turn = Turn::new(self, bucket.path(whole));
         loop {
-            let chain = self.dir_chain(bucket, path).await?;
-            if !self.stands(&chain).await? {
-                return Err(not_found(turn.path()));
-            }
+            let chain = self.marked(bucket, path).await?;
             let mut stage = Stage::new(self);
             let id = self.stage_mark(&mut stage, &chain, &change);
-            let log = dir_change(
-                Verb::SetAttributes,
-                bucket,
-                chain.above().last_id(),
-                id,
-                turn.path(),
-            );
+            let parent = match path {
+                Some(_) => chain.above().last_id(),
+                None => bucket.tenant.root(),
+            };
+            let log = dir_change(Verb::SetAttributes, bucket, parent, id, turn.path());
             stage.log(actor, log).await?;
             match stage.commit().await? {
                 Committed::Done => return Ok(id),

@@ -455,3 +455,27 @@ proptest! {
         prop_assert_eq!(&*decoded, name.as_bytes());
     }
 }
+
+/// No test can measure it reliably, so this looks at the code: who writes `==` instead has to take the
+/// file out of this list.
+#[test]
+fn secrets_are_compared_in_constant_time() {
+    for (file, code, how) in [
+        ("sigv4/verify.rs", include_str!("verify.rs"), ".ct_eq("),
+        ("sigv4/post.rs", include_str!("post.rs"), ".ct_eq("),
+        (
+            "sigv2/mod.rs",
+            include_str!("../sigv2/mod.rs"),
+            "hmac::verify(",
+        ),
+        (
+            "payload/chunk_signature.rs",
+            include_str!("../payload/chunk_signature.rs"),
+            ".ct_eq(",
+        ),
+    ] {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        assert!(code.contains(how), "{file}");
+        assert!(!code.contains("signature =="), "{file}");
+    }
+}

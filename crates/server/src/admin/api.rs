@@ -9,6 +9,7 @@ use thiserror::Error as ThisError;
 use super::catalog::BackupInfo;
 use super::federation::{FederationReply, FederationRequest};
 use super::identity::{IdentityReply, IdentityRequest};
+use super::key_file::{KeyFileReply, KeyFileRequest};
 use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
 use super::share::{ShareInfo, ShareRequest};
@@ -245,6 +246,8 @@ pub enum Request {
     Quota(QuotaRequest),
     /// Shares.
     Share(ShareRequest),
+    /// About the master key file.
+    KeyFile(KeyFileRequest),
     /// Begin to back the catalog up, unless that is under way.
     BackupStart {
         /// The folder, an absolute path.
@@ -336,6 +339,8 @@ pub enum Reply {
     Quotas(Vec<QuotaInfo>),
     /// Shares.
     Shares(Vec<ShareInfo>),
+    /// About the master key file.
+    KeyFile(KeyFileReply),
 }
 
 /// A kind of failure that a script can tell from others, as the last part of the command's exit
@@ -456,6 +461,13 @@ pub trait AdminApi: Send + Sync {
             "nothing is shared here",
         ))
     }
+    /// Answers about the master key file.
+    async fn key_file(&self, _request: KeyFileRequest) -> Result<KeyFileReply> {
+        Err(AdminError::new(
+            Failure::Unavailable,
+            "no secret is wrapped here",
+        ))
+    }
     /// Begins a backup of the catalog, unless one is under way.
     async fn backup_start(&self, _target: &str, _keep: u32) -> Result<()> {
         Err(AdminError::new(
@@ -519,6 +531,7 @@ pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Rep
             Some(shares) => Reply::Shares(shares),
             None => Reply::Done,
         },
+        Request::KeyFile(request) => Reply::KeyFile(api.key_file(request).await?),
         Request::BackupStart { target, keep } => {
             api.backup_start(&target, keep).await?;
             Reply::Done

@@ -63,6 +63,13 @@ pub enum IdentityRequest {
         /// Which; the default one if absent.
         tenant: Option<String>,
     },
+    /// Give a bucket or directory a group, or take it away.
+    GroupOwn {
+        /// `/BUCKET[/DIRECTORY]`, or `/@TENANT/BUCKET[/DIRECTORY]`.
+        path: String,
+        /// `[TENANT:]NAME`; none takes it away.
+        group: Option<String>,
+    },
     /// Put a user into a group or take it out.
     GroupMember {
         /// `[TENANT:]NAME`.

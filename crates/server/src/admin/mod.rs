@@ -12,6 +12,7 @@ mod catalog;
 mod client;
 mod federation;
 mod identity;
+mod key_file;
 mod quota;
 pub(crate) mod secret_text;
 mod server;
@@ -31,11 +32,13 @@ pub use federation::{
     TokenInfo,
 };
 pub use identity::{GroupInfo, HolderName, IdentityReply, IdentityRequest, PolicyInfo};
+pub use key_file::{KeyFileReply, KeyFileRequest, MasterKeyInfo};
 pub use quota::{QuotaInfo, QuotaLimits, QuotaRequest};
 pub use server::serve;
 pub use share::{ShareInfo, ShareRequest};
 pub use socket::{AdminSocket, SocketError};
 pub use told::carry_out;
+pub(crate) use told::done_here;
 pub use upkeep::{
     DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FULL,
     FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, RepairInfo,

@@ -24,7 +24,8 @@ pub struct QuotaLimits {
 /// How full something is that is limited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaInfo {
-    /// `/BUCKET`, `/BUCKET/DIR`, `/@TENANT/BUCKET`, `user:NAME` or `tenant:NAME`.
+    /// `/BUCKET`, `/BUCKET/DIR`, `/@TENANT/BUCKET`, `user:NAME`, `group:NAME` or
+    /// `tenant:NAME`.
     pub target: String,
     /// Its limits.
     pub limits: QuotaLimits,

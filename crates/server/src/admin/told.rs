@@ -7,6 +7,7 @@ use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, Caller, Trail as _};
 use super::api::{AdminApi, AdminError, Failure, Reply, Request, Result, dispatch};
 use super::federation::{FederationRequest, RevokeWish};
 use super::identity::{HolderName, IdentityRequest};
+use super::key_file::KeyFileRequest;
 use super::quota::QuotaRequest;
 use super::share::ShareRequest;
 use crate::audit::AuditLog;
@@ -62,6 +63,21 @@ pub(super) fn turned_away(api: &dyn AdminApi, uid: u32) {
     }
 }
 
+/// Tells of what was done without a server, by who runs this process.
+pub(crate) fn done_here(
+    audit: &AuditLog,
+    action: &'static str,
+    target: String,
+    result: &std::result::Result<String, String>,
+) {
+    let (outcome, why) = match result {
+        Ok(what) => (AuditOutcome::Allowed, what.clone()),
+        Err(why) => (AuditOutcome::Failed, why.clone()),
+    };
+    let uid = rustix::process::getuid().as_raw();
+    record(audit, uid, changes(action, target), outcome, why);
+}
+
 fn record(audit: &AuditLog, uid: u32, told: Told, outcome: AuditOutcome, why: String) {
     let system = Caller::system();
     audit.record(AuditRecord {
@@ -97,6 +113,14 @@ fn told(request: &Request) -> Told {
             ShareRequest::Add { path, .. } => changes("admin:share-add", path),
             ShareRequest::List {} => looks("admin:share-list", ""),
             ShareRequest::Revoke { id } => changes("admin:share-revoke", id),
+        },
+        Request::KeyFile(request) => match request {
+            KeyFileRequest::List {} => looks("admin:key-file-list", ""),
+            KeyFileRequest::Rotate {} => changes("admin:key-file-rotate", ""),
+            KeyFileRequest::Retire { id, .. } => changes("admin:key-file-retire", id),
+            KeyFileRequest::Export { recipients } => {
+                changes("admin:key-file-export", recipients.join(" "))
+            }
         },
         Request::BackupStart { target, .. } => changes("admin:backup", target),
         Request::Backup {} => looks("admin:backup-status", ""),
@@ -140,6 +164,10 @@ fn identity(request: &IdentityRequest) -> Told {
         R::GroupAdd { name } => changes("admin:group-add", name),
         R::GroupRemove { name } => changes("admin:group-remove", name),
         R::GroupList { .. } => looks("admin:group-list", ""),
+        R::GroupOwn { path, group } => {
+            let group = group.as_deref().unwrap_or("nobody");
+            changes("admin:group-own", format!("{path}: {group}"))
+        }
         R::GroupMember {
             group,
             user,

@@ -75,6 +75,9 @@ pub struct DiskRemoved {
     pub bytes: u64,
     /// The files are still there: its folder is left as it is.
     pub left_behind: bool,
+    /// Disks that should be added: with fewer than twice the failures to be survived and one, the
+    /// journal cannot be written any more after as many failures.
+    pub short_of: usize,
 }
 
 /// A removed disk that was just taken back.
@@ -155,7 +158,7 @@ pub struct LedgerInfo {
     pub at_risk: Vec<DangerInfo>,
     /// Whether there are more of them than are named.
     pub more: bool,
-    /// Shards read and found bad; only from `fsck --deep`.
+    /// Shards, and pieces of the catalog index, read and found bad; only from `fsck --deep`.
     pub found_bad: u64,
 }
 

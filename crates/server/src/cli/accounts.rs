@@ -381,6 +381,7 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             Reply::Federation(reply) => print_json(reply),
             Reply::Quotas(quotas) => print_json(quotas),
             Reply::Shares(shares) => print_json(shares),
+            Reply::KeyFile(reply) => print_json(reply),
         }?;
         return Ok(0);
     }
@@ -406,9 +407,11 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
             key.secret_key.reveal()
         ),
         Reply::Key(key) => table(KEY_HEAD, &[key_row(key)]),
-        Reply::Identity(_) | Reply::Federation(_) | Reply::Quotas(_) | Reply::Shares(_) => {
-            "done\n".to_owned()
-        }
+        Reply::Identity(_)
+        | Reply::Federation(_)
+        | Reply::Quotas(_)
+        | Reply::Shares(_)
+        | Reply::KeyFile(_) => "done\n".to_owned(),
         Reply::Keys(page) => table(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),

@@ -278,6 +278,14 @@ pub(super) fn removed_text(removed: &DiskRemoved) -> String {
         "for the journal this is final: its copies on the disk count no more, and as many further disks \
          may be lost as the layout says\n",
     );
+    if removed.short_of > 0 {
+        let plural = if removed.short_of == 1 { "" } else { "s" };
+        text.push_str(&format!(
+            "! but after so many losses nothing can be written, and no start succeeds, before one of them \
+             is back: add {} more disk{plural} (`dewar disk add FOLDER`)\n",
+            removed.short_of
+        ));
+    }
     text.push_str(&match (removed.left_behind, path) {
         (true, Some(path)) => format!(
             "its files are left in {path}. Do not empty it before `dewar status` says that all is whole: \
@@ -379,7 +387,7 @@ pub(super) fn fsck_text(fsck: &FsckInfo) -> String {
     let mut text = ledger_text(ledger);
     if fsck.blobs_read > 0 {
         text.push_str(&format!(
-            "{} blobs read, {} bad shards found\n",
+            "{} blobs read, {} bad shards or pieces of the catalog index found\n",
             fsck.blobs_read, ledger.found_bad
         ));
     }

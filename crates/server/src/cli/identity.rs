@@ -105,6 +105,23 @@ pub enum GroupCommand {
     Join(MemberArgs),
     /// Take a user out of a group
     Leave(MemberArgs),
+    /// Give a bucket or directory a group: what is put there from now on is charged to it
+    Own(OwnArgs),
+}
+
+/// A place, and whose it shall be.
+#[derive(Debug, Args)]
+pub struct OwnArgs {
+    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; what is there already keeps its group
+    path: String,
+    /// The group: [TENANT:]NAME
+    #[arg(required_unless_present = "nobody")]
+    group: Option<String>,
+    /// Take its group away
+    #[arg(long, conflicts_with = "group")]
+    nobody: bool,
+    #[command(flatten)]
+    shared: Shared,
 }
 
 /// One group.
@@ -214,6 +231,10 @@ pub(super) fn group<O: OpenEngine>(command: GroupCommand, opener: &O) -> Command
         }
         GroupCommand::Join(args) => member(args, true),
         GroupCommand::Leave(args) => member(args, false),
+        GroupCommand::Own(args) => {
+            let (path, group) = (args.path, args.group);
+            (args.shared, IdentityRequest::GroupOwn { path, group })
+        }
     };
     answer(&shared, opener, request)
 }

@@ -19,6 +19,7 @@ pub mod exit;
 mod federation;
 mod identity;
 mod journal_bench;
+mod key_file;
 mod quota;
 mod run;
 mod share;
@@ -44,6 +45,7 @@ pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
 pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
+pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
 pub use share::ShareArgs;
 pub use target::Target;
@@ -64,6 +66,9 @@ pub enum Command {
     /// Add, list, remove, disable or enable access keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// List, replace, retire or export the master key, which wraps every stored secret
+    #[command(subcommand)]
+    KeyFile(KeyFileCommand),
     /// Put, list or remove policies of users and groups, or explain a decision
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -79,7 +84,7 @@ pub enum Command {
     /// End sessions
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Limit what buckets, directories, users and tenants may hold
+    /// Limit what buckets, directories, users, groups and tenants may hold
     #[command(subcommand)]
     Quota(QuotaCommand),
     /// Make an address with which anybody may fetch an object, or put one, for some days
@@ -152,12 +157,16 @@ pub fn bench_journal(args: &JournalBenchArgs) -> ExitCode {
 
 /// Carries a command out.
 pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
+    if let Err(error) = crate::process::keep_memory_out_of_core_files() {
+        eprintln!("warning: core files may hold secrets: {error}");
+    }
     let result = match command {
         Command::Serve(args) => run::serve(args, opener),
         Command::Demo(args) => run::demo(args, opener),
         Command::Config(command) => configuration::run(command),
         Command::User(command) => accounts::user(command, opener),
         Command::Key(command) => accounts::key(command, opener),
+        Command::KeyFile(command) => key_file::key_file(command, opener),
         Command::Policy(command) => identity::policy(command, opener),
         Command::Group(command) => identity::group(command, opener),
         Command::Issuer(command) => federation::issuer(command, opener),

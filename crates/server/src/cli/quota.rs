@@ -32,8 +32,8 @@ pub struct QuotaListArgs {
 /// Something that can be limited.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME or tenant:NAME (tenant: is the default
-    /// tenant)
+    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME, group:NAME or tenant:NAME (tenant: is the
+    /// default tenant)
     target: String,
     #[command(flatten)]
     shared: Shared,
@@ -42,8 +42,8 @@ pub struct TargetArgs {
 /// Limits.
 #[derive(Debug, Args)]
 pub struct QuotaSetArgs {
-    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME or tenant:NAME (tenant: is the default
-    /// tenant)
+    /// /BUCKET, /BUCKET/DIRECTORY, /@TENANT/BUCKET, user:NAME, group:NAME or tenant:NAME (tenant: is the
+    /// default tenant)
     target: String,
     #[command(flatten)]
     limits: LimitArgs,

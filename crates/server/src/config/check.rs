@@ -295,6 +295,10 @@ fn xrootd(config: &Config, findings: &mut Findings) {
     {
         findings.error("xrootd.sss_keytab_file", error.to_string());
     }
+    if xrootd.redirect == "always" && xrootd.redirect_to.is_empty() {
+        let message = "empty, while xrootd.redirect says that every client is sent away";
+        findings.error("xrootd.redirect_to", message);
+    }
     if xrootd.trust_names
         && xrootd
             .listen

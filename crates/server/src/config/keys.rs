@@ -38,6 +38,14 @@ fn is_tpc_source(text: &str) -> bool {
     dewar_xrootd::Source::parse(text).is_some()
 }
 
+fn is_elsewhere(text: &str) -> bool {
+    dewar_xrootd::Elsewhere::parse(text).is_some()
+}
+
+fn is_when(text: &str) -> bool {
+    dewar_xrootd::When::parse(text).is_some()
+}
+
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -248,6 +256,23 @@ sections! {
         /// Third-party copies that may run at once; further ones are told to wait. Each takes up to
         /// 16 MiB of memory.
         tpc_copies_max: u32 = "16" { range: Range::Between("1", "10000"), unit: "copies" };
+        /// Servers with the same files, to which clients are sent that read: `host:port`, or
+        /// `host:port=network` for one that clients of a network prefer. Each is looked at once a
+        /// second. Empty: none.
+        redirect_to: Vec<String> = "" {
+            range: Range::Rule("HOST[:PORT] or HOST[:PORT]=NETWORK", is_elsewhere),
+        };
+        /// The same for clients that write, or change names. Empty: they are sent nowhere.
+        redirect_writes_to: Vec<String> = "" {
+            range: Range::Rule("HOST[:PORT] or HOST[:PORT]=NETWORK", is_elsewhere),
+        };
+        /// When clients are sent there: `stopping`, who opens a file while this server stops;
+        /// `balanced`, also who opens one while another server has clearly fewer sessions or is nearer;
+        /// `always`, with everything: this server is a redirector then, serves no file itself and asks
+        /// nobody who it is.
+        redirect: String = "stopping" {
+            range: Range::Rule("stopping, balanced or always", is_when),
+        };
         /// Connections that may be open at once; further ones are closed.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",

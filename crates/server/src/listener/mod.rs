@@ -117,6 +117,12 @@ pub trait SocketFront: Send + Sync + 'static {
         peer: SocketAddr,
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()>;
+
+    /// For how long connections shall still be accepted after the stop began. These are told to stop
+    /// at its end.
+    fn lingers(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// What a front is: a cheaply cloned function from requests to answers. Every hyper service of
@@ -244,22 +250,39 @@ impl Listener {
                 connection::run(socket, peer, &place.0, front, running).await;
             });
         };
-        stop.spawn(async move { accept(self.tcp, door, tracked, refuse, begin).await });
+        stop.spawn(async move {
+            let until = tracked.draining();
+            accept(&self.tcp, door, &tracked, until, refuse, begin).await;
+        });
     }
 
     /// Accepts connections for a front of another protocol until `stop`, in a task of its own.
     pub fn serve_sockets(self, door: Arc<Door>, front: Arc<dyn SocketFront>, stop: &Stop) {
         let tracked = stop.clone();
-        let begin = move |socket, peer, place: Place, stop: &Stop| {
-            let serving = front.serve(socket, peer, stop.drain_token().clone());
-            stop.spawn(async move {
-                serving.await;
-                drop(place);
-            });
-        };
-        // There is nothing to say before a client has said hello.
-        let close = |_: &TcpStream, _: bool| {};
-        stop.spawn(async move { accept(self.tcp, door, tracked, close, begin).await });
+        stop.spawn(async move {
+            let begin = |told: CancellationToken| {
+                let front = Arc::clone(&front);
+                move |socket, peer, place: Place, stop: &Stop| {
+                    let serving = front.serve(socket, peer, told.clone());
+                    stop.spawn(async move {
+                        serving.await;
+                        drop(place);
+                    });
+                }
+            };
+            // There is nothing to say before a client has said hello.
+            let close = |_: &TcpStream, _: bool| {};
+            let until = tracked.draining();
+            let now = begin(tracked.drain_token().clone());
+            accept(&self.tcp, Arc::clone(&door), &tracked, until, close, now).await;
+            let lingers = front.lingers();
+            if !lingers.is_zero() {
+                let late = CancellationToken::new();
+                let until = tokio::time::sleep(lingers);
+                accept(&self.tcp, door, &tracked, until, close, begin(late.clone())).await;
+                late.cancel();
+            }
+        });
     }
 }
 
@@ -267,16 +290,18 @@ impl Listener {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 async fn accept(
-    tcp: TcpListener,
+    tcp: &TcpListener,
     door: Arc<Door>,
-    stop: Stop,
+    stop: &Stop,
+    until: impl Future<Output = ()>,
     refuse: impl Fn(&TcpStream, bool),
     begin: impl Fn(TcpStream, SocketAddr, Place, &Stop),
 ) {
+    let mut until = std::pin::pin!(until);
     loop {
         let accepted = tokio::select! {
             biased;
-            () = stop.draining() => return,
+            () = &mut until => return,
             accepted = tcp.accept() => accepted,
         };
         let (socket, peer) = match accepted {
@@ -294,7 +319,7 @@ async fn accept(
             refuse(&socket, door.tls.is_some());
             continue;
         };
-        begin(socket, peer, place, &stop);
+        begin(socket, peer, place, stop);
     }
 }
 

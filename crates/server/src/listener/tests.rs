@@ -52,8 +52,8 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
     Ok(response)
 }
 
-async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
-    let door = Arc::new(Door {
+fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<Door> {
+    Arc::new(Door {
         name: "test",
         limits: ArcSwap::from_pointee(limits),
         tls,
@@ -62,7 +62,11 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
         read_bytes_max: 1 << 20,
         read_bytes_total: 256 << 20,
         open: AtomicUsize::new(0),
-    });
+    })
+}
+
+async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> Running {
+    let door = door(limits, tls);
     let stop = Stop::new();
     let address = "127.0.0.1:0".parse().expect("address");
     let listener = Listener::bind(address).await.expect("binds");
@@ -421,6 +425,49 @@ async fn a_stop_finishes_what_runs_and_refuses_what_is_new() {
     let (answer, _) = to_end(&mut busy).await;
     assert!(answer.ends_with("slow"), "{answer}");
     assert_eq!(drained.await.expect("joins"), 0);
+}
+
+/// Says hello, and goodbye when it is told to stop; lingers.
+struct Lingering;
+
+impl SocketFront for Lingering {
+    fn serve(
+        &self,
+        mut socket: TcpStream,
+        _: SocketAddr,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = socket.write_all(b"hello").await;
+            stop.cancelled().await;
+            let _ = socket.write_all(b" goodbye").await;
+        })
+    }
+
+    fn lingers(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+}
+
+#[tokio::test]
+async fn who_comes_while_a_front_lingers_is_served_until_its_end() {
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let listener = listener.expect("binds");
+    let (address, stop) = (listener.address(), Stop::new());
+    listener.serve_sockets(door(LIMITS, None), Arc::new(Lingering), &stop);
+    let mut early = TcpStream::connect(address).await.expect("connects");
+    sleep(Duration::from_millis(50)).await;
+    let drain = stop.clone();
+    let drained = tokio::spawn(async move { drain.drain(PATIENCE).await });
+    let (said, after) = to_end(&mut early).await;
+    assert_eq!(said, "hello goodbye");
+    assert!(after < Duration::from_millis(300), "{after:?}");
+    let mut late = TcpStream::connect(address).await.expect("connects");
+    let (said, after) = to_end(&mut late).await;
+    assert_eq!(said, "hello goodbye");
+    assert!(after > Duration::from_millis(100), "{after:?}");
+    assert_eq!(drained.await.expect("joins"), 0);
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::{MasterKeyId, User};
+use dewar_auth::User;
 use dewar_data::pool::Pool;
 use dewar_env::Env;
 use dewar_journal::{Journal, JournalState};
@@ -16,14 +16,15 @@ use time::format_description::well_known::Rfc3339;
 
 use super::catalog::BackupAdmin;
 use super::changes::DiskChanges;
+use super::key_file::KeyFile;
 use super::metrics::{away, takes_writes};
 use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
     DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo, IdentityReply,
-    IdentityRequest, KeyAdd, KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ShareInfo,
-    ShareRequest, State, Status, UserAdd, UserInfo,
+    IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest, KeyInfo, NewKey, Page, PoolStatus,
+    QuotaInfo, QuotaRequest, ShareInfo, ShareRequest, State, Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
 use crate::config::Config;
@@ -47,6 +48,7 @@ pub(super) struct StoreAdmin {
     journal: Journal,
     upkeep: UpkeepAdmin,
     backups: BackupAdmin,
+    key_file: KeyFile,
     web_keys: WebKeys,
     audit: Arc<AuditLog>,
 }
@@ -63,7 +65,7 @@ impl StoreAdmin {
     pub(super) fn new(
         env: Env,
         config: &Config,
-        master_key: MasterKeyId,
+        key_file: KeyFile,
         engine: &Engine,
         changes: DiskChanges,
         beside: Beside,
@@ -83,7 +85,8 @@ impl StoreAdmin {
             region: config.s3.region.clone(),
             doors,
             upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
-            backups: BackupAdmin::new(engine.backups(), master_key, config),
+            backups: BackupAdmin::new(engine.backups(), engine.store().clone(), config),
+            key_file,
             store: engine.store().clone(),
             pool: Arc::clone(engine.pool()),
             journal: engine.journal().clone(),
@@ -209,6 +212,10 @@ impl AdminApi for StoreAdmin {
             region: &self.region,
         };
         share::answer(&self.store, &self.env, &at, request).await
+    }
+
+    async fn key_file(&self, request: KeyFileRequest) -> Result<KeyFileReply> {
+        self.key_file.answer(request).await
     }
 
     async fn backup_start(&self, target: &str, keep: u32) -> Result<()> {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind};
+use dewar_store::Store;
 use dewar_store::engine::{
     self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Rebuild, Restore,
     Way,
@@ -55,7 +56,7 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// Takes backups, one at a time.
 pub(super) struct BackupAdmin {
     backups: Backups,
-    master_key: MasterKeyId,
+    store: Store,
     config: Config,
     last: Arc<Mutex<Option<Taking>>>,
 }
@@ -66,10 +67,10 @@ struct Taking {
 }
 
 impl BackupAdmin {
-    pub(super) fn new(backups: Backups, master_key: MasterKeyId, config: &Config) -> Self {
+    pub(super) fn new(backups: Backups, store: Store, config: &Config) -> Self {
         Self {
             backups,
-            master_key,
+            store,
             config: config.clone(),
             last: Arc::default(),
         }
@@ -80,7 +81,7 @@ impl BackupAdmin {
         let mut plan = BackupPlan {
             files: Vec::new(),
             keep: usize::try_from(keep).unwrap_or(usize::MAX).max(1),
-            master_key: self.master_key,
+            master_key: self.store.master_keys().current(),
         };
         let configured = effective(&self.config);
         plan.files
@@ -252,7 +253,7 @@ impl OpenStore {
             master,
             engine,
         } = ground;
-        let key = master.current().to_string();
+        let keys = Arc::clone(&master);
         let env = &self.env;
         let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await?;
         let mut info = diagnosed(&restored.diagnosis);
@@ -279,16 +280,30 @@ impl OpenStore {
         if let Some(salvaged) = &restored.salvaged {
             add_salvaged(&mut info, salvaged);
         }
-        if restored.master_key != key {
+        // It may have been replaced since: then the file still has it, until it is retired.
+        let wrapped = restored.master_key.parse::<MasterKeyId>();
+        if !wrapped.is_ok_and(|id| keys.holds(id)) {
             info.unknown.push(format!(
-                "secrets in the backup are wrapped with master key {}, and this server has {key}: \
-                 access keys do not work until that one is in place",
+                "secrets in the backup are wrapped with master key {}, and the file of this server \
+                 does not hold it: access keys do not work until its line is put back",
                 restored.master_key
             ));
         }
         info.report = Some(report.close()?);
         Ok(info)
     }
+}
+
+/// What became of the catalog, in a few words.
+pub(super) fn summary(info: &CatalogInfo) -> String {
+    let mut words = format!("the catalog is made of: {}", info.made_of);
+    if let Some(upto) = info.upto {
+        words.push_str(&format!(", up to batch {upto}"));
+    }
+    if let Some(backup) = &info.backup {
+        words.push_str(&format!(", from backup {backup}"));
+    }
+    words
 }
 
 fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {

@@ -180,6 +180,7 @@ impl DiskChanges {
                 shards: 0,
                 bytes: 0,
                 left_behind: false,
+                short_of: 0,
             });
         }
         let (changes, id) = (self.clone(), found?);
@@ -200,6 +201,7 @@ impl DiskChanges {
                 shards: line.map_or(0, |line| line.shards),
                 bytes: line.map_or(0, |line| line.bytes),
                 left_behind: changes.removed_disk(id).is_some(),
+                short_of: changes.membership.short_of(),
             })
         })
         .await

@@ -18,7 +18,13 @@ pub(super) async fn look(config: &Config) -> Folders {
     let mut all = Vec::with_capacity(config.pool.disks.len());
     for path in &config.pool.disks {
         let opened = open(path, config.pool.disk_deadline).await;
-        all.push(Folder::look(path.display().to_string(), opened).await);
+        let folder = Folder::look(path.display().to_string(), opened).await;
+        let in_use = folder.is_in_use();
+        all.push(folder);
+        // Of two processes that begin at once one gets them all.
+        if in_use {
+            break;
+        }
     }
     Folders { all }
 }
@@ -27,6 +33,7 @@ pub(super) async fn open(path: &Path, deadline: Duration) -> Result<Arc<dyn Disk
     let real = RealDiskConfig {
         deadline,
         identity: Some(IDENTITY_FILE.to_owned()),
+        exclusive: true,
         ..RealDiskConfig::default()
     };
     Ok(Arc::new(RealDisk::open(path, real).await?))

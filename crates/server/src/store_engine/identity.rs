@@ -45,7 +45,7 @@ pub(super) async fn answer(store: &Store, request: IdentityRequest) -> Result<Id
         }
         IdentityRequest::GroupRemove { name } => {
             let (tenant, name) = split(&name)?;
-            accounts.remove_group(&tenant, name).await?;
+            store.remove_group(&tenant, name).await?;
         }
         IdentityRequest::GroupList { tenant } => {
             let tenant = tenant_named(tenant.as_deref().unwrap_or_default())?;
@@ -58,6 +58,10 @@ pub(super) async fn answer(store: &Store, request: IdentityRequest) -> Result<Id
                 });
             }
             return Ok(IdentityReply::Groups(groups));
+        }
+        IdentityRequest::GroupOwn { path, group } => {
+            let target = super::quota::parse(&path)?;
+            store.set_group(&target, group.as_deref()).await?;
         }
         IdentityRequest::GroupMember {
             group,

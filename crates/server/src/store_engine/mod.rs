@@ -13,6 +13,7 @@ mod disks;
 mod door;
 mod federation;
 mod identity;
+mod key_file;
 mod metrics;
 mod quota;
 mod room;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dewar_auth::{Caller, MasterKeyId, MasterKeys, Ownership};
+use dewar_auth::{Caller, MasterKeys, Ownership};
 use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
@@ -37,9 +38,12 @@ use dewar_store::upkeep::UpkeepConfig;
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
+use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish, done_here,
+};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::cli::confirm_loss;
 use crate::config::Config;
@@ -65,7 +69,7 @@ pub struct OpenStore {
 pub struct StoreEngine {
     env: Env,
     config: Config,
-    master_key: MasterKeyId,
+    key_file: KeyFile,
     engine: engine::Engine,
     changes: DiskChanges,
     front: S3Front,
@@ -96,6 +100,7 @@ impl OpenStore {
     async fn ground(&self, config: &Config, purpose: Purpose) -> Result<Ground, BoxError> {
         let env = &self.env;
         let mut folders = disks::look(config).await;
+        folders.check_unused()?;
         let small = config.pool.small_object_threshold.0;
         let engine = EngineConfig {
             zone: config.server.zone,
@@ -217,6 +222,10 @@ impl OpenEngine for OpenStore {
             held: Arc::default(),
         };
         changes.note().map_err(|error| error.message)?;
+        // A rotation may have been cut short before this was written.
+        changes.roster.note_master_key(ground.master.current())?;
+        let roster = Arc::clone(&changes.roster);
+        let key_file = KeyFile::new(env, config, engine.store(), roster);
         let web_keys = WebKeys::new();
         let keeper = (purpose.serves()).then(|| {
             let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
@@ -226,7 +235,7 @@ impl OpenEngine for OpenStore {
         Ok(StoreEngine {
             env: env.clone(),
             config: config.clone(),
-            master_key: ground.master.current(),
+            key_file,
             engine,
             changes,
             front,
@@ -237,12 +246,58 @@ impl OpenEngine for OpenStore {
     }
 
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
-        self.rebuild_catalog(config, wish).await
+        let (dry_run, target) = (wish.dry_run, flags(&wish));
+        let result = self.rebuild_catalog(config, wish).await;
+        self.told(config, "admin:catalog-rebuild", target, dry_run, &result);
+        result
     }
 
     async fn restore(&self, config: &Config, wish: RestoreWish) -> Result<CatalogInfo, BoxError> {
-        self.restore_catalog(config, wish).await
+        let (dry_run, target) = (wish.dry_run, wish.source.display().to_string());
+        let result = self.restore_catalog(config, wish).await;
+        self.told(config, "admin:catalog-restore", target, dry_run, &result);
+        result
     }
+}
+
+impl OpenStore {
+    /// Tells the audit log what became of the catalog. The catalog is what it is by then: a log that
+    /// cannot be written is told of and changes nothing.
+    fn told(
+        &self,
+        config: &Config,
+        action: &'static str,
+        target: String,
+        dry_run: bool,
+        result: &Result<CatalogInfo, BoxError>,
+    ) {
+        if dry_run {
+            return;
+        }
+        let said = match result {
+            Ok(info) => Ok(catalog::summary(info)),
+            Err(error) => Err(error.to_string()),
+        };
+        match AuditLog::open(audit_config(config), &self.env) {
+            Ok(log) => {
+                done_here(&log, action, target, &said);
+                if !log.flush() {
+                    tracing::error!("the audit log does not tell of it");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the audit log does not tell of it"),
+        }
+    }
+}
+
+/// What was consented to.
+fn flags(wish: &RebuildWish) -> String {
+    let flags = [
+        (wish.accept_loss, "--accept-loss"),
+        (wish.discard_unnamed, "--discard-unnamed"),
+    ];
+    let given = flags.iter().filter(|(given, _)| *given);
+    given.map(|(_, flag)| *flag).collect::<Vec<_>>().join(" ")
 }
 
 /// How the audit log is to be kept.
@@ -319,7 +374,7 @@ impl Engine for StoreEngine {
         Arc::new(admin::StoreAdmin::new(
             self.env.clone(),
             &self.config,
-            self.master_key,
+            self.key_file.clone(),
             &self.engine,
             self.changes.clone(),
             admin::Beside {

@@ -56,10 +56,13 @@ fn info(report: QuotaReport) -> QuotaInfo {
 }
 
 /// What a target's words mean.
-fn parse(text: &str) -> Result<QuotaTarget, AdminError> {
+pub(super) fn parse(text: &str) -> Result<QuotaTarget, AdminError> {
     let wrong = |why: String| AdminError::new(Failure::Invalid, format!("{text:?}: {why}"));
     if let Some(name) = text.strip_prefix("user:") {
         return Ok(QuotaTarget::User(name.to_owned()));
+    }
+    if let Some(name) = text.strip_prefix("group:") {
+        return Ok(QuotaTarget::Group(name.to_owned()));
     }
     if let Some(name) = text.strip_prefix("tenant:") {
         let name = TenantName::new(name).map_err(|error| wrong(error.to_string()))?;
@@ -67,7 +70,9 @@ fn parse(text: &str) -> Result<QuotaTarget, AdminError> {
     }
     let path = text.strip_prefix('/').ok_or_else(|| {
         wrong(
-            "/BUCKET, /BUCKET/DIR, /@TENANT/BUCKET, user:NAME or tenant:NAME can be limited".into(),
+            "/BUCKET, /BUCKET/DIR, /@TENANT/BUCKET, user:NAME, group:NAME or tenant:NAME can be \
+             limited"
+                .into(),
         )
     })?;
     let (tenant, path) = match path.strip_prefix('@').map(|rest| rest.split_once('/')) {
@@ -105,6 +110,8 @@ mod tests {
             "/@lab/atlas/run1",
             "user:ann",
             "user:lab:ann",
+            "group:atlas",
+            "group:lab:atlas",
             "tenant:lab",
             "tenant:",
         ] {
@@ -116,7 +123,7 @@ mod tests {
             parse("/atlas/d/").expect("a directory").to_string(),
             "/atlas/d"
         );
-        for text in ["atlas", "/", "/@lab", "/A_", "group:x", ""] {
+        for text in ["atlas", "/", "/@lab", "/A_", "role:x", ""] {
             parse(text).expect_err(text);
         }
     }

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use dewar_auth::MasterKeyId;
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,22 @@ impl Roster {
         })?;
         let file = Mutex::new(file);
         Ok(Self { path, file })
+    }
+
+    /// Notes the master key that wraps from now on.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn note_master_key(&self, id: MasterKeyId) -> Result<()> {
+        let mut file = self.file.lock();
+        let id = id.to_string();
+        if file.master_key != id {
+            let mut new = file.clone();
+            new.master_key = id;
+            write(&self.path, &new)?;
+            *file = new;
+        }
+        Ok(())
     }
 
     /// Changes it, durably if it is another then.

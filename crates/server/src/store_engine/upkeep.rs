@@ -314,13 +314,22 @@ impl UpkeepAdmin {
         });
         drop(fsck);
         let (store, fsck) = (self.store.clone(), Arc::clone(&self.fsck));
+        let membership = Arc::clone(&self.changes.membership);
         tokio::spawn(async move {
             let depth = LedgerDepth {
                 objects: true,
                 read: deep,
             };
-            let counted = store.ledger(depth, &read).await;
-            let outcome = counted.map(|ledger| ledger_info(&ledger));
+            let counted = async {
+                let wrong = match deep {
+                    true => membership.verify_index().await?,
+                    false => 0,
+                };
+                let mut ledger = store.ledger(depth, &read).await?;
+                ledger.found_bad += wrong;
+                Ok::<_, dewar_types::Error>(ledger)
+            };
+            let outcome = counted.await.map(|ledger| ledger_info(&ledger));
             if let Some(check) = &mut *fsck.lock() {
                 check.outcome = Some(outcome.map_err(AdminError::from));
             }

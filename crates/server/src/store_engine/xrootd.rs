@@ -9,8 +9,8 @@ use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Meter, Outcome, Peer, Proof, Source, Sources, SssKey,
-    TlsConfig, TlsStream, TlsUpgrade, TpcConfig, Translation, Trust,
+    Callers, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Peer, Proof, Redirect,
+    Source, Sources, SssKey, TlsConfig, TlsStream, TlsUpgrade, TpcConfig, Translation, Trust, When,
 };
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,11 @@ pub(super) fn front(
             copies_max: number(u64::from(config.tpc_copies_max)),
             trust: Some(Arc::new(System(Trusted::default()))),
         },
+        redirect: Redirect {
+            when: When::parse(&config.redirect).unwrap_or_default(),
+            reads: elsewhere(&config.redirect_to),
+            writes: elsewhere(&config.redirect_writes_to),
+        },
     };
     let callers = Arc::new(StoreCallers {
         store: store.clone(),
@@ -76,6 +81,11 @@ pub(super) fn front(
     })
 }
 
+fn elsewhere(rules: &[String]) -> Vec<Elsewhere> {
+    let rules = rules.iter();
+    rules.filter_map(|rule| Elsewhere::parse(rule)).collect()
+}
+
 impl SocketFront for XrootdFront {
     fn serve(
         &self,
@@ -85,6 +95,10 @@ impl SocketFront for XrootdFront {
     ) -> BoxFuture<'static, ()> {
         let door = Arc::clone(&self.door);
         Box::pin(async move { door.serve(socket, peer, stop).await })
+    }
+
+    fn lingers(&self) -> Duration {
+        self.door.lingers()
     }
 }
 
@@ -99,6 +113,7 @@ impl Meter for Metered {
             Outcome::Refused => "error",
             Outcome::Failed => "failed",
             Outcome::Later => "wait",
+            Outcome::Elsewhere => "redirect",
         };
         let requests = &self.0.requests;
         requests

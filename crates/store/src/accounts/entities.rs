@@ -3,12 +3,13 @@
 use dewar_auth::{Policy, PolicyKind, User};
 use dewar_meta::kv::{Batch, Require};
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, GroupId, Result, TenantName, Timestamp};
 use minicbor::{Decode, Encode};
 
+use super::keys::shown;
 use super::record::{GroupRecord, Held, RoleRecord, UserRecord, decode, encode};
 use super::users::{bare, user_key};
-use super::{Accounts, GROUP, ROLE, check_name, check_path, exists, folded, none};
+use super::{Accounts, GROUP, ROLE, check_name, check_path, designation, exists, folded, none};
 
 /// Most groups of a user.
 const GROUPS_MAX: usize = 32;
@@ -103,6 +104,26 @@ impl Accounts {
         let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
         let found = self.read::<GroupRecord>(&key).await?;
         found.map(Into::into).ok_or_else(|| none("group", name))
+    }
+
+    /// The id of the group called `[TENANT:]NAME`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub(crate) async fn group_called(&self, text: &str) -> Result<GroupId> {
+        let (tenant, name) = designation(text)?;
+        Ok(GroupId(self.group(&tenant, name).await?.id))
+    }
+
+    /// What the group of an id is called: `[TENANT:]NAME`.
+    pub(crate) async fn group_by_id(&self, id: GroupId) -> Result<Option<String>> {
+        for tenant in self.tree.tenants().await? {
+            let groups: Vec<GroupRecord> = self.entities(GROUP, &tenant.name, None).await?;
+            if let Some(group) = groups.into_iter().find(|group| group.id == id.0) {
+                return Ok(Some(shown(tenant.name.as_str(), &group.name)));
+            }
+        }
+        Ok(None)
     }
 
     /// Groups of an account, or of the tenant where none is named.

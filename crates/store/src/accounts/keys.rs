@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
@@ -181,6 +182,25 @@ impl Accounts {
         };
         self.edit(&key, || none("access key", access_key), remove)
             .await
+    }
+
+    /// The record of an access key with its secret wrapped under the current master key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when it is none, or its secret does not unwrap.
+    pub(crate) fn rewrapped(&self, key: &[u8], value: &[u8]) -> Result<Bytes> {
+        let mut record: KeyRecord = decode(value)?;
+        let id = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
+        let failed = |error| {
+            let what = format!("the secret of access key {id}");
+            Error::with_source(ErrorKind::Corrupt, what, error)
+        };
+        let context = context(&id);
+        let secret = self.master.unwrap_secret(&context, &record.secret);
+        let secret = secret.map_err(failed)?;
+        let wrapped = self.master.wrap(&*self.env.rng, &context, &secret);
+        record.secret = wrapped.map_err(failed)?;
+        Ok(encode(&record))
     }
 
     pub(super) async fn lookup(&self, id: &str) -> Result<Option<AccessKey>> {

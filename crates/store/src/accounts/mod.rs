@@ -57,7 +57,8 @@ use bearer::Bearers;
 use issuer_keys::HeldKeys;
 use sessions::Sessions;
 
-use record::{decode, encode};
+use record::encode;
+pub(crate) use record::{KeyRecord, decode};
 
 /// Access keys kept unwrapped; a miss costs a catalog read and an AES-GCM.
 const CACHED_MAX: usize = 10_000;
@@ -238,7 +239,7 @@ impl Accounts {
     }
 
     /// Whatever it was, a key or a user with keys: look everything up anew.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut cache = self.cache.write();
         cache.keys.clear();
         cache.users.clear();

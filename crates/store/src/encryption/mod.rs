@@ -13,7 +13,7 @@ mod stream;
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
-use dewar_auth::MasterKeys;
+use dewar_auth::{MasterKeyId, MasterKeys};
 use dewar_checksum::DigestSet;
 use dewar_env::Rng;
 use dewar_meta::ns::record::{ETag, EncryptionRecord, KeyHolder, ShownChecksum, VersionRecord};
@@ -136,7 +136,8 @@ pub(crate) fn begin(how: &Encryption, master: &MasterKeys, rng: &dyn Rng) -> Res
 impl Fresh {
     /// What is stored of content that is complete: its record, and its ETag.
     pub(crate) fn finish(
-        self,
+        mut self,
+        master: &MasterKeys,
         rng: &dyn Rng,
         digests: DigestSet,
         checksum: Option<ShownChecksum>,
@@ -152,6 +153,8 @@ impl Fresh {
         };
         let told = Told { digests, checksum };
         let sealed = keys::seal(&keys::seal_key(&self.key), rng, &told)?;
+        // It may have taken hours to come, and the master key of its beginning may be gone.
+        wrap_anew(&mut self.record, &self.key, master)?;
         let record = EncryptionRecord {
             sealed: Some(sealed.into()),
             ..self.record
@@ -169,15 +172,47 @@ impl Fresh {
 pub(crate) fn finish_upload(
     record: &EncryptionRecord,
     key: &DataKey,
+    master: &MasterKeys,
     rng: &dyn Rng,
     digests: DigestSet,
     checksum: Option<ShownChecksum>,
 ) -> Result<EncryptionRecord> {
     let sealed = keys::seal(&keys::seal_key(key), rng, &Told { digests, checksum })?;
-    Ok(EncryptionRecord {
+    let mut record = EncryptionRecord {
         sealed: Some(sealed.into()),
         ..record.clone()
-    })
+    };
+    wrap_anew(&mut record, key, master)?;
+    Ok(record)
+}
+
+/// Wraps a content's key that is at hand under the current master key, if it is wrapped under an
+/// older one: that need not be there any more.
+fn wrap_anew(record: &mut EncryptionRecord, key: &DataKey, master: &MasterKeys) -> Result<()> {
+    if wrapped_under(record).is_some_and(|id| id != master.current()) {
+        record.key = keys::wrap(master, &record.id, key)?.into();
+    }
+    Ok(())
+}
+
+/// The master key that a content's key is wrapped under; `None` where it is the customer's.
+pub(crate) fn wrapped_under(record: &EncryptionRecord) -> Option<MasterKeyId> {
+    let id = record.key.first_chunk::<8>()?;
+    (record.holder == KeyHolder::Dewar).then_some(MasterKeyId(*id))
+}
+
+/// Wraps the content's key under the current master key, if it is wrapped under an older one.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it does not unwrap.
+pub(crate) fn rewrap(record: &mut EncryptionRecord, master: &MasterKeys) -> Result<()> {
+    match wrapped_under(record) {
+        Some(id) if id != master.current() => {
+            let key = keys::unwrap(master, &record.id, &record.key)?;
+            wrap_anew(record, &key, master)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The key of stored content, for who may have it.

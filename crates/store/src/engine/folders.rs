@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dewar_data::pool::{DewarId, Found, Identity, Member, inspect};
-use dewar_env::{Disk, DiskState};
+use dewar_env::{Disk, DiskError, DiskErrorKind, DiskState};
 use dewar_types::{Error, ErrorKind, Result};
 
 use super::membership::Refusal;
@@ -49,10 +49,23 @@ impl Folder {
     /// Looks at a disk, or at why it could not be opened; changes nothing. Says what is missing.
     pub async fn look(label: String, opened: Result<Arc<dyn Disk>>) -> Self {
         let folder = Self::look_again(label, opened).await;
-        if let Content::Absent(error) = &folder.content {
+        if let Content::Absent(error) = &folder.content
+            && !folder.is_in_use()
+        {
             tracing::warn!(disk = %folder.label, %error, "this disk is missing");
         }
         folder
+    }
+
+    /// Whether another process has it open.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let Content::Absent(error) = &self.content else {
+            return false;
+        };
+        let cause = std::error::Error::source(error);
+        let cause = cause.and_then(|cause| cause.downcast_ref::<DiskError>());
+        cause.is_some_and(|cause| cause.kind() == DiskErrorKind::InUse)
     }
 
     /// The same, and silent.
@@ -93,6 +106,24 @@ impl Folder {
 }
 
 impl Folders {
+    /// Refuses to go on with what another process has open: it is not away.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], which names the folder.
+    pub fn check_unused(&self) -> Result<()> {
+        for folder in &self.all {
+            if folder.is_in_use() {
+                let message = format!(
+                    "{} is in use by another process: a server with another state folder, or a command \
+                     that has the store open; end that first",
+                    folder.label
+                );
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+        }
+        Ok(())
+    }
+
     /// The deployment that the disks found belong to.
     ///
     /// # Errors

@@ -33,6 +33,12 @@ use super::membership::Membership;
 /// How often a folder without its disk is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
+/// How often all copies of the index are read: what nobody reads rots unseen until it is the last.
+const VERIFY_INDEX_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// When they are read for the first time.
+const VERIFY_INDEX_AFTER: Duration = Duration::from_secs(3600);
+
 /// Opens configured folders anew.
 pub trait Outlook: Send + Sync + 'static {
     /// What is in the folder with this number, counted from 0 in the order of [`Folders::all`] and
@@ -114,7 +120,7 @@ pub(super) struct Looking {
 
 /// Goes on with changes of the pool's disks that were begun, until it is dropped.
 pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
-    let membership = Arc::clone(membership);
+    let (membership, verifying) = (Arc::clone(membership), Arc::clone(membership));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         // What was said last, so that it is said once.
@@ -133,6 +139,24 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
                 biased;
                 () = changed => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    });
+    tasks.spawn(async move {
+        // Soon after the start, or a server that is restarted every night would never do it.
+        let mut pause = VERIFY_INDEX_AFTER;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = VERIFY_INDEX_EVERY;
+            match verifying.verify_index().await {
+                Ok(0) => {}
+                Ok(wrong) => tracing::warn!(
+                    wrong,
+                    "pieces of the catalog index were wrong on a disk, and are mended"
+                ),
+                Err(error) => {
+                    tracing::warn!(%error, "the copies of the catalog index cannot be verified");
+                }
             }
         }
     });

@@ -188,6 +188,14 @@ impl Membership {
         removed
     }
 
+    /// Disks that the journal lacks to be written after as many failures as the layout survives
+    /// (docs/durability.md).
+    #[must_use]
+    pub fn short_of(&self) -> usize {
+        let wanted = 2 * usize::from(self.pool.layout().m) + 1;
+        wanted.saturating_sub(self.journal.status().members.len())
+    }
+
     /// Why a disk with this identity, found in the folder `label`, is not used; `None` if it can be.
     #[must_use]
     pub fn refusal(&self, label: &str, identity: &Identity) -> Option<Refusal> {
@@ -627,6 +635,15 @@ impl Membership {
         self.moves.index_behind.store(!told, Ordering::Relaxed);
     }
 
+    /// Reads all copies of the index and mends what is wrong in one and right in another; how many
+    /// pieces were wrong.
+    ///
+    /// # Errors
+    /// When a piece is wrong everywhere, or a copy cannot be read.
+    pub async fn verify_index(&self) -> Result<u64> {
+        self.index.verify().await
+    }
+
     /// Returns when the state of a disk has changed since it was called.
     pub(super) fn disks_changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let watched = self.pool.members().map(|member| {
@@ -648,8 +665,9 @@ impl Membership {
         let leaves = |member: &Member| self.store.decision(member.id).is_some();
         let (leave, mut all): (Vec<Member>, Vec<Member>) = self.pool.members().partition(leaves);
         all.extend(leave);
-        let removed = self.removed();
-        all.retain(|member| !removed.contains(&member.id));
+        // One that is to leave holds what it holds until it has left: its copies may be the only ones.
+        let left = self.journal.status().removed;
+        all.retain(|member| !left.contains(&member.id));
         let all = all.into_iter().map(|member| (member.id, member.disk));
         match self.index.set_disks(all.collect()).await {
             Ok(()) => true,
@@ -672,7 +690,10 @@ async fn wipe(disk: &dyn Disk) -> Result<()> {
             .filter(|path| path != EPOCH_FILE);
         let paths: Vec<String> = paths.collect();
         for path in &paths {
-            disk.remove(path).await?;
+            match disk.remove(path).await {
+                Err(error) if error.kind() != DiskErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
         }
         if !paths.is_empty() {
             disk.sync_dir(dir).await?;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
+use dewar_data::blob::Verified;
 use dewar_meta::ns::Bucket;
 use dewar_meta::ns::record::Extent;
 use dewar_types::{ByteRange, Result};
@@ -130,6 +131,14 @@ impl FileBytes<'_> {
     /// As [`crate::Download::next`].
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         self.pieces.next().await
+    }
+
+    /// The same with the checksums of stored pages, where what is read is what they hold.
+    ///
+    /// # Errors
+    /// As [`FileBytes::next`].
+    pub async fn next_verified(&mut self) -> Option<Result<Verified>> {
+        self.pieces.next_verified().await
     }
 }
 

@@ -297,6 +297,12 @@ impl Revision {
         self.size
     }
 
+    /// Permission bits that the version will have.
+    #[must_use]
+    pub fn permissions(&self) -> u32 {
+        self.permissions
+    }
+
     /// What it is now, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
     /// megabytes for a file in very many pieces.
     #[must_use]
@@ -559,13 +565,14 @@ impl Revision {
     async fn finish(self, whole: Option<usize>, zeros: Option<(u64, u64)>) -> Result<ObjectInfo> {
         let current = self.sealed.logs.len();
         let (fresh, rng) = (self.fresh, Arc::clone(&self.shared.env.rng));
+        let master = Arc::clone(&self.shared.master);
         let mut encrypted = None;
         let version = self.log.version();
         let received = self
             .log
             .finish(&Expect::default(), |clear| {
                 if let Some(fresh) = fresh {
-                    encrypted = Some(fresh.finish(&*rng, *clear, None)?);
+                    encrypted = Some(fresh.finish(&master, &*rng, *clear, None)?);
                 }
                 Ok(encrypted.clone().unzip())
             })

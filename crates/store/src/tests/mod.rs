@@ -17,6 +17,7 @@ mod presence;
 mod quotas;
 mod rebuild;
 mod returned;
+mod rewrap;
 mod sample;
 mod upkeep;
 mod verbs;

@@ -163,6 +163,15 @@ impl Inner {
             .collect()
     }
 
+    /// The folder that a disk is in, for the log; `away` when none is known.
+    pub(super) fn folder_of(&self, disk: DiskId) -> String {
+        let member = self.blobs.pool().member(disk);
+        member.map_or_else(
+            || "away".to_owned(),
+            |member| member.disk.label().to_owned(),
+        )
+    }
+
     /// A record names a disk that no folder holds.
     pub(super) fn note_unknown(&self, disk: DiskId) {
         if self.blobs.pool().member(disk).is_none() {

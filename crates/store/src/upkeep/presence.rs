@@ -99,7 +99,8 @@ pub(crate) async fn presence(inner: Shared) {
                     let said = said.entry(disk).or_default();
                     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
                     if !error.is_empty() && *said != error {
-                        tracing::info!(%disk, error, "what is on a disk is not known yet");
+                        let folder = inner.folder_of(disk);
+                        tracing::info!(folder, %disk, error, "what is on a disk is not known yet");
                     }
                     *said = error;
                 }

@@ -36,6 +36,9 @@ const NOTE_EVERY: Duration = Duration::from_secs(30);
 /// Records looked at in one scan.
 const PAGE: usize = 256;
 
+/// By how much a time may be ahead of the clock and count.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
+
 /// How far the scrub of a disk is, as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -86,6 +89,21 @@ impl Default for Progress {
 }
 
 impl Progress {
+    /// A clock that was ahead for a while puts nothing off for years, and proves nothing.
+    fn forget_the_future(&mut self, now: Timestamp) {
+        let allowed = u64::try_from(CLOCKS_DIFFER.as_nanos()).unwrap_or(u64::MAX);
+        let ahead = |at: Timestamp| at.0 > now.0.saturating_add(allowed);
+        if self
+            .last
+            .is_some_and(|(began, ended)| ahead(began) || ahead(ended))
+        {
+            self.last = None;
+        }
+        if self.began.is_some_and(ahead) {
+            self.began = None;
+        }
+    }
+
     /// When a shard on this disk was last read and found good, if it is not known to be bad:
     /// the beginning of the pass that read it.
     pub(super) fn proof(&self, blob: BlobId) -> Option<Timestamp> {
@@ -123,7 +141,10 @@ pub(crate) async fn scrub(inner: Shared) {
                     running.push(async move { (disk, inner.scrub_disk(disk, progress).await) });
                 }
                 Ok(None) => {}
-                Err(error) => tracing::warn!(%disk, %error, "the scrub's progress is not known"),
+                Err(error) => {
+                    let folder = inner.folder_of(disk);
+                    tracing::warn!(folder, %disk, %error, "the scrub's progress is not known");
+                }
             }
         }
         let looking = tokio::time::sleep(LOOK_EVERY);
@@ -134,7 +155,8 @@ pub(crate) async fn scrub(inner: Shared) {
                 Some((disk, result)) = running.next() => {
                     on.remove(&disk);
                     if let Err(error) = result {
-                        tracing::warn!(%disk, %error, "the scrub was cut short; it will go on");
+                        let folder = inner.folder_of(disk);
+                        tracing::warn!(folder, %disk, %error, "the scrub was cut short; it will go on");
                     }
                 }
                 () = &mut looking => break,
@@ -167,13 +189,15 @@ impl Inner {
     }
 
     pub(super) async fn scrub_progress(&self, disk: DiskId) -> Result<Progress> {
-        match self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value {
-            Some(value) => minicbor::decode(&value).map_err(|error| {
-                let what = format!("how far the scrub of disk {disk} is");
-                Error::with_source(ErrorKind::Corrupt, what, error)
-            }),
-            None => Ok(Progress::default()),
-        }
+        let Some(value) = self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value else {
+            return Ok(Progress::default());
+        };
+        let mut progress: Progress = minicbor::decode(&value).map_err(|error| {
+            let what = format!("how far the scrub of disk {disk} is");
+            Error::with_source(ErrorKind::Corrupt, what, error)
+        })?;
+        progress.forget_the_future(self.env.clock.now());
+        Ok(progress)
     }
 
     async fn write_progress(&self, disk: DiskId, progress: &Progress) -> Result<()> {
@@ -236,7 +260,8 @@ impl Inner {
         status.last = progress.last;
         let (shards, bytes, bad) = (status.shards, status.bytes, status.bad);
         drop(scrubs);
-        tracing::info!(%disk, shards, bytes, bad, "scrub finished");
+        let folder = self.folder_of(disk);
+        tracing::info!(folder, %disk, shards, bytes, bad, "scrub finished");
         Ok(())
     }
 
@@ -268,7 +293,8 @@ impl Inner {
                     let first = damage.pages.iter().take(PAGES_NAMED_MAX);
                     let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
                     let pages = pages.collect::<Vec<_>>().join(" ");
-                    tracing::warn!(%blob, shard, %disk, pages, "the scrub found a bad shard");
+                    let folder = self.folder_of(disk);
+                    tracing::warn!(%blob, shard, folder, %disk, pages, "the scrub found a bad shard");
                     dewar_env::reached("the scrub found a bad shard");
                     let now = self.env.clock.now();
                     self.table.note(encoding, shard, now).await?;

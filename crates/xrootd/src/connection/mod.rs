@@ -343,7 +343,10 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         if let start::Standing::In { session, main } = &self.standing
             && *main
         {
-            session.end();
+            match polite {
+                true => session.finish(),
+                false => session.end(),
+            }
             self.door.forget(session.id());
         } else if let start::Standing::In { session, .. } = &self.standing {
             session.unbind(&self.outlet);

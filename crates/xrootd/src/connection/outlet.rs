@@ -84,14 +84,18 @@ impl Outlet {
         self.send(vec![small(reply, stream)], None).await;
     }
 
-    /// Says that a request failed, or shall be sent again.
+    /// Says that a request failed, or shall be sent again, or to somebody else.
     pub(crate) async fn refuse(&self, stream: StreamId, refusal: &Refusal) {
-        let reply = match refusal.wait {
-            Some(seconds) => Reply::Wait {
+        let reply = match (&refusal.elsewhere, refusal.wait) {
+            (Some((host, port)), _) => Reply::Redirect {
+                port: i32::from(*port),
+                host: host.clone(),
+            },
+            (None, Some(seconds)) => Reply::Wait {
                 seconds,
                 message: refusal.message.clone(),
             },
-            None => Reply::error(refusal.code, refusal.message.clone()),
+            (None, None) => Reply::error(refusal.code, refusal.message.clone()),
         };
         self.reply(stream, &reply).await;
     }

@@ -119,7 +119,7 @@ async fn exchange(
     buffer.advance(Handshake::LEN);
     let reply = HandshakeReply {
         version: VERSION_PAGES,
-        data_server: true,
+        data_server: !door.config.redirect.is_all(),
     };
     socket.write_all(&reply.encode()).await?;
     loop {
@@ -173,7 +173,12 @@ pub(super) fn protocol_reply(
     asked: Protocol,
     first: bool,
 ) -> ProtocolReply {
-    let mut flags = server::IS_SERVER | server::SUPPORTS_POSC | server::SUPPORTS_PAGES;
+    let mut flags = server::SUPPORTS_POSC | server::SUPPORTS_PAGES;
+    // To a manager clients come back when the server fails to which it sent them.
+    flags |= match door.config.redirect.is_all() {
+        true => server::IS_MANAGER,
+        false => server::IS_SERVER,
+    };
     if door.tls.is_some() {
         flags |= server::HAVE_TLS;
         let able = asked.flags & (protocol::ABLE_TLS | protocol::WANT_TLS) != 0;
@@ -201,6 +206,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         self.door.env.rng.fill(&mut id.0);
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
         let claimed = claimed(&login);
+        if self.door.config.redirect.is_all() {
+            // Who it is matters to the server to which it is sent.
+            self.enter(id, None, claimed);
+            self.greet(stream, id, String::new()).await;
+            return Ok(());
+        }
         let callers = Arc::clone(&self.door.callers);
         match callers.of_connection(&self.peer).await {
             Ok(Some(user)) => {

@@ -161,14 +161,14 @@ impl Session {
     /// A file that is open for writing.
     ///
     /// # Errors
-    /// 3004 for what is none, 3010 for one that is open for reading.
+    /// 3004 for what is none, or is open for reading.
     pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> Answer<Arc<Writer>> {
         match self.handle(handle, doing)? {
             Handle::Writer(writer) => Ok(writer),
             Handle::Copy(copy) => Err(copied(doing, &copy)),
             Handle::Reader(reader) => {
                 let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
-                Err(Refusal::new(ErrorCode::NotAuthorized, message))
+                Err(Refusal::new(ErrorCode::FileNotOpen, message))
             }
         }
     }
@@ -231,6 +231,11 @@ impl Session {
     /// The session is over: what is open is closed, and what was being written was never there.
     pub(crate) fn end(&self) {
         self.cut.cancel();
+        self.finish();
+    }
+
+    /// The same, but what was answered still leaves; its first connection cuts it then.
+    pub(crate) fn finish(&self) {
         self.handles.lock().clear();
         self.closed.notify_waiters();
         *self.outlets.lock() = Default::default();

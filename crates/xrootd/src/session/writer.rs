@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
 use dewar_store::file::{Revision, Snapshot};
-use dewar_types::{ByteRange, Error};
+use dewar_types::{ByteRange, Error, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
@@ -54,6 +54,10 @@ pub(crate) struct Writer {
     pub(crate) path: String,
     /// Bytes that the client said there would be.
     pub(crate) announced: Option<u64>,
+    /// Permission bits that it will have.
+    pub(crate) permissions: u32,
+    /// Whose it will be.
+    pub(crate) owner: UserId,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
     /// Whether there is a checkpoint.
@@ -116,7 +120,13 @@ impl Ending {
 
 impl Writer {
     /// Starts the task. It ends when this is dropped, and what was not committed was never there.
-    pub(crate) fn start(revision: Revision, path: String, announced: Option<u64>) -> Arc<Self> {
+    pub(crate) fn start(
+        revision: Revision,
+        path: String,
+        announced: Option<u64>,
+        owner: UserId,
+    ) -> Arc<Self> {
+        let permissions = revision.permissions();
         let (ops, work) = mpsc::unbounded_channel();
         let size = Arc::new(AtomicU64::new(revision.size()));
         let marked = Arc::new(AtomicBool::new(false));
@@ -132,6 +142,8 @@ impl Writer {
         Arc::new(Self {
             path,
             announced,
+            permissions,
+            owner,
             size,
             marked,
             ops,

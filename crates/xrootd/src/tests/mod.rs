@@ -1,6 +1,7 @@
 //! A real store behind the door, and the codec as its client.
 
 mod native_client;
+mod redirect;
 mod rig;
 mod third_party;
 
@@ -317,7 +318,7 @@ fn what_a_checkpoint_changed_can_be_undone() {
         // A file that is open for reading has none.
         assert_eq!(
             code_of(&turn(&mut client, handle, Checkpoint::Begin).await),
-            3010
+            3004
         );
     });
 }

@@ -112,6 +112,11 @@ impl Rig {
 
     /// Another door; `open` for everybody, or for nobody.
     pub(super) async fn with(seed: u64, config: DoorConfig, open: bool) -> Self {
+        Self::on(0, seed, config, open).await
+    }
+
+    /// The same on a port that is known before.
+    pub(super) async fn on(port: u16, seed: u64, config: DoorConfig, open: bool) -> Self {
         let world = SimWorld::with_disks(seed, 4);
         let env = world.env();
         let layout = Layout {
@@ -153,7 +158,7 @@ impl Rig {
         let callers = Arc::new(Everybody(caller.clone(), open));
         let meter = Arc::new(NoMeter);
         let door = Arc::new(Door::new(store, env, config, callers, None, meter));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("bound");
         let address = listener.local_addr().expect("bound");
         let stop = CancellationToken::new();
         let (serving, token) = (Arc::clone(&door), stop.clone());

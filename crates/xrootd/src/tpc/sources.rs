@@ -8,6 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use dewar_auth::Network;
 use dewar_xrootd_client::{Endpoint, Error, Resolver, Result, system};
 use futures_util::future::BoxFuture;
 
@@ -31,7 +32,7 @@ enum Hosts {
     /// With the dot before it.
     Domain(String),
     Name(String),
-    Network(IpAddr, u8),
+    Network(Network),
 }
 
 impl Source {
@@ -79,7 +80,7 @@ impl Source {
                     place.host.ends_with(domain.as_str()) && is_public(address)
                 }
                 Hosts::Name(name) => place.host == *name,
-                Hosts::Network(network, length) => contains(*network, *length, address),
+                Hosts::Network(network) => network.contains(address),
             }
     }
 
@@ -87,7 +88,7 @@ impl Source {
     fn may_admit(&self, place: &Endpoint) -> bool {
         self.admits_port(place.port)
             && match &self.hosts {
-                Hosts::Any | Hosts::Network(..) => true,
+                Hosts::Any | Hosts::Network(_) => true,
                 Hosts::Domain(domain) => place.host.ends_with(domain.as_str()),
                 Hosts::Name(name) => place.host == *name,
             }
@@ -99,23 +100,15 @@ impl Hosts {
         if host == "*" {
             return Some(Self::Any);
         }
-        let (address, length) = host
-            .split_once('/')
-            .map_or((host, None), |(a, l)| (a, Some(l)));
-        if let Ok(address) = address.parse::<IpAddr>() {
-            let whole = if address.is_ipv4() { 32 } else { 128 };
-            let length = match length {
-                Some(length) => length.parse().ok().filter(|length| *length <= whole)?,
-                None => whole,
-            };
-            return Some(Self::Network(address, length));
+        if let Some(network) = Network::parse(host) {
+            return Some(Self::Network(network));
         }
         let (domain, name) = match host.strip_prefix("*.") {
             Some(name) => (true, name),
             None => (false, host),
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || !name.chars().all(plain) || length.is_some() {
+        if name.is_empty() || !name.chars().all(plain) {
             return None;
         }
         Some(match domain {
@@ -165,16 +158,6 @@ impl Resolver for Sources {
     fn resolve<'a>(&'a self, place: &'a Endpoint) -> BoxFuture<'a, Result<Vec<SocketAddr>>> {
         Box::pin(self.judged(place))
     }
-}
-
-fn contains(network: IpAddr, length: u8, address: IpAddr) -> bool {
-    let bits = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => (u128::from(ip.to_bits()) << 96, 32),
-        IpAddr::V6(ip) => (ip.to_bits(), 128),
-    };
-    let ((network, kind), (address, other)) = (bits(network), bits(address));
-    let shift = 128 - u32::from(length);
-    kind == other && (length == 0 || network >> shift == address >> shift)
 }
 
 /// Whether an address belongs to the public network, as far as its number tells.
@@ -296,6 +279,7 @@ mod tests {
         assert!(
             judge(&["10.0.0.0/8"], "x", "10.255.0.1") && !judge(&["10.0.0.0/8"], "x", "11.0.0.1")
         );
+        assert!(judge(&["10.0.0.0/8"], "x", "::ffff:10.0.0.1"));
         assert!(judge(&["fd00::/8"], "x", "fd12::1") && !judge(&["fd00::/8"], "x", "fe80::1"));
     }
 

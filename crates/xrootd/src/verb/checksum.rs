@@ -3,14 +3,14 @@
 use dewar_store::file::Node;
 use dewar_xrootd_proto::ErrorCode;
 
-use super::shown::{CHECKSUMS, checksum};
+use super::shown::{CHECKSUMS, algorithm, checksum};
 use super::{Context, names};
 use crate::error::{Answer, Refusal};
 
 pub(super) async fn checksum_of(context: &Context, sent: &str) -> Answer<()> {
     let path = context.path(sent)?;
     let name = path.cgi().get("cks.type").unwrap_or("adler32").to_owned();
-    if !CHECKSUMS.iter().any(|(its, _)| *its == name) {
+    if algorithm(&name).is_none() {
         let message = format!("{name} checksum not supported.");
         return Err(Refusal::new(ErrorCode::ServerError, message));
     }

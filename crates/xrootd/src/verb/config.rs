@@ -34,10 +34,11 @@ fn value(context: &Context, key: &str) -> String {
             list.join(",")
         }
         "fattr" => format!("{ATTRIBUTE_NAME_BYTES_MAX} {ATTRIBUTE_VALUE_BYTES_MAX}"),
-        "cms" => "none".to_owned(),
+        "cms" => "none|".to_owned(),
         "pio_max" => "5".to_owned(),
         "readv_iov_max" => VECTOR_ITEMS_MAX.to_string(),
         "readv_ior_max" => READV_ITEM_BYTES_MAX.to_string(),
+        "role" if context.door.config.redirect.is_all() => "manager".to_owned(),
         "role" => "server".to_owned(),
         "sitename" if !context.door.config.site.is_empty() => context.door.config.site.clone(),
         "tpc" => "1".to_owned(),

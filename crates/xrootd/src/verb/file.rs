@@ -22,7 +22,7 @@ use crate::session::{Handle, Reader, Writer};
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     if context.stopping {
-        return Err(Refusal::later(OPEN_LATER));
+        return Err(Refusal::later(OPEN_LATER, "the server stops"));
     }
     let path = context.path(&open.path)?;
     let want_stat =
@@ -106,14 +106,12 @@ async fn open_for_writing(
     let wanted = cgi.get("cks.type").unwrap_or_default();
     let want = CHECKSUMS
         .iter()
-        .filter(|(name, _)| wanted.split(',').any(|its| its == *name))
+        .filter(|(name, _)| wanted.split(',').any(|its| its.eq_ignore_ascii_case(name)))
         .fold(AlgorithmSet::EMPTY, |set, (_, algorithm)| {
             set.with(*algorithm)
         });
-    let permissions = match open.mode & 0o777 {
-        0 => 0o644,
-        mode => u32::from(mode),
-    };
+    // Who makes a file can always read and write it.
+    let permissions = u32::from(open.mode & 0o777 | 0o600);
     let write = FileWrite {
         object: object.clone(),
         mode,
@@ -127,8 +125,8 @@ async fn open_for_writing(
         .write_file(&caller, write)
         .await
         .map_err(failed("open", path))?;
-    let stat = pending_text(revision.size(), context.door.env.clock.now());
-    let writer = Writer::start(revision, path.shown.clone(), announced);
+    let writer = Writer::start(revision, path.shown.clone(), announced, caller.account());
+    let stat = pending_text(&writer, context.door.env.clock.now());
     let handle = context.session.admit(match fetch {
         Some(fetch) => Handle::Copy(third_party::copy(context, fetch, writer).await),
         None => Handle::Writer(writer),
@@ -232,8 +230,8 @@ pub(super) async fn stat(context: &Context, handle: FileHandle) -> Answer<()> {
                 info.modified,
             )
         }
-        Handle::Writer(writer) => pending_text(writer.size(), context.door.env.clock.now()),
-        Handle::Copy(copy) => pending_text(copy.writer.size(), context.door.env.clock.now()),
+        Handle::Writer(writer) => pending_text(&writer, context.door.env.clock.now()),
+        Handle::Copy(copy) => pending_text(&copy.writer, context.door.env.clock.now()),
     };
     context.text(&line).await;
     Ok(())

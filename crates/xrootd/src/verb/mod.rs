@@ -8,6 +8,7 @@ mod file;
 mod names;
 mod query;
 mod read;
+mod redirect;
 mod shown;
 mod third_party;
 mod vector;
@@ -118,7 +119,10 @@ fn failed<'a>(doing: &'a str, path: &'a WirePath) -> impl Fn(Error) -> Refusal +
 
 /// Does a request and answers it.
 pub(crate) async fn answer(context: Context, request: Request) {
-    let outcome = dispatch(&context, request).await;
+    let outcome = match redirect::away(&context, &request).await {
+        Ok(()) => dispatch(&context, request).await,
+        Err(refusal) => Err(refusal),
+    };
     if let Err(refusal) = &outcome {
         context.outlet.refuse(context.stream, refusal).await;
     }

@@ -170,7 +170,12 @@ pub(super) async fn rmdir(context: &Context, sent: &str) -> Answer<()> {
             return Err(Refusal::new(ErrorCode::NotAuthorized, message));
         }
         Place::Bucket(bucket) => store.delete_bucket(&caller, bucket).await,
-        Place::Object(object) => store.remove_dir(&caller, object).await,
+        Place::Object(object) => match store.remove_dir(&caller, object).await {
+            // A directory that only its last file kept is gone with that; clients that remove trees
+            // come for it all the same, and other servers take no offence either.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        },
     };
     removed.map_err(failed("rmdir", &path))?;
     context.ok(Bytes::new()).await;
@@ -199,6 +204,13 @@ pub(super) async fn mv(context: &Context, from: &str, to: &str) -> Answer<()> {
         .map_err(failed("mv", &source))?;
     let there = store.stat(&caller, new).await;
     let (old_key, new_key) = match (&moved, &there) {
+        (Node::Directory(_), Ok(Node::File(..))) => {
+            let message = format!(
+                "Unable to mv {}; {} is not a directory",
+                source.shown, target.shown
+            );
+            return Err(Refusal::new(ErrorCode::FsError, message));
+        }
         (Node::Directory(_), _) => (directory(&old.key)?, directory(&new.key)?),
         (Node::File(..), Ok(Node::Directory(_))) => {
             let message = format!(

@@ -152,13 +152,11 @@ async fn xattr(context: &Context, argument: &str) -> Answer<()> {
 /// One line of XML, as monitoring reads it.
 async fn stats(context: &Context) -> Answer<()> {
     let counts = context.door.counts();
+    let now = context.door.env.clock.now().secs();
+    context.door.watched.look(now);
     let mut text = String::from("<statistics tod=\"");
     // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "{}\" ver=\"dewar-",
-        context.door.env.clock.now().secs()
-    );
+    let _ = write!(text, "{now}\" ver=\"dewar-");
     text.push_str(concat!(
         env!("CARGO_PKG_VERSION"),
         "\" pgm=\"dewar\"><stats id=\"xrootd\"><num>"
@@ -169,8 +167,9 @@ async fn stats(context: &Context) -> Answer<()> {
     }
     let _ = write!(
         text,
-        "</ops><err>{}</err></stats><stats id=\"link\"><in>{}</in><out>{}</out></stats></statistics>",
+        "</ops><err>{}</err></stats><stats id=\"link\"><num>{}</num><in>{}</in><out>{}</out></stats></statistics>",
         counts.failed.load(Relaxed),
+        context.door.sessions(),
         counts.received.load(Relaxed),
         counts.sent.load(Relaxed)
     );

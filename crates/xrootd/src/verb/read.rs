@@ -4,7 +4,7 @@
 //! the room of one frame is held at a time, so a client that takes nothing holds little.
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use dewar_store::file::FileBytes;
+use dewar_store::file::{FileBytes, Verified};
 use dewar_types::ByteRange;
 use dewar_xrootd_proto::page::{PAGE_BYTES, crc32c, wire_len, wrap_pages};
 use dewar_xrootd_proto::reply::Progress;
@@ -73,7 +73,7 @@ pub(super) async fn read(context: &Context, read: Read) -> Answer<()> {
         };
         let mut pieces = Vec::with_capacity(frame.pieces.len() + 1);
         pieces.push(Bytes::copy_from_slice(&header.encode()));
-        pieces.extend(frame.pieces);
+        pieces.extend(frame.pieces.into_iter().map(Verified::into_bytes));
         context.door.sent(frame.len);
         outlet.send(pieces, Some(frame.share)).await;
     }
@@ -107,8 +107,10 @@ pub(super) async fn pages(context: &Context, read: PageRead) -> Answer<()> {
     while let Some(frame) = frames.next(&outlet, FRAME_BYTES, true).await? {
         let len = wire_len(frame.offset, frame.len);
         let mut pieces = vec![head(frame.offset, len as u32, frame.last)];
-        pieces.extend(wrap_pages(frame.offset, &frame.pieces, |_, page| {
-            crc32c(page)
+        let mut stored = StoredSums::new(&frame);
+        let bytes: Vec<Bytes> = frame.pieces.iter().map(|p| p.bytes().clone()).collect();
+        pieces.extend(wrap_pages(frame.offset, &bytes, |at, page| {
+            stored.of(at, page.len()).unwrap_or_else(|| crc32c(page))
         }));
         context.door.sent(frame.len);
         outlet.send(pieces, Some(frame.share)).await;
@@ -120,9 +122,41 @@ pub(super) async fn pages(context: &Context, read: PageRead) -> Answer<()> {
 struct Frame {
     offset: u64,
     len: usize,
-    pieces: Vec<Bytes>,
+    pieces: Vec<Verified>,
     share: Share,
     last: bool,
+}
+
+/// The checksums that a frame's pages are stored with, to be asked for from front to back.
+struct StoredSums<'f> {
+    pieces: std::slice::Iter<'f, Verified>,
+    piece: Option<&'f Verified>,
+    begin: u64,
+}
+
+impl<'f> StoredSums<'f> {
+    fn new(frame: &'f Frame) -> Self {
+        let mut pieces = frame.pieces.iter();
+        Self {
+            piece: pieces.next(),
+            pieces,
+            begin: frame.offset,
+        }
+    }
+
+    /// That of `len` bytes at `at` of the file, if they are a stored page.
+    fn of(&mut self, at: u64, len: usize) -> Option<u32> {
+        while let Some(piece) = self.piece {
+            let end = self.begin + piece.bytes().len() as u64;
+            if at < end {
+                let inside = at.checked_sub(self.begin)?;
+                return piece.page_crc(usize::try_from(inside).ok()?, len);
+            }
+            self.begin = end;
+            self.piece = self.pieces.next();
+        }
+        None
+    }
 }
 
 /// A range cut into frames.
@@ -131,7 +165,7 @@ struct Frames<'s> {
     /// Of a reader: its bytes in order.
     bytes: Option<FileBytes<'s>>,
     /// Read and not sent.
-    rest: Bytes,
+    rest: Verified,
     at: u64,
     end: u64,
 }
@@ -144,7 +178,7 @@ impl<'s> Frames<'s> {
                 Source::Reader(reader) => Some(reader.file.read(range)),
                 Source::Writer(_) => None,
             },
-            rest: Bytes::new(),
+            rest: Verified::default(),
             at: range.start,
             end: range.end,
         }
@@ -177,14 +211,14 @@ impl<'s> Frames<'s> {
         }))
     }
 
-    async fn take(&mut self, len: usize) -> Answer<Vec<Bytes>> {
+    async fn take(&mut self, len: usize) -> Answer<Vec<Verified>> {
         let mut pieces = Vec::new();
         let mut missing = len;
         match (&mut self.bytes, self.source) {
             (Some(bytes), Source::Reader(reader)) => {
                 while missing > 0 {
-                    if self.rest.is_empty() {
-                        self.rest = match bytes.next().await {
+                    if self.rest.bytes().is_empty() {
+                        self.rest = match bytes.next_verified().await {
                             Some(Ok(bytes)) => bytes,
                             Some(Err(error)) => {
                                 return Err(Refusal::of(&error, "read", &reader.path));
@@ -193,7 +227,7 @@ impl<'s> Frames<'s> {
                         };
                         continue;
                     }
-                    let take = missing.min(self.rest.len());
+                    let take = missing.min(self.rest.bytes().len());
                     pieces.push(self.rest.split_to(take));
                     missing -= take;
                 }
@@ -207,7 +241,7 @@ impl<'s> Frames<'s> {
                 if bytes.remaining() != len {
                     return Err(short(&writer.path));
                 }
-                pieces.push(bytes);
+                pieces.push(bytes.into());
             }
             (None, Source::Reader(reader)) => return Err(short(&reader.path)),
         }

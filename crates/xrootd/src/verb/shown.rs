@@ -5,6 +5,8 @@ use dewar_store::file::{Node, NodeAttributes};
 use dewar_types::Timestamp;
 use dewar_xrootd_proto::reply::{StatFlags, StatMore, StatText};
 
+use crate::session::Writer;
+
 /// The checksums that clients know, by the names that they have there. What is `crc32` there is
 /// the one of POSIX `cksum`, which Dewar has not; its own is the one of zip.
 pub(super) const CHECKSUMS: [(&str, Algorithm); 7] = [
@@ -38,15 +40,25 @@ pub(super) fn file_flags() -> StatFlags {
     StatFlags::READABLE.with(StatFlags::WRITABLE)
 }
 
+/// The bit of modes that says that a file is not there before it is closed.
+const PENDING: u32 = 0o1000;
+
 /// What `stat` says of a file that is being written.
-pub(super) fn pending_text(size: u64, now: Timestamp) -> String {
+pub(super) fn pending_text(writer: &Writer, now: Timestamp) -> String {
     let flags = file_flags().with(StatFlags::POSC_PENDING);
+    let now = seconds(now);
     let stat = StatText {
         id: 0,
-        size,
+        size: writer.size(),
         flags,
-        mtime: seconds(now),
-        more: None,
+        mtime: now,
+        more: Some(StatMore {
+            ctime: now,
+            atime: now,
+            mode: writer.permissions & 0o777 | PENDING,
+            owner: writer.owner.0.to_string(),
+            group: "*".to_owned(),
+        }),
     };
     stat.to_string()
 }
@@ -78,9 +90,17 @@ fn seconds(time: Timestamp) -> i64 {
     i64::try_from(time.secs()).unwrap_or(i64::MAX)
 }
 
-/// A checksum as `name value`, of those that are known.
+/// The checksum of a name, in whatever case that is written.
+pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
+    let found = CHECKSUMS
+        .iter()
+        .find(|(its, _)| its.eq_ignore_ascii_case(name));
+    found.map(|(_, algorithm)| *algorithm)
+}
+
+/// A checksum as `name value`, of those that are known. The name is as it was asked for: clients
+/// compare it.
 pub(super) fn checksum(digests: &DigestSet, name: &str) -> Option<String> {
-    let (_, algorithm) = CHECKSUMS.iter().find(|(its, _)| *its == name)?;
-    let digest = digests.get(*algorithm)?;
+    let digest = digests.get(algorithm(name)?)?;
     Some(format!("{name} {}", digest.hex()))
 }

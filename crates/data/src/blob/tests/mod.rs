@@ -574,3 +574,61 @@ fn a_crowd_of_idle_streams_shares_its_room() {
         assert!(stream.holds() >= 1 << 20);
     });
 }
+
+/// Whoever sends pages with their checksums has those that they are stored with, wherever the page lies
+/// as it is stored: with what is in memory and what is not, over ends of units, stripes and runs of pages.
+#[test]
+fn the_checksums_of_stored_pages_come_along() {
+    run(async {
+        let page = dewar_types::PAGE_BYTES;
+        for (len, cached) in [
+            (1 << 20, 0),
+            (1 << 20, 1_000_000),
+            (20 << 20, 0),
+            (100_001, 0),
+        ] {
+            let world = SimWorld::with_disks(3, 6);
+            (0..6).for_each(|disk| world.disk(disk).set_cached(cached));
+            let store = store(&world, layout(4, 2));
+            let bytes = content(len, 9);
+            let record = write(&store, 1, &bytes, 70_000).await.expect("written");
+            for start in [0, 4096, 5000, 40_960] {
+                let reader = store.open(Arc::new(record.clone())).expect("opened");
+                let range = ByteRange {
+                    start: start as u64,
+                    end: len as u64,
+                };
+                let mut stream = reader.stream(range);
+                let mut at = start;
+                while let Some(mut part) = stream.next_verified().await.transpose().expect("read") {
+                    let mut front = part.split_to(part.bytes().len() / 2);
+                    for part in [&mut front, &mut part] {
+                        let end = at + part.bytes().len();
+                        for begin in (at.next_multiple_of(page)..end).step_by(page) {
+                            let to = (begin + page).min(len);
+                            let known = part.page_crc(begin - at, to - begin);
+                            let whole = to <= end;
+                            let expected = whole.then(|| dewar_checksum::crc32c(&bytes[begin..to]));
+                            assert_eq!(known, expected, "{begin} of {len} from {start}");
+                            assert_eq!(part.page_crc(begin - at, to - begin - 1), None);
+                            assert_eq!(part.page_crc(begin - at + 1, to - begin - 1), None);
+                        }
+                        at = end;
+                    }
+                }
+                assert_eq!(at, len);
+            }
+            // What is decoded was not stored like that.
+            world.disk(0).vanish();
+            world.disk(1).vanish();
+            let reader = store.open(Arc::new(record.clone())).expect("opened");
+            let mut stream = reader.stream(ByteRange::whole(len as u64));
+            let mut unknown = 0;
+            while let Some(part) = stream.next_verified().await.transpose().expect("read") {
+                let first = part.bytes().len().min(page);
+                unknown += usize::from(part.page_crc(0, first).is_none());
+            }
+            assert!(unknown > 0);
+        }
+    });
+}

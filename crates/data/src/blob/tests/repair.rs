@@ -1,5 +1,6 @@
 //! Checking and rebuilding shards.
 
+use dewar_env::Space;
 use dewar_types::Error;
 
 use super::*;
@@ -310,5 +311,65 @@ fn a_blob_is_laid_out_again_when_disks_return() {
         for shard in 0..6 {
             assert_eq!(check(&store, &now, shard).await, Checked::Good);
         }
+    });
+}
+
+/// A disk that is written full by a repair would have no room for deletes: a shard that is made anew
+/// stops before the reserve, and one that is mended where it lies takes no more than it had.
+#[test]
+fn a_rebuild_keeps_to_the_reserve() {
+    run(async {
+        let world = SimWorld::with_disks(1, 7);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(40_000_000, 4);
+        let record = write(&store, 1, &bytes, 1 << 20).await.expect("written");
+        let spare = (1..=7).map(DiskId).find(|id| !record.disks.contains(id));
+        let spare = spare.expect("seven disks, six shards");
+        let full = Space {
+            total: 64 << 20,
+            available: 5 << 20,
+        };
+        (1..=7).for_each(|id| store.placement().rooms().saw(DiskId(id), full));
+        let record = Arc::new(record);
+        let target = |disk, pages| Target {
+            shard: 0,
+            disk,
+            damage: Damage::whole(pages),
+        };
+        let pages = page_count(record.geometry().expect("sound").shard_len(0));
+        let there = [target(record.disks[0], pages)];
+        let mended = store.rebuild(&record, &there, &unhurried()).await;
+        assert!(mended.expect("in its place").1.written > 9 << 20);
+        let error = store
+            .rebuild(&record, &[target(spare, pages)], &unhurried())
+            .await;
+        assert_eq!(error.expect_err("no room").kind(), ErrorKind::NoSpace);
+        // It went on to half of the reserve.
+        let left = store.placement().space()[&spare].available;
+        assert!(left <= 2 << 20 && left > 0, "{left}");
+    });
+}
+
+/// What is avoided is no room, though it is empty: small objects are sealed into blobs.
+#[test]
+fn a_pool_whose_only_room_is_on_disks_to_be_emptied_is_full() {
+    run(async {
+        let world = SimWorld::with_disks(1, 6);
+        let store = store(&world, layout(2, 1));
+        let (placement, pool) = (store.placement(), store.pool());
+        let space = |available| Space {
+            total: 1 << 30,
+            available,
+        };
+        (1..=6).for_each(|id| {
+            placement
+                .rooms()
+                .saw(DiskId(id), space(if id <= 3 { 0 } else { 1 << 29 }))
+        });
+        assert!(!placement.is_full(pool));
+        placement.avoid((4..=6).map(DiskId).collect());
+        assert!(placement.is_full(pool));
+        let chosen = placement.choose(pool, BlobId(9), ShardKind::Object);
+        assert_eq!(chosen.expect_err("full").kind(), ErrorKind::NoSpace);
     });
 }

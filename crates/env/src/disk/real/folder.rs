@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::buffer::Aligned;
 use super::file::{Opened, write_all};
+use super::hold::{self, Hold};
 use crate::disk::SMALL_FILE_BYTES_MAX;
 use crate::disk::path::{parent, temporary};
 use crate::{Access, DirEntry, Space};
@@ -31,6 +32,9 @@ pub(super) struct Folder {
     /// Device and inode.
     place: (u64, u64),
     root: RwLock<Arc<OwnedFd>>,
+    /// Keeps other processes out, if that is wanted.
+    hold: Mutex<Option<Arc<Hold>>>,
+    exclusive: bool,
     /// Folders whose own names, and those above, are durable.
     anchored: Mutex<BTreeSet<String>>,
     /// One replacement at a time: they share the temporary name.
@@ -38,15 +42,26 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn open(path: PathBuf, identity: Option<String>) -> io::Result<Self> {
+    pub(super) fn open(
+        path: PathBuf,
+        identity: Option<String>,
+        exclusive: bool,
+    ) -> io::Result<Self> {
         let root = open_root(&path)?;
         let stat = fs::fstat(&root)?;
+        let place = (stat.st_dev, stat.st_ino);
+        let hold = match exclusive {
+            true => hold::take(&root, place)?,
+            false => None,
+        };
         let folder = Self {
             path,
             identity,
             identified: AtomicBool::new(false),
-            place: (stat.st_dev, stat.st_ino),
+            place,
             root: RwLock::new(Arc::new(root)),
+            hold: Mutex::new(hold),
+            exclusive,
             anchored: Mutex::default(),
             replacing: Mutex::default(),
         };
@@ -89,6 +104,11 @@ impl Folder {
         let stat = fs::fstat(&root)?;
         if (stat.st_dev, stat.st_ino) != self.place {
             return Err(io::ErrorKind::NotFound.into());
+        }
+        if self.exclusive {
+            let mut held = self.hold.lock();
+            *held = None;
+            *held = hold::take(&root, self.place)?;
         }
         self.anchored.lock().clear();
         *self.root.write() = Arc::new(root);

@@ -27,6 +27,7 @@ mod buffer;
 mod file;
 mod folder;
 mod health;
+mod hold;
 mod lane;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,8 @@ pub struct RealDiskConfig {
     pub check_every: Duration,
     /// The name of the identity file. Once it was seen, a folder without it is missing.
     pub identity: Option<String>,
+    /// Whether no other process may use the folder so meanwhile.
+    pub exclusive: bool,
 }
 
 impl Default for RealDiskConfig {
@@ -75,6 +78,7 @@ impl Default for RealDiskConfig {
             queue_len: 1024,
             check_every: Duration::from_secs(1),
             identity: None,
+            exclusive: false,
         }
     }
 }
@@ -140,8 +144,8 @@ impl RealDisk {
     /// Opens a folder that must exist.
     ///
     /// # Errors
-    /// `Missing` without the folder, `Refused` without the right to it, `TimedOut` if the device
-    /// does not answer.
+    /// `Missing` without the folder, `InUse` while another process has it for itself, `Refused` without
+    /// the right to it, `TimedOut` if the device does not answer.
     pub async fn open(path: impl Into<PathBuf>, config: RealDiskConfig) -> Result<Self> {
         let path: PathBuf = path.into();
         let label = path.display().to_string();
@@ -166,11 +170,11 @@ impl RealDisk {
             syncs: lane("sy", threads),
             checks: lane("ck", 1),
         };
-        let identity = config.identity.clone();
+        let (identity, exclusive) = (config.identity.clone(), config.exclusive);
         let opening = lanes.checks.run(config.deadline, {
             let path = path.clone();
             move || {
-                let folder = Folder::open(path, identity)?;
+                let folder = Folder::open(path, identity, exclusive)?;
                 let read_only = folder.refuses_writes();
                 Ok::<_, io::Error>((folder, read_only))
             }
@@ -516,6 +520,9 @@ fn opening_error(error: io::Error, label: &str) -> DiskError {
     use io::ErrorKind as K;
     if matches!(error.kind(), K::NotFound | K::NotADirectory) {
         return DiskError::new(DiskErrorKind::Missing, "open", label, "");
+    }
+    if error.kind() == K::ResourceBusy {
+        return DiskError::new(DiskErrorKind::InUse, "open", label, "");
     }
     DiskError::from_io(error, "open", label, "")
 }

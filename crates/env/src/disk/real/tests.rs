@@ -324,6 +324,37 @@ async fn a_read_only_file_system_shows_and_returns_by_itself() {
     until(&disk, DiskState::ReadOnly { returns: 0 }).await;
 }
 
+/// Two processes with the same folder would write over each other; the same process may open it again.
+#[tokio::test]
+async fn a_folder_is_one_processs_own() {
+    let dir = TempDir::new().unwrap();
+    let own = || RealDiskConfig {
+        exclusive: true,
+        ..patient()
+    };
+    // A lock belongs to an open file: this one is as good as another process's.
+    let other = std::fs::File::open(dir.path()).unwrap();
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(&other, lock).unwrap();
+    let refused = kind(RealDisk::open(dir.path(), own()).await);
+    assert_eq!(refused, DiskErrorKind::InUse);
+    RealDisk::open(dir.path(), patient()).await.unwrap();
+    drop(other);
+    let first = RealDisk::open(dir.path(), own()).await.unwrap();
+    let second = RealDisk::open(dir.path(), own()).await.unwrap();
+    drop(first);
+    let other = std::fs::File::open(dir.path()).unwrap();
+    assert!(rustix::fs::flock(&other, lock).is_err(), "one still has it");
+    drop(second);
+    for _ in 0..1000 {
+        if rustix::fs::flock(&other, lock).is_ok() {
+            return;
+        }
+        tokio::time::sleep(MOMENT).await;
+    }
+    panic!("it is never given back");
+}
+
 /// A folder that its owner took the right from; root has every right, but not this one.
 #[tokio::test]
 async fn a_folder_without_the_right_to_write_is_read_only() {

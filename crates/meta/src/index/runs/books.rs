@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use dewar_env::{Disk, DiskError};
@@ -171,6 +172,7 @@ impl Inner {
             books.holders = ids;
         }
         *self.placed.write() = books.placed();
+        self.kept.store(next.applied, Ordering::Relaxed);
         let next = Arc::new(next);
         let old = std::mem::replace(&mut *self.current.write(), Arc::clone(&next));
         for run in old.runs.iter().chain(&books.limbo) {
@@ -250,8 +252,11 @@ pub(super) fn batches(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     })
 }
 
-/// The copies of a run that lie on these disks, forgetting all others.
-pub(super) fn keep_only(run: &Run, disks: &[Member]) {
-    let same = |copy: &Copy, m: &Member| m.id == copy.id && Arc::ptr_eq(&m.disk, &copy.disk);
-    run.retain_copies(|copy| disks.iter().any(|member| same(copy, member)));
+/// Has only the copies count that lie on these disks. Those on a disk that is not among them are read
+/// until there are enough others: they may be the last. What is reached by other means now is
+/// forgotten.
+pub(super) fn count_only(run: &Run, disks: &[Member]) {
+    run.leave(|copy| !disks.iter().any(|member| member.id == copy.id));
+    let other = |copy: &Copy, m: &Member| m.id == copy.id && !Arc::ptr_eq(&m.disk, &copy.disk);
+    run.retain_copies(|copy| !disks.iter().any(|member| other(copy, member)));
 }

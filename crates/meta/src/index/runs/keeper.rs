@@ -260,7 +260,7 @@ pub(super) async fn sweep(
 
 async fn heal(run: &Arc<Run>, disk: DiskId, piece: Piece) {
     let copies = run.copies();
-    let Some(copy) = copies.iter().find(|copy| copy.id == disk) else {
+    let Some(copy) = copies.iter().find(|copy| copy.id == disk && !copy.lost) else {
         return;
     };
     let healed: Result<bool> = async {

@@ -35,7 +35,7 @@ mod tests;
 mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dewar_env::{Access, BoxFuture, Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
@@ -139,6 +139,8 @@ struct Inner {
     config: RunConfig,
     shared: Arc<Shared>,
     current: RwLock<Arc<Version>>,
+    /// See [`Index::kept`].
+    kept: AtomicU64,
     books: tokio::sync::Mutex<Books>,
     /// The disks that have the current manifest: to be looked at while a change is under way.
     placed: RwLock<Vec<Member>>,
@@ -191,7 +193,7 @@ impl RunIndex {
 
     /// Takes note of which disks can be used, in order of preference. A holder that is no longer
     /// among them, or cannot be written, is replaced: its copies are made elsewhere before this
-    /// returns.
+    /// returns, from what is on it if nothing else is left.
     ///
     /// # Errors
     /// `Unavailable` or `NoSpace` when there are too few disks for all copies; the list is taken
@@ -307,6 +309,10 @@ impl Index for RunIndex {
     fn applied(&self) -> Seq {
         self.inner.current.read().applied
     }
+
+    fn kept(&self) -> Seq {
+        self.inner.kept.load(Ordering::Relaxed)
+    }
 }
 
 async fn finish(task: tokio::task::JoinHandle<Result<()>>) -> Result<()> {
@@ -330,6 +336,7 @@ impl Inner {
             config,
             shared,
             current: RwLock::new(Arc::new(version)),
+            kept: AtomicU64::new(0),
             placed: RwLock::new(books.placed()),
             books: tokio::sync::Mutex::new(books),
             applying: tokio::sync::Mutex::default(),
@@ -473,10 +480,11 @@ impl Inner {
             open::adopt(self, member, &version).await;
         }
         for run in self.shared.chores.live() {
-            books::keep_only(&run, &books.disks);
+            books::count_only(&run, &books.disks);
         }
         let complete = self.is_complete(&books);
         if complete {
+            self.kept.store(version.applied, Ordering::Relaxed);
             for run in &version.runs {
                 for gone in run.retain_copies(|copy| books.holders.contains(&copy.id)) {
                     self.shared.chores.sweep(gone.id, &gone.disk);

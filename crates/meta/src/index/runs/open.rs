@@ -4,8 +4,12 @@
 //! there. Of all manifests of the lineage the one that has taken in most wins, provided that each
 //! of its runs is whole somewhere ([`newest`]); an older state is as right as a newer one, the
 //! journal knows the rest.
+//!
+//! That a manifest can be read does not make it durable: the process that wrote it may have been
+//! killed before it synced the folder. So that is done before anything counts on it ([`settle`]).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dewar_env::{Disk, DiskErrorKind, Env};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
@@ -16,7 +20,7 @@ use super::build::Member;
 use super::cache::Cache;
 use super::format::{Manifest, RunMeta};
 use super::keeper::{self, Chores};
-use super::run::{Copy, Counters, Run, Shared, path_of};
+use super::run::{Copy, Counters, FOLDER, Run, Shared, path_of};
 use super::view::Version;
 use super::{Inner, RunConfig};
 use crate::kv::Seq;
@@ -84,7 +88,8 @@ pub(super) async fn open(
     let holders = found
         .iter()
         .filter(|f| f.manifest.as_ref() == Some(&manifest));
-    let holders: Vec<DiskId> = holders.map(|f| f.member.id).collect();
+    let settled = holders.map(|f| async move { settle(&f.member).await.then_some(f.member.id) });
+    let holders: Vec<DiskId> = join_all(settled).await.into_iter().flatten().collect();
     let version = Version { runs, applied };
     let inner = assemble(env, config, &found, holders, version, number, shared);
     complete(&inner).await;
@@ -155,14 +160,34 @@ async fn verify_scarce(runs: &[Arc<Run>], copies: usize) -> Result<()> {
 
 /// Lets the runs count that are whole on a disk that came (back).
 pub(super) async fn adopt(inner: &Inner, member: &Member, version: &Version) {
-    let found = look(vec![member.clone()]).await;
-    for found in &found {
-        let manifest = found.manifest.as_ref();
-        let manifest = manifest.filter(|m| m.lineage == inner.config.lineage);
-        for run in &version.runs {
-            if let Some(copy) = trusted(member, manifest, &run.meta).await {
-                run.add_copy(copy);
+    let found = look_at(member.clone()).await;
+    let manifest = found.manifest.as_ref();
+    let manifest = manifest.filter(|m| m.lineage == inner.config.lineage);
+    let durable = manifest.is_some() && settle(member).await;
+    for run in &version.runs {
+        if let Some(copy) = trusted(member, manifest, &run.meta).await {
+            run.add_copy(copy);
+            if !durable {
+                run.leave(|copy| copy.id == member.id);
             }
+        }
+    }
+}
+
+/// Makes durable what the folder of a disk shows; whether it counts. What is on a disk that takes no
+/// writes counts as it is: no change builds on it, since those need disks that do.
+async fn settle(member: &Member) -> bool {
+    if !member.disk.state().writable() {
+        return true;
+    }
+    if !dewar_env::safeguard("manifests are made durable again") {
+        return true;
+    }
+    match member.disk.sync_dir(FOLDER).await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(%error, "a copy of the catalog index does not count");
+            false
         }
     }
 }
@@ -176,16 +201,23 @@ pub(super) async fn reopen(inner: &Inner, member: &Member, version: &Version) ->
     }
     let manifest = found.manifest.as_ref();
     let manifest = manifest.filter(|m| m.lineage == inner.config.lineage);
-    let mut whole = manifest.is_some_and(|manifest| {
-        let runs = version.runs.iter().map(|run| run.meta);
-        manifest.applied == version.applied && runs.eq(manifest.runs.iter().copied())
-    });
+    let durable = manifest.is_some() && settle(member).await;
+    let mut whole = durable
+        && manifest.is_some_and(|manifest| {
+            let runs = version.runs.iter().map(|run| run.meta);
+            manifest.applied == version.applied && runs.eq(manifest.runs.iter().copied())
+        });
     for run in &version.runs {
         if !run.is_stale_on(member.id) {
             continue;
         }
         match trusted(member, manifest, &run.meta).await {
-            Some(copy) => run.add_copy(copy),
+            Some(copy) => {
+                run.add_copy(copy);
+                if !durable {
+                    run.leave(|copy| copy.id == member.id);
+                }
+            }
             None => {
                 run.retain_copies(|copy| copy.id != member.id);
                 inner.shared.chores.sweep(member.id, &member.disk);
@@ -313,10 +345,11 @@ fn assemble(
 /// the status tells.
 async fn complete(inner: &Inner) {
     let mut books = inner.books.lock().await;
+    let current = inner.version();
     if inner.is_complete(&books) {
+        inner.kept.store(current.applied, Ordering::Relaxed);
         return;
     }
-    let current = inner.version();
     let same = Version {
         runs: current.runs.clone(),
         applied: current.applied,

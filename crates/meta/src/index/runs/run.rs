@@ -50,7 +50,8 @@ pub(super) struct Copy {
     /// How often the disk had come back when the file was opened: after another return it may lead
     /// nowhere.
     returns: Option<u32>,
-    /// Somebody removed the file: it can be read as long as it is open, and counts no more.
+    /// Somebody removed the file, or the disk is not the index's any more: it can be read as long as
+    /// it is open, and counts no more.
     pub(super) lost: bool,
 }
 
@@ -166,12 +167,17 @@ impl Run {
         if !matches!(copy.file.is_in_place().await, Ok(false)) {
             return false;
         }
+        self.leave(|copy| copy.id == disk);
+        true
+    }
+
+    /// Has copies count no more that can still be read.
+    pub(super) fn leave(&self, which: impl Fn(&Copy) -> bool) {
         self.change_copies(|copies| {
-            for copy in copies.iter_mut().filter(|copy| copy.id == disk) {
+            for copy in copies.iter_mut().filter(|copy| which(copy)) {
                 copy.lost = true;
             }
         });
-        true
     }
 
     /// What it shares with the other runs of its index.
@@ -495,7 +501,8 @@ impl Drop for Run {
         let held = &self.shared.counters.directory_bytes;
         held.fetch_sub(self.directory.bytes() as u64, Ordering::Relaxed);
         if *self.obsolete.get_mut() {
-            let copies = self.copies.get_mut().iter();
+            // What is on a disk that left is for others to remove: it may be wiped just now.
+            let copies = self.copies.get_mut().iter().filter(|copy| !copy.lost);
             let disks = copies
                 .map(|copy| (copy.id, Arc::clone(&copy.disk)))
                 .collect();
@@ -506,12 +513,14 @@ impl Drop for Run {
 }
 
 /// The copies, each run beginning at another one, so that runs share the work of the disks while
-/// each is cached once.
+/// each is cached once. Those that count no more come last.
 fn in_turn(copies: &[Copy], run: u64) -> impl Iterator<Item = &Copy> {
     let count = copies.len().max(1) as u64;
     let (before, from) =
         copies.split_at(usize::try_from(run % count).unwrap_or(0).min(copies.len()));
-    from.iter().chain(before)
+    let turn = from.iter().chain(before);
+    let lost = turn.clone().filter(|copy| copy.lost);
+    turn.filter(|copy| !copy.lost).chain(lost)
 }
 
 fn block_of(partition: &Partition, key: &[u8], hash: u64) -> Option<Piece> {

@@ -35,7 +35,11 @@ pub(super) async fn run(inner: Weak<Inner>, mut closed: watch::Receiver<bool>) {
             _ = closed.wait_for(|closed| *closed) => return,
             () = wanted => {}
             // Looked at now and then, so that a dropped engine does not live on in this task.
-            () = tokio::time::sleep(RETRY_AFTER) => continue,
+            () = tokio::time::sleep(RETRY_AFTER) => {
+                // Copies of the index that an opening lacked may be there now.
+                engine.hold.advance(engine.index.kept());
+                continue;
+            }
         }
         while let Err(error) = engine.feed_frozen().await {
             tracing::warn!(%error, "the catalog index could not be fed; trying again");
@@ -68,7 +72,7 @@ impl Inner {
             self.freeze_if_large(&mut state);
         }
         *self.refused.lock() = None;
-        self.hold.advance(upto);
+        self.hold.advance(self.index.kept());
         self.fed.notify_waiters();
         Ok(())
     }

@@ -160,7 +160,8 @@ impl EmbeddedKv {
                 ),
             ));
         }
-        let hold = journal.hold("index", applied);
+        // What too few disks have of the index may be needed once more.
+        let hold = journal.hold("index", index.kept().max(recovery.floor()));
         let mut layer = Layer::default();
         let mut fed = applied;
         while let Some((seq, body)) = recovery.next().await? {
@@ -184,7 +185,7 @@ impl EmbeddedKv {
                 fed = upto;
             }
         }
-        hold.advance(fed);
+        hold.advance(index.kept());
         drop(recovery);
         let (closing, closed) = watch::channel(false);
         let inner = Arc::new(Inner {

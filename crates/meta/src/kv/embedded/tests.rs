@@ -519,6 +519,10 @@ impl Index for Full {
     fn applied(&self) -> Seq {
         self.index.applied()
     }
+
+    fn kept(&self) -> Seq {
+        self.index.kept()
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -214,6 +214,10 @@ impl World {
             make_bucket(&tree, "one").await,
             make_bucket(&tree, "two").await,
         ];
+        // What moves between the two keeps its group or gets another; the audit counts it.
+        tree.set_group(&ALICE, &buckets[1], None, Some(dewar_types::GroupId(9)))
+            .await
+            .expect("is set");
         let segment = tree.ids().blob().await.expect("memory");
         Self {
             engine,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dewar_types::{ErrorKind, VersionName};
+use dewar_types::{ErrorKind, GroupId, VersionName};
 
 use super::*;
 use crate::ns::record::{Scope, Versioning};
@@ -94,6 +94,64 @@ async fn whoever_owns_it_and_its_tenant_are_limited_too() {
         .unwrap();
     assert_eq!(fill(&tree, &bucket, "b", 2).await, Ok(()));
     assert_eq!(fill(&tree, &bucket, "c", 1).await, FULL);
+}
+
+#[tokio::test]
+async fn a_group_is_charged_for_what_is_put_where_it_owns() {
+    let kv = MemoryKv::new();
+    let tree = tree_on(&kv).await;
+    let bucket = make_bucket(&tree, "one").await;
+    let (group, other) = (GroupId(77), GroupId(78));
+    let scope = Scope::Group(group);
+    fill(&tree, &bucket, "d/before", 7).await.unwrap();
+    tree.set_group(&ALICE, &bucket, Some(&key("d")), Some(group))
+        .await
+        .unwrap();
+    let of = async |tree: &Tree, group| tree.usage(Scope::Group(group)).await.unwrap();
+    assert_eq!(of(&tree, group).await, Usage::default());
+    tree.limit(scope, bytes(20)).await.unwrap();
+    assert_eq!(fill(&tree, &bucket, "d/x/y/a", 10).await, Ok(()));
+    assert_eq!(fill(&tree, &bucket, "outside", 100).await, Ok(()));
+    assert_eq!(room(&tree, &bucket, "d/b", 11).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "d/b", 11).await, FULL);
+    assert_eq!(room(&tree, &bucket, "outside2", 11).await, Ok(()));
+    // What was there before is charged when it is written anew; a file that is moved keeps its group.
+    assert_eq!(fill(&tree, &bucket, "d/before", 10).await, Ok(()));
+    assert_eq!(of(&tree, group).await.bytes, 20);
+    tree.rename_file(
+        &ALICE,
+        (&bucket, &key("d/before")),
+        (&bucket, &key("outside3")),
+        (&Condition::NONE, &Condition::NONE),
+    )
+    .await
+    .unwrap();
+    assert_eq!(of(&tree, group).await.bytes, 20);
+    assert_eq!(fill(&tree, &bucket, "d/b", 1).await, FULL);
+    // The innermost directory counts, then those above, then the bucket, also after a restart.
+    let tree = tree_on(&kv).await;
+    tree.set_group(&ALICE, &bucket, None, Some(other))
+        .await
+        .unwrap();
+    let name = BucketName::new("one").expect("a valid name");
+    let found = tree.bucket(&Tenant::default_tenant(), &name).await;
+    let bucket = found.unwrap().expect("it is there");
+    assert_eq!(fill(&tree, &bucket, "d/b", 1).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "e/f", 5).await, Ok(()));
+    assert_eq!(of(&tree, other).await.bytes, 5);
+    tree.set_group(&ALICE, &bucket, Some(&key("d")), None)
+        .await
+        .unwrap();
+    assert_eq!(tree.group_of(&bucket, Some(&key("d"))).await.unwrap(), None);
+    assert_eq!(tree.group_of(&bucket, None).await.unwrap(), Some(other));
+    assert_eq!(fill(&tree, &bucket, "d/b", 1).await, Ok(()));
+    assert_eq!(of(&tree, other).await.bytes, 6);
+    delete(&tree, &bucket, "outside3").await.unwrap();
+    assert_eq!(of(&tree, group).await.bytes, 10);
+    let none = key("none");
+    let missing = tree.set_group(&ALICE, &bucket, Some(&none), Some(group));
+    assert_eq!(missing.await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_sound(&tree).await;
 }
 
 #[tokio::test]

@@ -3,13 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_types::VersionName;
+use dewar_types::{GroupId, VersionName};
 use proptest::prelude::*;
 
 use super::engines::Engine;
 use super::model_ops::path;
 use super::*;
 use crate::ns::record::{Scope, Versioning};
+
+/// Whose bucket it is: all in it is charged to it, too.
+const GROUP: GroupId = GroupId(9);
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -405,7 +408,11 @@ async fn compare(world: &World, ask: &Ask) {
         .collect();
     assert_eq!(all_keys(&world.tree, &world.bucket).await, live);
     let bytes: u64 = world.keys.values().flatten().map(|v| v.size).sum();
-    for scope in [Scope::Bucket(world.bucket.id), Scope::User(ALICE.user)] {
+    for scope in [
+        Scope::Bucket(world.bucket.id),
+        Scope::User(ALICE.user),
+        Scope::Group(GROUP),
+    ] {
         let usage = world.tree.usage(scope).await.expect("reads");
         assert_eq!((usage.objects, usage.bytes), (live.len() as u64, bytes));
     }
@@ -423,6 +430,9 @@ async fn compare(world: &World, ask: &Ask) {
 async fn story(mut engine: Engine, ops: Vec<(Op, Ask)>) {
     let tree = engine.open().await;
     let bucket = make_bucket(&tree, "one").await;
+    tree.set_group(&ALICE, &bucket, None, Some(GROUP))
+        .await
+        .expect("is set");
     let mut world = World {
         engine,
         tree,

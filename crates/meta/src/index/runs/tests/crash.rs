@@ -120,6 +120,36 @@ async fn is_there_after_any_m_disks_are_lost() {
     }
 }
 
+/// A process is killed in the middle of a batch, and the power fails after the next has opened what it
+/// left: what is counted on then has to be there for the third.
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_process_did_not_sync_counts_when_it_is_durable() {
+    let (batches, states) = states(7);
+    for ops in 1.. {
+        let world = SimWorld::with_disks(ops, 3);
+        drop(create(&world, 2).await.unwrap());
+        world.crash_after(ops);
+        let mut acknowledged = 0;
+        live(&world, 2, &batches[..3], &mut acknowledged).await;
+        let survived = !world.power_failed();
+        let second = world.kill(1_000_000 + ops);
+        let index = open(&second, 2).await.unwrap();
+        let kept = index.kept();
+        assert_eq!(kept, index.applied(), "all copies could be made");
+        for chance in 0..3 {
+            let third = second.crash(2_000_000 + 10 * ops + chance);
+            let index = open(&third, 2).await.unwrap();
+            let applied = index.applied();
+            assert!(applied >= kept, "at {ops}: {applied} of {kept}");
+            check(&*index.view(), &states[applied as usize]).await;
+        }
+        if survived {
+            assert!(ops > 30, "the process was killed too rarely");
+            return;
+        }
+    }
+}
+
 /// The power fails while a holder is being replaced. Half a copy must not count as one.
 #[tokio::test(start_paused = true)]
 async fn crashes_while_copies_are_made() {

@@ -380,6 +380,117 @@ async fn follows_disks_that_leave_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn is_copied_from_disks_that_all_leave_at_once() {
+    let world = SimWorld::with_disks(6, 4);
+    let all = disks(&world);
+    let index = RunIndex::create(world.env(), all.clone(), config(2), 0);
+    let index = index.await.unwrap();
+    let model = fill(&index, &SimRng::new(6), 5).await;
+    assert_eq!(index.status().await.holders, [DiskId(1), DiskId(2)]);
+    index.set_disks(all[2..].to_vec()).await.unwrap();
+    let status = index.status().await;
+    assert_eq!(
+        (status.copies, status.holders),
+        (2, vec![DiskId(3), DiskId(4)])
+    );
+    // They are not needed any more.
+    world.disk(0).vanish();
+    world.disk(1).vanish();
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+}
+
+/// What cannot be written, or synced, counts as it may, and is read all the same.
+#[tokio::test(start_paused = true)]
+async fn copies_on_disks_that_take_no_writes_are_read() {
+    let world = SimWorld::with_disks(6, 3);
+    let index = create(&world, 2).await.unwrap();
+    let model = fill(&index, &SimRng::new(6), 5).await;
+    assert_eq!(index.status().await.holders, [DiskId(1), DiskId(2)]);
+    drop(index);
+    // Opened where all is read-only.
+    (0..3).for_each(|disk| world.disk(disk).set_read_only(true));
+    let index = open(&world, 2).await.unwrap();
+    assert_eq!(index.copies(), 2);
+    assert_eq!(
+        index.kept(),
+        0,
+        "the journal is kept where no copy can be made"
+    );
+    check(&*index.view(), &model).await;
+    drop(index);
+    (0..3).for_each(|disk| world.disk(disk).set_read_only(false));
+    // Away, and back without the right to write: it is all that is left.
+    let index = open(&world, 2).await.unwrap();
+    world.disk(0).vanish();
+    world.disk(0).come_back();
+    world.disk(0).set_read_only(true);
+    world.disk(1).vanish();
+    index.look().await;
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+    world.disk(0).set_read_only(false);
+    world.disk(1).come_back();
+    index.look().await;
+    // Back, and its syncs fail: it counts no more.
+    world.disk(0).vanish();
+    world.disk(0).come_back();
+    world.disk(0).fail_next(SimOp::SyncDir, DiskErrorKind::Io);
+    index.look().await;
+    world.disk(1).vanish();
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+    assert_eq!(index.copies(), 0);
+}
+
+/// Runs that only an older view reads end when it does; a disk that left meanwhile is left alone.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_a_disk_that_left_stays_there() {
+    let world = SimWorld::with_disks(6, 3);
+    let all = disks(&world);
+    let index = RunIndex::create(world.env(), all.clone(), config(2), 0);
+    let index = index.await.unwrap();
+    let rng = SimRng::new(6);
+    let mut model = fill(&index, &rng, 2).await;
+    let old = index.view();
+    for upto in 3..20 {
+        let entries = batch(&rng, 50, 300);
+        put(&mut model, &entries);
+        index.apply(entries, upto).await.unwrap();
+        index.settle().await;
+    }
+    assert!(index.status().await.merges > 0);
+    index.set_disks(all[1..].to_vec()).await.unwrap();
+    let left = world.disk(0).paths();
+    drop(old);
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(world.disk(0).paths(), left);
+    check(&*index.view(), &model).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_is_read_until_there_is_room_for_copies() {
+    let world = SimWorld::with_disks(6, 3);
+    let all = disks(&world);
+    let index = RunIndex::create(world.env(), all[..2].to_vec(), config(2), 0);
+    let index = index.await.unwrap();
+    let model = fill(&index, &SimRng::new(6), 5).await;
+    let error = index.set_disks(all[2..].to_vec()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(index.copies(), 0, "what left does not count");
+    check(&*index.view(), &model).await;
+    // One comes back as it was, and is a copy again.
+    index.set_disks(all[1..].to_vec()).await.unwrap();
+    let status = index.status().await;
+    assert_eq!(
+        (status.copies, status.holders),
+        (2, vec![DiskId(2), DiskId(3)])
+    );
+    index.verify().await.unwrap();
+    check(&*index.view(), &model).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_disk_does_not_win() {
     let world = SimWorld::with_disks(8, 3);
     let index = create(&world, 2).await.unwrap();

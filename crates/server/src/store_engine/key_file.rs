@@ -1,0 +1,171 @@
+//! The master key file while the store is open: rotated, retired, exported.
+//!
+//! The file on the disk always holds every key that something is wrapped under: a new key is in it
+//! before it wraps anything, an old one leaves it when nothing is found under it any more. So there is
+//! no moment at which a crash would cost anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_auth::{AgeRecipient, MasterKeyId, age_encrypt};
+use dewar_env::Env;
+use dewar_store::Store;
+use dewar_types::Timestamp;
+
+use super::admin::rfc3339;
+use super::roster::Roster;
+use crate::admin::{AdminError, Failure, KeyFileReply, KeyFileRequest, MasterKeyInfo};
+use crate::config::Config;
+use crate::master_key;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// No session and no macaroon lasts longer.
+const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
+
+/// What was wrapped under a key and not committed yet when it was replaced has been by then, or never
+/// will be.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Changes the master key file, one change at a time.
+#[derive(Clone)]
+pub(super) struct KeyFile {
+    env: Env,
+    store: Store,
+    path: std::path::PathBuf,
+    roster: Arc<Roster>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+fn refused(kind: Failure, why: impl Into<String>) -> AdminError {
+    AdminError::new(kind, why.into())
+}
+
+fn after(time: Timestamp, rest: Duration) -> Timestamp {
+    Timestamp(
+        time.0
+            .saturating_add(u64::try_from(rest.as_nanos()).unwrap_or(u64::MAX)),
+    )
+}
+
+impl KeyFile {
+    pub(super) fn new(env: &Env, config: &Config, store: &Store, roster: Arc<Roster>) -> Self {
+        Self {
+            env: env.clone(),
+            store: store.clone(),
+            path: config.master_key_file(),
+            roster,
+            turn: Arc::default(),
+        }
+    }
+
+    pub(super) async fn answer(&self, request: KeyFileRequest) -> Result<KeyFileReply> {
+        // What has begun is ended, even when whoever asked goes away.
+        let this = self.clone();
+        let work = tokio::spawn(async move {
+            let _turn = this.turn.lock().await;
+            match request {
+                KeyFileRequest::List {} => {}
+                KeyFileRequest::Rotate {} => this.rotate().await?,
+                KeyFileRequest::Retire { id, end_sessions } => {
+                    this.retire(&id, end_sessions).await?;
+                }
+                KeyFileRequest::Export { recipients } => {
+                    return this.export(&recipients).map(KeyFileReply::Exported);
+                }
+            }
+            this.list().await.map(KeyFileReply::Keys)
+        });
+        work.await
+            .map_err(|error| refused(Failure::Internal, error.to_string()))?
+    }
+
+    async fn list(&self) -> Result<Vec<MasterKeyInfo>> {
+        let infos = self.store.master_key_infos().await?;
+        let info = |info: dewar_store::MasterKeyInfo| {
+            let state = match (info.replaced, info.done) {
+                (None, _) => "current",
+                (Some(_), false) => "wraps still",
+                (Some(_), true) => "replaced",
+            };
+            let end = |at: Timestamp| rfc3339(after(at, SESSIONS_END));
+            MasterKeyInfo {
+                id: info.id.to_string(),
+                state: state.to_owned(),
+                replaced: info.replaced.map(rfc3339),
+                sessions_end: info.replaced.map(end),
+            }
+        };
+        Ok(infos.into_iter().map(info).collect())
+    }
+
+    async fn rotate(&self) -> Result<()> {
+        let keys = self.store.master_keys();
+        let next = keys
+            .with_new(&*self.env.rng)
+            .map_err(|error| refused(Failure::Invalid, error.to_string()))?;
+        self.replace(&next)?;
+        self.store.master_keys_changed().await?;
+        tracing::info!(key = %next.current(), "the master key was replaced; take a copy of its file");
+        Ok(())
+    }
+
+    /// Writes the file, then uses what is in it.
+    fn replace(&self, next: &dewar_auth::MasterKeys) -> Result<()> {
+        let keys = self.store.master_keys();
+        master_key::replace(&self.path, keys, next)
+            .map_err(|error| refused(Failure::Unavailable, error.to_string()))?;
+        keys.take_up(next);
+        Ok(self.roster.note_master_key(next.current())?)
+    }
+
+    async fn retire(&self, id: &str, end_sessions: bool) -> Result<()> {
+        let unknown = || refused(Failure::NotFound, format!("there is no master key {id}"));
+        let wanted: MasterKeyId = id.parse().map_err(|_| unknown())?;
+        let infos = self.store.master_key_infos().await?;
+        let info = infos.iter().find(|info| info.id == wanted);
+        let info = info.ok_or_else(unknown)?;
+        let Some(replaced) = info.replaced else {
+            let why = "it wraps; `dewar key-file rotate` replaces it";
+            return Err(refused(Failure::Invalid, why));
+        };
+        if !info.done {
+            let why = "something is wrapped under it still; `dewar key-file list` says when not";
+            return Err(refused(Failure::InUse, why));
+        }
+        let rest = match end_sessions {
+            true => SETTLED,
+            false => SESSIONS_END,
+        };
+        let from = after(replaced, rest);
+        if self.env.clock.now() < from {
+            let what = match end_sessions {
+                true => "what is being written under it",
+                false => "sessions under it (--end-sessions ends them)",
+            };
+            let why = format!("{what} may last until {}", rfc3339(from));
+            return Err(refused(Failure::InUse, why));
+        }
+        let still = self.store.old_key_needed(wanted).await?;
+        if still != dewar_store::StillWrapped::default() {
+            let why = format!(
+                "wrapped under it are still {} access keys, {} versions of objects and {} uploads",
+                still.access_keys, still.versions, still.uploads
+            );
+            return Err(refused(Failure::InUse, why));
+        }
+        let next = self.store.master_keys().without(wanted);
+        self.replace(&next.ok_or_else(unknown)?)?;
+        self.store.master_keys_changed().await?;
+        tracing::info!(key = %wanted, "the master key was retired");
+        Ok(())
+    }
+
+    fn export(&self, recipients: &[String]) -> Result<String> {
+        let invalid = |error: dewar_auth::AgeError| refused(Failure::Invalid, error.to_string());
+        let parsed: std::result::Result<Vec<AgeRecipient>, _> =
+            recipients.iter().map(|text| text.trim().parse()).collect();
+        let text = self.store.master_keys().to_text();
+        age_encrypt(&*self.env.rng, &parsed.map_err(invalid)?, text.as_bytes()).map_err(invalid)
+    }
+}

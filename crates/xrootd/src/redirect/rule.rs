@@ -1,0 +1,108 @@
+//! What the configuration says about other servers.
+
+use std::net::IpAddr;
+
+use dewar_auth::Network;
+use dewar_xrootd_client::Endpoint;
+
+/// When clients are sent to other servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// When this server stops, instead of being told to come back.
+    #[default]
+    Stopping,
+    /// Also while another one has clearly less to do, or is nearer to the client.
+    Balanced,
+    /// Always: this server has no files, and asks nobody who it is.
+    Always,
+}
+
+impl When {
+    /// As the configuration writes it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "stopping" => Self::Stopping,
+            "balanced" => Self::Balanced,
+            "always" => Self::Always,
+            _ => return None,
+        })
+    }
+}
+
+/// Another server, and whose clients are near to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub(crate) place: Endpoint,
+    pub(crate) near: Option<Network>,
+}
+
+impl Elsewhere {
+    /// Of `HOST[:PORT]`, or `HOST[:PORT]=NETWORK` for one that is near to the clients of a network.
+    #[must_use]
+    pub fn parse(rule: &str) -> Option<Self> {
+        let (place, near) = match rule.split_once('=') {
+            Some((place, network)) => (place, Some(Network::parse(network.trim())?)),
+            None => (rule, None),
+        };
+        let place = place.trim();
+        // Users belong to clients.
+        let place = Endpoint::parse(place, false)
+            .ok()
+            .filter(|_| !place.contains('@'))?;
+        Some(Self { place, near })
+    }
+
+    pub(crate) fn is_near(&self, client: IpAddr) -> bool {
+        self.near.is_some_and(|network| network.contains(client))
+    }
+}
+
+/// To whom clients are sent, and when.
+#[derive(Clone, Debug, Default)]
+pub struct Redirect {
+    /// When.
+    pub when: When,
+    /// Servers with the same files, for reading.
+    pub reads: Vec<Elsewhere>,
+    /// Servers that take what is written, or what changes names.
+    pub writes: Vec<Elsewhere>,
+}
+
+impl Redirect {
+    /// Whether this server has no files of its own.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.when == When::Always
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        let near = Elsewhere::parse("GW1.example.org:1095 = 10.2.0.0/16").expect("a rule");
+        assert_eq!(near.place.to_string(), "gw1.example.org:1095");
+        assert!(near.is_near("::ffff:10.2.3.4".parse().expect("an address")));
+        assert!(!near.is_near("10.3.3.4".parse().expect("an address")));
+        let plain = Elsewhere::parse("[::1]").expect("a rule");
+        assert_eq!(plain.place.to_string(), "[::1]:1094");
+        assert!(!plain.is_near("::1".parse().expect("an address")));
+        for bad in [
+            "",
+            "a b",
+            "a:0",
+            "a=",
+            "a=b",
+            "=10.0.0.0/8",
+            "ann@a",
+            "root://a",
+        ] {
+            assert_eq!(Elsewhere::parse(bad), None, "{bad}");
+        }
+        assert_eq!(When::parse("always"), Some(When::Always));
+        assert_eq!(When::parse("Always"), None);
+    }
+}
