@@ -153,10 +153,14 @@ impl Tree {
 
     /// Removes all implicit directories below `dir` if that leaves nothing in it, and says whether
     /// nothing is in it. Finds out with few reads when something lives near the front.
+    ///
+    /// # Errors
+    /// `Conflict` when others change what is below for too long; what the engine says.
     pub(super) async fn purge_empty(&self, dir: EntryId) -> Result<bool, Error> {
         // Directories on the way down: id, and key and content of its entry but for the first.
         let mut open: Vec<(EntryId, Option<(bytes::Bytes, Read)>)> = vec![(dir, None)];
         let mut inside = 0;
+        let mut turn = Turn::around(self, format!("directory {dir}"));
         while let Some((dir, _)) = open.last() {
             let dir = *dir;
             if let Some((key, read)) = self.first_entry(dir).await? {
@@ -183,8 +187,10 @@ impl Tree {
             stage.delete(key.clone());
             stage.vanish(key, dir);
             if let Committed::Lost = stage.commit().await? {
-                // Somebody put something there: it is not empty, or will be looked at again.
-                return Ok(false);
+                // Somebody put something there, or removed it too: the collector of empty
+                // directories does the same at its own pace.
+                turn.lost().await?;
+                open.truncate(1);
             }
         }
         tracing::trace!(%dir, inside, "directory is empty");

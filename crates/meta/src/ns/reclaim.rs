@@ -1,6 +1,6 @@
 //! What a tree leaves behind: empty implicit directories, and blobs that nothing names.
 
-use dewar_types::{BlobId, Error, Timestamp};
+use dewar_types::{BlobId, Error, ErrorKind, Timestamp};
 
 use super::record::{DirRecord, HintRecord, Record};
 use super::stage::{Committed, Stage};
@@ -85,7 +85,11 @@ impl Tree {
         };
         let empty = match dir {
             Some(dir) if dir.attributes.id == id && dir.implicit && dir.space.is_none() => {
-                self.purge_empty(id).await?
+                match self.purge_empty(id).await {
+                    // Changed all the time: the hint waits for a quieter moment.
+                    Err(error) if error.kind() == ErrorKind::Conflict => return Ok(false),
+                    empty => empty?,
+                }
             }
             _ => false,
         };
@@ -215,7 +219,7 @@ impl Tree {
         match self.kv.commit(batch).await {
             Ok(_) => Ok(()),
             Err(CommitError::Conflict(_)) => Err(Error::new(
-                dewar_types::ErrorKind::Conflict,
+                ErrorKind::Conflict,
                 "a record of the data layer was changed by another",
             )),
             Err(CommitError::Failed(error)) => Err(error),

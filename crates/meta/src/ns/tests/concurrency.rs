@@ -392,6 +392,27 @@ async fn one_of_many_creates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_empty_is_removed_while_empty_directories_are_collected() {
+    let (tree, _, _) = contended_tree().await;
+    for round in 0..200 {
+        let bucket = make_bucket(&tree, &format!("round-{round}")).await;
+        for name in ["top/a/b/c/file", "top/a/d/file", "e/f/g/file"] {
+            put(&tree, &bucket, name).await;
+            delete(&tree, &bucket, name).await;
+        }
+        let collector = {
+            let tree = tree.clone();
+            tokio::spawn(async move { tree.reclaim_empty_dirs(100).await })
+        };
+        tree.delete_bucket(&ALICE, &bucket)
+            .await
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        collector.await.unwrap().unwrap();
+    }
+    assert_sound(&tree).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn unconditional_writers_of_one_key_all_succeed() {
     let (tree, bucket, _) = contended_tree().await;
     let tasks: Vec<_> = (0..64)
