@@ -59,6 +59,11 @@ impl Demo {
         self.folder.join("ready.json")
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// An admin command, and the JSON that it prints.
     pub(crate) fn admin(&self, words: &[&str]) -> Result<Value> {
         let mut command = Command::new(&self.binary);

@@ -7,6 +7,8 @@
 mod bench;
 mod demo;
 mod docs;
+mod flame;
+mod history;
 mod run;
 mod s3_tests;
 mod tidy;
@@ -78,6 +80,10 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Draw a flame graph of the server under each step of the load driver
+    Flame(flame::Flame),
+    /// Measure this commit and add its figures to benches/history.csv
+    History,
     /// Run the public suite ceph/s3-tests from a checkout
     S3Tests(s3_tests::S3Tests),
     /// Make the reference pages and the API documentation
@@ -131,6 +137,8 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Fuzz { args } => run::fuzz(workspace, args),
         Word::Sim { args } => run::sim(workspace, args),
         Word::Bench { args } => bench::bench(workspace, args),
+        Word::Flame(asked) => flame::flame(workspace, &asked),
+        Word::History => history::history(workspace),
         Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),
     }

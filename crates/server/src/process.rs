@@ -26,6 +26,21 @@ pub fn prepare() {
     }
 }
 
+/// Doors whose clients may be many: S3 and XRootD.
+const BUSY_DOORS: u64 = 2;
+
+/// How many of the `asked` connections a door may have open. Clients get half of the descriptors
+/// that the kernel allows this process, each door its share; the other half is for the disks, which
+/// could not be read or written if clients had all.
+pub(crate) fn connections_within(asked: u32) -> usize {
+    let asked = usize::try_from(asked).unwrap_or(usize::MAX);
+    let Some(descriptors) = getrlimit(Resource::Nofile).current else {
+        return asked;
+    };
+    let share = usize::try_from(descriptors / 2 / BUSY_DOORS).unwrap_or(usize::MAX);
+    asked.min(share.max(1))
+}
+
 /// Keeps memory out of core files, whoever writes them: it holds secrets, that of a command which
 /// opens the store without a server too. The stacks of threads are memory as well.
 ///

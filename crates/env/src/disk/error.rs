@@ -24,7 +24,8 @@ pub enum DiskErrorKind {
     Poisoned,
     /// The device reports an error.
     Io,
-    /// More operations are waiting than the disk's queue holds.
+    /// More operations are waiting than the disk's queue holds, or the process may not open
+    /// another file.
     Busy,
     /// The caller asks what no disk does: a path out of the folder, an unaligned direct write, a
     /// file too large for [`crate::Disk::read_file`].
@@ -67,6 +68,7 @@ impl DiskError {
     ) -> Self {
         use io::ErrorKind as K;
         let kind = match source.kind() {
+            _ if is_want_of_descriptors(&source) => DiskErrorKind::Busy,
             K::NotFound => DiskErrorKind::NotFound,
             K::AlreadyExists => DiskErrorKind::Exists,
             K::StorageFull | K::QuotaExceeded => DiskErrorKind::Full,
@@ -87,6 +89,11 @@ impl DiskError {
     pub fn kind(&self) -> DiskErrorKind {
         self.kind
     }
+}
+
+/// Whether it says that no file could be opened, by this process or by any: nothing about a disk.
+pub(crate) fn is_want_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 impl fmt::Display for DiskError {

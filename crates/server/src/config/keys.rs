@@ -196,7 +196,8 @@ sections! {
         tls_certificate_file: Option<PathBuf> = "";
         /// Private key of the certificate in PEM (PKCS #8, PKCS #1 or SEC 1).
         tls_key_file: Option<PathBuf> = "";
-        /// Connections that may be open at once; further ones are answered 503 and closed.
+        /// Connections that may be open at once; further ones are answered 503 and closed. At most
+        /// a quarter of the files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections", reload: Reload::Live,
         };
@@ -273,7 +274,8 @@ sections! {
         redirect: String = "stopping" {
             range: Range::Rule("stopping, balanced or always", is_when),
         };
-        /// Connections that may be open at once; further ones are closed.
+        /// Connections that may be open at once; further ones are closed. At most a quarter of the
+        /// files that the kernel lets the process open.
         connections_max: u32 = "4096" {
             range: Range::Between("1", "1000000"), unit: "connections",
         };

@@ -32,6 +32,7 @@ use crate::listener::{
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
 use crate::metrics::{Endpoint, Metrics, Readiness};
+use crate::process::connections_within;
 use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
 use crate::store_engine::roster::with_added;
 use crate::tls::{Tls, TlsError};
@@ -201,6 +202,7 @@ pub async fn start_for<O: OpenEngine>(
             open: AtomicUsize::new(0),
         })
     };
+    tell_few_descriptors(&config);
     let s3 = door("s3", s3_limits(&config), tls, S3_READ_BYTES);
     let xrootd = door(
         "xrootd",
@@ -286,10 +288,29 @@ fn open_tls(files: (&Option<PathBuf>, &Option<PathBuf>)) -> Result<Option<Arc<Tl
     Tls::open(certificate, key).map(Arc::new).map(Some)
 }
 
+/// Says it when the kernel allows fewer connections than the configuration.
+fn tell_few_descriptors(config: &Config) {
+    let asked = [
+        ("s3.connections_max", config.s3.connections_max),
+        ("xrootd.connections_max", config.xrootd.connections_max),
+    ];
+    for (key, asked) in asked {
+        let allowed = connections_within(asked);
+        if allowed < usize::try_from(asked).unwrap_or(usize::MAX) {
+            tracing::warn!(
+                key,
+                asked,
+                allowed,
+                "fewer connections than configured: the limit of open files is low (ulimit -Hn, LimitNOFILE of systemd)"
+            );
+        }
+    }
+}
+
 fn s3_limits(config: &Config) -> Limits {
     let s3 = &config.s3;
     Limits {
-        connections_max: usize::try_from(s3.connections_max).unwrap_or(usize::MAX),
+        connections_max: connections_within(s3.connections_max),
         header_timeout: s3.header_timeout,
         idle_timeout: s3.idle_timeout,
         body_timeout: s3.body_timeout,
@@ -300,7 +321,7 @@ fn s3_limits(config: &Config) -> Limits {
 fn xrootd_limits(config: &Config) -> Limits {
     let xrootd = &config.xrootd;
     Limits {
-        connections_max: usize::try_from(xrootd.connections_max).unwrap_or(usize::MAX),
+        connections_max: connections_within(xrootd.connections_max),
         idle_timeout: xrootd.idle_timeout,
         body_timeout: xrootd.stall_timeout,
         // The door has its own for these.

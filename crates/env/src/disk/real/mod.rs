@@ -46,6 +46,7 @@ use self::file::RealFile;
 use self::folder::{Folder, is_refusal};
 use self::health::Health;
 use self::lane::{Lane, NoResult};
+use super::error::is_want_of_descriptors;
 use super::{DIRECT_BYTES, Result, path as paths};
 use crate::{
     Access, BoxFuture, CreateOptions, DirEntry, Disk, DiskError, DiskErrorKind, DiskFile,
@@ -502,6 +503,9 @@ fn call(name: &'static str, path: &str) -> Call {
 /// say that nothing was begun.
 fn is_device_failure(error: &io::Error) -> bool {
     use io::ErrorKind as K;
+    if is_want_of_descriptors(error) {
+        return false;
+    }
     !matches!(
         error.kind(),
         K::NotFound

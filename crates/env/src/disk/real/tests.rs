@@ -492,6 +492,11 @@ async fn a_failed_promise_of_durability_poisons_and_others_do_not() {
         fails(Duty::Durable, Errno::NOSPC).await,
         DiskErrorKind::Full
     );
+    // Too many open files: clients could poison every disk with it.
+    assert_eq!(
+        fails(Duty::Durable, Errno::MFILE).await,
+        DiskErrorKind::Busy
+    );
     assert_eq!(disk.state(), DiskState::Online { returns: 0 });
     assert_eq!(fails(Duty::Durable, Errno::IO).await, DiskErrorKind::Io);
     assert_eq!(disk.state(), DiskState::Poisoned);
