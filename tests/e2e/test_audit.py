@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import json
+import random
+import socket
 import subprocess
 import time
 
@@ -225,3 +227,32 @@ def test_what_was_taken_out_shows(site):
     assert done.returncode == 1
     told = json.loads(done.stdout)
     assert not told["sound"] and "missing" in told["broken"][0]
+
+
+def cut_request(server, body, after):
+    """A request on the admin socket whose sender goes away so many seconds later."""
+    text = json.dumps(body).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
+        admin.connect(str(server.data / "admin.sock"))
+        admin.sendall(b"POST /v1/admin HTTP/1.1\r\nHost: dewar\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(text) + text)
+        time.sleep(after)
+
+
+def test_who_goes_away_in_the_middle_of_revoking_has_revoked(site):
+    chance = random.Random(5)
+    site.admin("user", "add", "robot")
+    removed = []
+    for _ in range(25):
+        key = site.admin("key", "add", "--user", "robot")
+        s3 = client(site, key)
+        s3.list_buckets()  # from now on the key is remembered
+        cut_request(site, {"key_remove": {"access_key": key["access_key"]}}, chance.uniform(0.0003, 0.012))
+        time.sleep(0.3)
+        if key["access_key"] not in json.dumps(site.admin("key", "list", "--user", "robot")):
+            removed.append(key["access_key"])
+            with pytest.raises(botocore.exceptions.ClientError):
+                s3.list_buckets()
+    assert removed, "every request was cut before it was read"
+    told = {line["target"] for line in audit(site, "--last", "0", "--verb", "admin:key-remove")}
+    assert set(removed) <= told

@@ -11,7 +11,8 @@ pub mod embedded;
 mod frozen;
 pub mod memory;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::BoxFuture;
@@ -88,6 +89,21 @@ pub trait Kv: KvRead {
 
     /// Change-log records after `after`, in commit order, at most `limit` batches.
     fn changes(&self, after: Seq, limit: usize) -> BoxFuture<'_, Result<Vec<(Seq, Bytes)>, Error>>;
+}
+
+/// How often it is looked whether a commit that failed has happened after all.
+const DECIDED_EVERY: Duration = Duration::from_millis(200);
+
+/// Waits until it is decided whether a commit happens that failed without saying so ([`Kv::taken`]
+/// as of then); `false` when the catalog was closed meanwhile.
+pub async fn decided(kv: &Weak<dyn Kv>, taken: Seq) -> bool {
+    loop {
+        tokio::time::sleep(DECIDED_EVERY).await;
+        let Some(kv) = kv.upgrade() else { return false };
+        if kv.get(b"").await.is_ok_and(|read| read.seq >= taken) {
+            return true;
+        }
+    }
 }
 
 /// Why a batch was not applied.

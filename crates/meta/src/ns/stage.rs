@@ -14,7 +14,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_types::{BlobId, EntryId, Error, ErrorKind, GroupId, Timestamp, UserId, VersionId};
@@ -26,10 +25,7 @@ use super::record::{
 };
 use super::resolve::Chain;
 use super::{Actor, Quota, Tree, ids, keys, quota};
-use crate::kv::{Batch, Carry, CommitError, Kv, Read, Require, Seq};
-
-/// How often it is looked whether a commit that failed has happened after all.
-const DECIDED_EVERY: Duration = Duration::from_millis(200);
+use crate::kv::{Batch, Carry, CommitError, Kv, Read, Require, Seq, decided};
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
 pub(super) const INLINE: usize = 16;
@@ -565,14 +561,9 @@ impl<'t> Stage<'t> {
 /// Lets the cache remember directories again when the change that was left open has happened, or
 /// can no longer.
 async fn admit_when_decided(kv: Weak<dyn Kv>, taken: Seq, cache: Arc<DirCache>, dirs: Vec<Bytes>) {
-    loop {
-        tokio::time::sleep(DECIDED_EVERY).await;
-        // Whoever opens the catalog next begins with an empty cache.
-        let Some(kv) = kv.upgrade() else { return };
-        let key = dirs.first().cloned().unwrap_or_default();
-        if kv.get(&key).await.is_ok_and(|read| read.seq >= taken) {
-            return cache.admit(&dirs);
-        }
+    // Whoever opens the catalog next begins with an empty cache.
+    if decided(&kv, taken).await {
+        cache.admit(&dirs);
     }
 }
 

@@ -41,7 +41,7 @@ pub use told::carry_out;
 pub(crate) use told::done_here;
 pub use upkeep::{
     DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FULL,
-    FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT, RepairInfo,
 };
 
 #[cfg(test)]

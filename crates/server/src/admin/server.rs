@@ -12,9 +12,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::UnixStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::api::{AdminApi, AdminError, Failure, Request};
+use super::api::{AdminApi, AdminError, Failure, Reply, Request};
 use super::socket::{AdminSocket, is_allowed};
 use super::told::{carry_out, turned_away};
 use crate::listener::Stop;
@@ -90,9 +90,11 @@ async fn connection(
     stop: Stop,
     _place: OwnedSemaphorePermit,
 ) {
+    let requests = stop.clone();
     let service = service_fn(move |request| {
         let api = Arc::clone(&api);
-        async move { Ok::<_, Infallible>(answer(&*api, request, uid).await) }
+        let stop = requests.clone();
+        async move { Ok::<_, Infallible>(answer(api, request, uid, &stop).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -115,12 +117,13 @@ async fn connection(
 }
 
 async fn answer(
-    api: &dyn AdminApi,
+    api: Arc<dyn AdminApi>,
     request: HttpRequest<Incoming>,
     uid: u32,
+    stop: &Stop,
 ) -> Response<Full<Bytes>> {
     let result = match parse(request).await {
-        Ok(request) => carry_out(api, request, uid).await,
+        Ok(request) => see_through(api, request, uid, stop).await,
         Err(error) => Err(error),
     };
     let (status, body) = match &result {
@@ -138,6 +141,25 @@ async fn answer(
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
+}
+
+/// Carries a request out in a task that outlives the connection: who goes away in the middle leaves
+/// nothing half done, and nothing that the audit log does not know.
+async fn see_through(
+    api: Arc<dyn AdminApi>,
+    request: Request,
+    uid: u32,
+    stop: &Stop,
+) -> Result<Reply, AdminError> {
+    let (tell, told) = oneshot::channel();
+    stop.spawn(async move {
+        // Nobody listens when the connection has gone.
+        let _ = tell.send(carry_out(&*api, request, uid).await);
+    });
+    told.await.unwrap_or_else(|_| {
+        let why = "the server stopped while it was at it".to_owned();
+        Err(AdminError::new(Failure::Unavailable, why))
+    })
 }
 
 async fn parse(request: HttpRequest<Incoming>) -> Result<Request, AdminError> {

@@ -165,6 +165,9 @@ pub struct LedgerInfo {
 /// What is told of a disk without room.
 pub const FULL: &str = "it is full, and takes no new data until there is room";
 
+/// With what the detail of a disk begins that is all there, but not for this process.
+pub const NO_RIGHT: &str = "this process may not use it: ";
+
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLineInfo {

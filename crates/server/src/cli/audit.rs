@@ -10,7 +10,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::columns::{print, print_json, table};
+use super::columns::{print, print_json, printable, table};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
 use super::target::Target;
 use crate::audit::{Filter, Line, Verified, moment, read, verify};
@@ -143,7 +143,13 @@ fn row(line: Line) -> Vec<String> {
 fn shown(line: &Line, text: &str, json: bool) -> Result<(), CommandError> {
     match json {
         true => print(&format!("{text}\n")),
-        false => print(&format!("{}\n", row(line.clone()).join("  "))),
+        false => {
+            let cells: Vec<_> = row(line.clone())
+                .iter()
+                .map(|cell| printable(cell))
+                .collect();
+            print(&format!("{}\n", cells.join("  ")))
+        }
     }
 }
 

@@ -8,6 +8,10 @@ use super::exit::{CommandError, FAILED};
 
 /// Lines of `rows` under `head`, each column as wide as its widest cell.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| printable(cell)).collect())
+        .collect();
     let width = |text: &str| text.chars().count();
     let widths: Vec<usize> = head
         .iter()
@@ -30,8 +34,24 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         format!("{}\n", padded.join("  ").trim_end())
     };
     let mut out = line(head.to_vec());
-    for row in rows {
+    for row in &rows {
         out.push_str(&line(row.iter().map(String::as_str).collect()));
+    }
+    out
+}
+
+/// A text with its control characters, and those that change the direction of text, escaped: a name that
+/// somebody chose must not look like another line, nor command the terminal.
+pub(super) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            _ if c.is_control() => out.extend(c.escape_default()),
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.extend(c.escape_unicode());
+            }
+            _ => out.push(c),
+        }
     }
     out
 }
@@ -88,6 +108,18 @@ mod tests {
         ] {
             assert_eq!(amount(bytes), text, "{bytes}");
         }
+    }
+
+    #[test]
+    fn names_are_no_lines_and_no_commands() {
+        let forged = "a\n2026  root  allowed\u{1b}[2K\u{202e}".to_owned();
+        let shown = table(&["NAME"], &[vec![forged]]);
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(
+            shown.contains("a\\n2026  root  allowed\\u{1b}[2K\\u{202e}"),
+            "{shown}"
+        );
+        assert_eq!(printable("schön/ö ☃"), "schön/ö ☃");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::exit::CommandResult;
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, FULL, LedgerLineInfo, Request, Status};
+use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Request, Status};
 
 pub(super) fn run(target: &Target, json: bool) -> CommandResult {
     let reply = block_on(async {
@@ -112,8 +112,8 @@ fn findings(status: &Status) -> Vec<Finding> {
             left if left >= ledger.full => continue,
             left if left < 0 && away => format!("{bytes} in {blobs} blobs CANNOT BE READ now"),
             left if left < 0 => format!(
-                "{bytes} in {blobs} blobs have more damaged shards than the layout survives, and no disk \
-                 is missing: some of that CANNOT BE READ"
+                "{bytes} in {blobs} blobs lack more shards than the layout survives, and no disk of the \
+                 pool is missing: some of that CANNOT BE READ"
             ),
             0 => format!("{bytes} in {blobs} blobs would be lost with one more disk"),
             left => format!(
@@ -126,8 +126,10 @@ fn findings(status: &Status) -> Vec<Finding> {
                 "bring the missing disks back; `dewar fsck` names the objects"
             }
             left if left < 0 => {
-                "what can be decoded page by page is mended by itself; `dewar fsck` names the objects: \
-                 read them, and put those that fail here again from elsewhere"
+                "they are damaged, or on disks that were removed: of those that `dewar disk list` calls \
+                 removed keep every one, put its folder back, and `dewar disk readmit` it. What can be \
+                 decoded page by page is mended by itself; `dewar fsck` names the objects: read them, and \
+                 put those that fail here again from elsewhere"
             }
             _ if away => {
                 "bring the missing disks back; what they held is rebuilt on others, where there are any, \
@@ -239,6 +241,10 @@ fn about(
             },
         ),
         "draining" => return None,
+        "missing" if detail.is_some_and(|detail| detail.starts_with(NO_RIGHT)) => (
+            format!("disk {path} is there, and is not used{told}"),
+            "nothing is lost: with the right it is used at once".to_owned(),
+        ),
         "missing" => (
             format!("disk {path} is missing{told}"),
             format!(
@@ -280,8 +286,9 @@ fn about(
         "removed" => (
             format!("disk {path} was removed from the pool and is not used{told}"),
             format!(
-                "`dewar disk readmit {path}` takes it back with its shards; if nothing on it is needed, \
-                 take it away, and out of pool.disks. Emptied, the folder can be added as a new disk"
+                "`dewar disk readmit {path}` takes it back with its shards. Keep it while something \
+                 cannot be read; if nothing on it is needed, take it away, and out of pool.disks. Emptied, \
+                 the folder can be added as a new disk"
             ),
         ),
         "returning" => (
@@ -410,8 +417,8 @@ mod tests {
         status.ledger.lines.insert(0, worse);
         let told = text(&status);
         assert_eq!(told.matches("CANNOT BE READ").count(), 1, "{told}");
-        assert!(told.contains("in 6 blobs have more damaged"), "{told}");
-        assert!(told.contains("no disk is missing"), "{told}");
+        assert!(told.contains("in 6 blobs lack more shards"), "{told}");
+        assert!(told.contains("no disk of the pool is missing"), "{told}");
         assert!(!told.contains("bring the missing disks back"), "{told}");
         status.pool.disks[0] = disk(1, "missing");
         assert!(text(&status).contains("bring the missing disks back"));

@@ -17,7 +17,8 @@ use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
 use crate::admin::{
     AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, RepairInfo,
+    DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT,
+    RepairInfo,
 };
 use crate::cli::status;
 
@@ -378,7 +379,13 @@ fn why_missing(folder: &Path) -> String {
     let why = match std::fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(true) => "the folder is there and empty: nothing is mounted on it",
         Ok(false) if folder.join(IDENTITY_FILE).exists() => {
-            "a disk is in the folder again, and is being looked at"
+            let identity = folder.join(IDENTITY_FILE);
+            match std::fs::File::open(&identity) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    return without_right(&identity, folder);
+                }
+                _ => "a disk is in the folder again, and is being looked at",
+            }
         }
         Ok(false) => {
             "the folder is there with files in it, but without its file `dewar-disk` it is no disk: put \
@@ -386,28 +393,41 @@ fn why_missing(folder: &Path) -> String {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such folder",
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return format!("the folder cannot be read: {}", whose(folder));
+            return without_right(folder, folder);
         }
         Err(error) => return format!("the folder cannot be read: {error}"),
     };
     why.to_owned()
 }
 
-/// Who has a right to a folder that this process has not, and the command that gives it back.
-fn whose(folder: &Path) -> String {
-    let user = rustix::process::geteuid().as_raw();
-    let path = folder.display();
-    match std::fs::metadata(folder) {
-        Ok(found) if found.uid() != user => format!(
-            "it belongs to user {}, and this process runs as user {user}: `chown -R {user} {path}`",
-            found.uid()
+/// Why this process may not use a folder or a file in it, and the command on `folder` that helps.
+fn without_right(path: &Path, folder: &Path) -> String {
+    match whose(path, folder) {
+        Some(why) => format!("{NO_RIGHT}{why}"),
+        None => format!(
+            "{NO_RIGHT}the operating system forbids it (a folder above, or its security module)"
         ),
-        Ok(found) => format!(
-            "its mode {:o} forbids it: `chmod u+rwx {path}`",
-            found.mode() & 0o7777
-        ),
-        Err(error) => format!("it cannot be looked at: {error}"),
     }
+}
+
+/// What of a path's owner and mode keeps this process from it, and the command on `folder` that gives
+/// the right back; none when these let it.
+fn whose(path: &Path, folder: &Path) -> Option<String> {
+    let user = rustix::process::geteuid().as_raw();
+    let shown = folder.display();
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) => return Some(format!("it cannot be looked at: {error}")),
+    };
+    let needed = if found.is_dir() { 0o700 } else { 0o600 };
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    if user != 0 && owner != user {
+        return Some(format!(
+            "it belongs to user {owner}, and this process runs as user {user}: `chown -R {user} {shown}`"
+        ));
+    }
+    (mode & needed != needed)
+        .then(|| format!("its mode {mode:o} forbids it: `chmod -R u+rwX {shown}`"))
 }
 
 /// What keeps this process from writing to a folder.
@@ -419,7 +439,12 @@ pub(super) fn why_read_only(folder: &Path) -> String {
                 `mount -o remount,rw`"
             .to_owned();
     }
-    whose(folder)
+    // What is mounted twice, or was shut off by the kernel after an error, does not show it.
+    whose(folder, folder).unwrap_or_else(|| {
+        "owner and mode let it, but its file system takes nothing: the kernel's log says why. Check and \
+         mount it anew; one that turns read-only again is failing"
+            .to_owned()
+    })
 }
 
 fn ledger_info(ledger: &Ledger) -> LedgerInfo {
@@ -470,10 +495,15 @@ mod tests {
             std::fs::set_permissions(path, permissions).expect("set");
         };
         mode(0o555);
-        let told = whose(path);
-        let command = format!("its mode 555 forbids it: `chmod u+rwx {}`", path.display());
-        assert_eq!(told, command);
+        let command = format!(
+            "its mode 555 forbids it: `chmod -R u+rwX {}`",
+            path.display()
+        );
+        assert_eq!(whose(path, path), Some(command));
         mode(0o755);
+        // A file system that the kernel has shut off is nobody's right.
+        assert_eq!(whose(path, path), None);
+        assert!(why_read_only(path).contains("its file system takes nothing"));
         assert!(why_missing(path).contains("nothing is mounted on it"));
         assert_eq!(why_missing(&path.join("none")), "there is no such folder");
     }

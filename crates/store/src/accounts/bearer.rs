@@ -25,8 +25,38 @@ const CLAIMS_BYTES_MAX: usize = 64 * 1024;
 /// How deep claims may lie within objects.
 const CLAIM_DEPTH_MAX: usize = 3;
 
+/// Most bytes of tokens that are remembered, as they came. What is kept of one is up to seven times
+/// as large: who has a macaroon can make any number of others, full of caveats, by himself.
+const REMEMBERED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Tokens that were proven lately.
-pub(super) type Bearers = BTreeMap<Digest, Bearer>;
+#[derive(Default)]
+pub(super) struct Bearers {
+    /// With the length of each.
+    found: BTreeMap<Digest, (Bearer, usize)>,
+    bytes: usize,
+}
+
+impl Bearers {
+    fn get(&self, digest: &Digest) -> Option<&Bearer> {
+        self.found.get(digest).map(|(bearer, _)| bearer)
+    }
+
+    fn insert(&mut self, digest: Digest, bearer: Bearer, bytes: usize) {
+        if self.found.len() >= CACHED_MAX || self.bytes + bytes > REMEMBERED_BYTES_MAX {
+            *self = Self::default();
+        }
+        self.remove(&digest);
+        self.bytes += bytes;
+        self.found.insert(digest, (bearer, bytes));
+    }
+
+    fn remove(&mut self, digest: &Digest) {
+        if let Some((_, bytes)) = self.found.remove(digest) {
+            self.bytes -= bytes;
+        }
+    }
+}
 
 #[derive(Clone)]
 pub(super) struct Bearer {
@@ -109,10 +139,7 @@ impl Accounts {
         self.audit.login(&caller, "token", said);
         let mut cache = self.cache.write();
         if cache.changes == changes {
-            if cache.bearers.len() >= CACHED_MAX {
-                cache.bearers.clear();
-            }
-            cache.bearers.insert(digest, bearer);
+            cache.bearers.insert(digest, bearer, token.len());
         }
         drop(cache);
         Ok(caller)

@@ -27,13 +27,13 @@ mod tests;
 mod users;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dewar_auth::token::Issuer;
 use dewar_auth::{AccessKey, Caller, CredentialError, Credentials, MasterKeys, Origin, User};
 use dewar_env::{BoxFuture, Env};
-use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan};
+use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan, Seq, decided};
 use dewar_meta::ns::keys as catalog;
 use dewar_meta::ns::{Actor, Tenant, Tree};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
@@ -90,7 +90,7 @@ pub struct Accounts {
     env: Env,
     master: Arc<MasterKeys>,
     audit: Arc<Audit>,
-    cache: RwLock<Cache>,
+    cache: Arc<RwLock<Cache>>,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
 }
@@ -107,6 +107,22 @@ struct Cache {
     /// Changes so far: what was read before one is not kept after it, or a key that was switched
     /// off in between would stay valid.
     changes: u64,
+}
+
+impl Cache {
+    fn forget(&mut self) {
+        *self = Self {
+            changes: self.changes + 1,
+            ..Self::default()
+        };
+    }
+}
+
+/// Forgets once more when a change that failed without saying so has happened or never will.
+async fn forget_when_decided(kv: Weak<dyn Kv>, taken: Seq, cache: Arc<RwLock<Cache>>) {
+    if decided(&kv, taken).await {
+        cache.write().forget();
+    }
 }
 
 /// A name as people write it: `[TENANT:]NAME`.
@@ -131,7 +147,7 @@ impl Accounts {
             tree,
             env,
             master,
-            cache: RwLock::default(),
+            cache: Arc::default(),
             held: HeldKeys::default(),
         }
     }
@@ -187,11 +203,8 @@ impl Accounts {
             puts,
             ..Batch::default()
         };
-        match self.kv.commit(batch).await {
-            Ok(_) => {
-                self.forget();
-                Ok(())
-            }
+        match self.commit(batch).await {
+            Ok(_) => Ok(()),
             Err(CommitError::Conflict(_)) => Err(exists()),
             Err(CommitError::Failed(error)) => Err(error.context("adding to the accounts")),
         }
@@ -223,11 +236,8 @@ impl Accounts {
             if batch.puts.is_empty() && batch.deletes.is_empty() {
                 return Ok(result);
             }
-            match self.kv.commit(batch).await {
-                Ok(_) => {
-                    self.forget();
-                    return Ok(result);
-                }
+            match self.commit(batch).await {
+                Ok(_) => return Ok(result),
                 Err(CommitError::Conflict(_)) => {}
                 Err(CommitError::Failed(error)) => return Err(error),
             }
@@ -238,16 +248,35 @@ impl Accounts {
         ))
     }
 
+    /// Commits in a task that outlives the caller, and forgets what was found before: a client that
+    /// goes away in the middle of revoking something must not keep it in force.
+    async fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        let kv = Arc::clone(&self.kv);
+        let cache = Arc::clone(&self.cache);
+        let task = tokio::spawn(async move {
+            let committed = kv.commit(batch).await;
+            if let Err(CommitError::Failed(error)) = &committed
+                && !error.left_unchanged()
+            {
+                let weak = Arc::downgrade(&kv);
+                let cache = Arc::clone(&cache);
+                tokio::spawn(forget_when_decided(weak, kv.taken(), cache));
+            }
+            cache.write().forget();
+            committed
+        });
+        task.await.unwrap_or_else(|error| {
+            Err(CommitError::Failed(Error::with_source(
+                ErrorKind::Internal,
+                "the task that changes accounts ended early",
+                error,
+            )))
+        })
+    }
+
     /// Whatever it was, a key or a user with keys: look everything up anew.
     pub(crate) fn forget(&self) {
-        let mut cache = self.cache.write();
-        cache.keys.clear();
-        cache.users.clear();
-        cache.issuers = None;
-        cache.revoked = None;
-        cache.sessions.clear();
-        cache.bearers.clear();
-        cache.changes += 1;
+        self.cache.write().forget();
     }
 
     async fn all(&self, range: &catalog::KeyRange) -> Result<Vec<(Bytes, Bytes)>> {

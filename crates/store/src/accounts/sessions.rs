@@ -291,11 +291,8 @@ impl Accounts {
                 batch.deletes.push(old);
             }
         }
-        match self.kv.commit(batch).await {
-            Ok(_) => {
-                self.forget();
-                Ok(())
-            }
+        match self.commit(batch).await {
+            Ok(_) => Ok(()),
             Err(CommitError::Conflict(_)) => Err(Error::new(
                 ErrorKind::Conflict,
                 "revoking collided with another change: say it again",
