@@ -29,7 +29,9 @@ pub struct JournalConfig {
     /// How long an append waits for disks to come back, or for room in a full journal, before it is
     /// told that there are none.
     pub stall_max: Duration,
-    /// Members that are declared lost: the opening rule no longer counts them.
+    /// Members that an administrator declares gone for good. They leave with the epoch that the opening
+    /// begins, which needs fewer of the others to know of it then; the opening rule counts them as away.
+    /// What is no member any more is passed over.
     pub lost: Vec<DiskId>,
     /// Open although more than m members of the newest epoch are away, in a new lineage
     /// (`dewar serve --accept-loss`). Acknowledged records may be gone afterwards.

@@ -3,6 +3,7 @@
 use dewar_types::{DiskId, Error, ErrorKind};
 use thiserror::Error as ThisError;
 
+use crate::survey::Shortage;
 use crate::{EpochId, Seq};
 
 /// Why a journal could not be opened or made.
@@ -32,6 +33,16 @@ pub enum OpenError {
         /// Who is away.
         away: Vec<DiskId>,
     },
+    /// Enough to read all, and too few to go on: a pool of fewer than 2m+1 disks that lost some.
+    #[error(
+        "{} of the {} disks of the journal are there, and {}are needed to write it; away are {}. They have \
+         all that was written. Bring disks back, or put new ones in the place of those that are gone",
+        .0.able,
+        .0.members.len(),
+        needed(.0),
+        listed(&.0.away)
+    )]
+    TooFewLeft(Shortage),
     /// Too few disks to write to.
     #[error("{found} disks can be written and {needed} are needed for the journal")]
     TooFewWritable {
@@ -59,6 +70,14 @@ pub enum OpenError {
     Other(#[from] Error),
 }
 
+/// How many must be there, and how many new ones are already.
+fn needed(shortage: &Shortage) -> String {
+    match shortage.new {
+        0 => format!("{} ", shortage.needed),
+        new => format!("with {new} new ones that are there {} ", shortage.needed),
+    }
+}
+
 /// Disks for people, as other messages name them.
 pub(crate) fn listed(disks: &[DiskId]) -> String {
     let names: Vec<String> = disks.iter().map(DiskId::to_string).collect();
@@ -71,9 +90,9 @@ impl From<OpenError> for Error {
             OpenError::Other(error) => return error,
             OpenError::NotFormatted => ErrorKind::NotFound,
             OpenError::Formatted(_) => ErrorKind::AlreadyExists,
-            OpenError::TooFewMembers { .. } | OpenError::TooFewWritable { .. } => {
-                ErrorKind::Unavailable
-            }
+            OpenError::TooFewMembers { .. }
+            | OpenError::TooFewLeft(_)
+            | OpenError::TooFewWritable { .. } => ErrorKind::Unavailable,
             OpenError::SplitLineages(_) | OpenError::Lost { .. } => ErrorKind::Corrupt,
         };
         Self::with_source(kind, error.to_string(), error)

@@ -21,7 +21,9 @@ use dewar_types::{DiskId, Error, ErrorKind};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::epoch::{EPOCH_PATH, Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
+use crate::epoch::{
+    EPOCH_PATH, Epoch, EpochFile, EpochId, Member, Publication, Span, able, lists, publish,
+};
 use crate::fill::fill;
 use crate::lane::{Found, Lane, Stock};
 use crate::log::{Phase, Shared, State};
@@ -425,6 +427,7 @@ impl Keeper {
             epoch,
             lanes,
             members: state.members.clone(),
+            lost: state.lost.iter().copied().collect(),
         })
     }
 
@@ -437,7 +440,8 @@ impl Keeper {
             confirmed: Some(plan.epoch.clone()),
             proposed: None,
         };
-        let lists = lists(&plan.before, &plan.epoch);
+        let there = able(&plan.members);
+        let lists = lists(&plan.before, &plan.epoch, &plan.lost, &there);
         for file in [proposal, confirmation] {
             let publication = Publication {
                 content: file.encode(),
@@ -471,6 +475,7 @@ impl Keeper {
         }
         state.counters.changes += 1;
         for id in &plan.epoch.removed {
+            state.lost.remove(id);
             if state.leaving.remove(id) {
                 dewar_env::reached("a member left for good");
                 tracing::info!(disk = %id, "a disk has left the journal for good");
@@ -593,6 +598,8 @@ struct Plan {
     epoch: Epoch,
     lanes: Vec<Arc<Lane>>,
     members: Vec<Arc<Member>>,
+    /// Members that were declared lost.
+    lost: Vec<DiskId>,
 }
 
 /// Members that may leave for good now: the log is complete on m+1 holders without them, and as many
@@ -625,14 +632,6 @@ fn surplus(state: &State, lanes: &[Arc<Lane>]) -> Option<usize> {
         (0..lanes.len()).partition(|n| lanes[*n].lacks_room(state.current_file()));
     let candidates = if short.is_empty() { roomy } else { short };
     candidates.into_iter().rev().find(|n| may_go(*n))
-}
-
-/// The lists that an epoch must reach: the old members and the new ones.
-pub(crate) fn lists(before: &Epoch, epoch: &Epoch) -> Vec<(Vec<DiskId>, usize)> {
-    vec![
-        (before.members.clone(), before.m as usize),
-        (epoch.members.clone(), epoch.m as usize),
-    ]
 }
 
 /// Ends a journal; see [`crate::Journal::close`].

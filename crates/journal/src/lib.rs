@@ -57,6 +57,7 @@ pub use log::{Counters, Permit, Room};
 pub use open::Loss;
 pub use recovery::Recovery;
 pub use status::{JournalState, Status};
+pub use survey::Shortage;
 
 use keeper::Tasks;
 use log::Shared;
@@ -139,6 +140,19 @@ impl Journal {
         config: JournalConfig,
     ) -> Result<Option<Loss>, OpenError> {
         open::loss(env, disks, config).await
+    }
+
+    /// What is lacking for this journal to be written, unless members are declared lost
+    /// ([`JournalConfig::lost`]); `None` when enough are there. Changes nothing.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: what declaring them lost does not open.
+    pub async fn shortage(
+        env: Env,
+        disks: Vec<(DiskId, Arc<dyn Disk>)>,
+        config: JournalConfig,
+    ) -> Result<Option<Shortage>, OpenError> {
+        open::shortage(env, disks, config).await
     }
 
     /// Waits until there is room for a record with a body of up to `bytes`.
@@ -324,6 +338,36 @@ impl Journal {
                 ),
             )
         })
+    }
+
+    /// Declares a member that is away gone for good, where no epoch can begin otherwise: too few members
+    /// are left to be told of it. It leaves by the next one, as with [`Journal::remove`], and others
+    /// need not know of that one as before ([`epoch`]). Whether that was so; where enough are left
+    /// nothing happens. To be asked again after a restart.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a disk that can be read.
+    pub fn declare_lost(&self, id: DiskId) -> Result<bool, Error> {
+        {
+            let mut state = self.shared.state.lock();
+            let able = epoch::able(&state.members);
+            let left = epoch::count(&state.epoch.members, &able);
+            if left > state.epoch.m as usize || !state.epoch.members.contains(&id) {
+                return Ok(false);
+            }
+            let here =
+                |member: &Arc<epoch::Member>| member.id == id && member.disk.state().readable();
+            if state.members.iter().any(here) {
+                let message = format!("disk {id} is there and cannot be declared lost");
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
+            }
+            state.leaving.insert(id);
+            state.lost.insert(id);
+        }
+        dewar_env::reached("a member was declared lost");
+        tracing::warn!(disk = %id, "the journal goes on without a disk that was declared lost");
+        self.shared.attention.notify_one();
+        Ok(true)
     }
 
     /// Waits until a disk that was brought in is a member.

@@ -21,13 +21,13 @@ use tokio::runtime::Handle;
 use crate::catalog::{Catalog, HeaderState, OnDisk};
 use crate::chain::Chain;
 use crate::config::JournalConfig;
-use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, publish};
+use crate::epoch::{Epoch, EpochFile, EpochId, Member, Publication, Span, lists, publish};
 use crate::error::{OpenError, listed};
-use crate::keeper::{Tasks, lists};
+use crate::keeper::Tasks;
 use crate::lane::{Found, Lane, Slot};
 use crate::log::{Beginning, Phase, Room, Shared};
 use crate::recovery::Recovery;
-use crate::survey::{EpochFiles, Identified, Survey, read_all};
+use crate::survey::{EpochFiles, Identified, Shortage, Survey, read_all};
 use crate::{Journal, Seq};
 
 /// Sequences left out after a loss was accepted, so that none is given twice.
@@ -245,6 +245,17 @@ pub(crate) async fn loss(
     }))
 }
 
+/// Finds out whether disks have to be declared lost; see [`Journal::shortage`].
+pub(crate) async fn shortage(
+    env: Env,
+    disks: Vec<Identified>,
+    config: JournalConfig,
+) -> Result<Option<Shortage>, OpenError> {
+    let mut opening = Opening::survey(env, disks, config).await?;
+    opening.survey.check()?;
+    Ok(opening.survey.shortage(&opening.config))
+}
+
 struct Opening {
     env: Env,
     config: JournalConfig,
@@ -254,6 +265,8 @@ struct Opening {
     floor: Seq,
     /// Records up to this one had been acknowledged for certain.
     acked: Seq,
+    /// Who could be written at first: one that fails in between is not left out unseen.
+    able: Vec<DiskId>,
 }
 
 impl Opening {
@@ -271,6 +284,7 @@ impl Opening {
         Ok(Self {
             floor: catalog.floor(&survey.epoch),
             acked: catalog.acked(&survey.epoch),
+            able: survey.able(),
             catalog: Arc::new(catalog),
             survey,
             env,
@@ -344,6 +358,12 @@ impl Opening {
     }
 
     async fn writable(self) -> Result<(Journal, Recovery), OpenError> {
+        self.survey.check_lost(&self.config)?;
+        if !self.config.accept_loss
+            && let Some(shortage) = self.survey.shortage(&self.config)
+        {
+            return Err(OpenError::TooFewLeft(shortage));
+        }
         let holders = self.survey.holders(&self.config).await?;
         let epoch = self.next_epoch(&holders);
         let lanes: Vec<_> = holders
@@ -506,7 +526,7 @@ impl Opening {
         if self.config.accept_loss {
             vec![(epoch.members.clone(), self.config.m)]
         } else {
-            lists(&self.survey.epoch, epoch)
+            lists(&self.survey.epoch, epoch, &self.config.lost, &self.able)
         }
     }
 

@@ -15,6 +15,22 @@ use crate::error::OpenError;
 /// A disk and its identity.
 pub(crate) type Identified = (DiskId, Arc<dyn Disk>);
 
+/// Why a journal cannot be written although all that it holds is there: members are away, and too few
+/// are left to be told of a new epoch, unless some are declared lost ([`JournalConfig::lost`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The members of the newest epoch.
+    pub members: Vec<DiskId>,
+    /// Of those, the ones that are away.
+    pub away: Vec<DiskId>,
+    /// How many can be written.
+    pub able: usize,
+    /// Disks that are there and no members yet.
+    pub new: usize,
+    /// m+1: so many must be there, members or new.
+    pub needed: usize,
+}
+
 /// What was found on the disks.
 pub(crate) struct Survey {
     /// The newest epoch.
@@ -108,6 +124,54 @@ impl Survey {
             needed,
             members,
             away: self.away.clone(),
+        })
+    }
+
+    /// The disks that can be written.
+    pub(crate) fn able(&self) -> Vec<DiskId> {
+        let writable = self
+            .disks
+            .iter()
+            .filter(|(_, disk)| disk.state().writable());
+        writable.map(|(id, _)| *id).collect()
+    }
+
+    /// Nobody who is there is lost.
+    pub(crate) fn check_lost(&self, config: &JournalConfig) -> Result<(), OpenError> {
+        let there = |id: &&DiskId| self.disks.iter().any(|(other, _)| other == *id);
+        match config.lost.iter().find(there) {
+            None => Ok(()),
+            Some(id) => {
+                let message = format!("disk {id} is there and cannot be declared lost");
+                Err(Error::new(ErrorKind::InvalidArgument, message).into())
+            }
+        }
+    }
+
+    /// What is lacking for an epoch, if members are away and too few are left, with those that were declared
+    /// lost taken into account ([`crate::epoch`]).
+    pub(crate) fn shortage(&self, config: &JournalConfig) -> Option<Shortage> {
+        let members = &self.epoch.members;
+        let (able, new): (Vec<DiskId>, Vec<DiskId>) =
+            self.able().into_iter().partition(|id| members.contains(id));
+        let m = self.epoch.m as usize;
+        if able.len() > m || self.away.is_empty() {
+            return None;
+        }
+        let lost = self.away.iter().filter(|id| config.lost.contains(id));
+        let lost = lost.count();
+        // So many have to know of the next epoch, and as many are known to be gone.
+        let told = lost > 0 && able.len() + lost > m;
+        let needed = config.m + 1;
+        if told && able.len() + new.len() >= needed {
+            return None;
+        }
+        Some(Shortage {
+            members: members.clone(),
+            away: self.away.clone(),
+            able: able.len(),
+            new: new.len(),
+            needed,
         })
     }
 

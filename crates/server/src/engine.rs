@@ -1,6 +1,7 @@
 //! The seam between the process and what it serves: the process knows how to listen, to stop and
 //! to be administered, the engine how to store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -101,6 +102,20 @@ pub trait OpenEngine: Sync {
         purpose: Purpose,
         metrics: &Metrics,
     ) -> impl Future<Output = Result<Self::Engine, BoxError>> + Send;
+
+    /// Puts a new disk in `folder` in the place of the lost disk that `old` names, if the store does not open
+    /// because too few disks are left; otherwise does nothing. The caller holds the lock.
+    ///
+    /// # Errors
+    /// What stands in the way; that there are still too few.
+    fn replace_lost(
+        &self,
+        _config: &Config,
+        _old: &str,
+        _folder: &Path,
+    ) -> impl Future<Output = Result<(), BoxError>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Makes the catalog whole again out of what the disks have of it. The caller holds the lock.
     ///

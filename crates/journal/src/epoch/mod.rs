@@ -12,6 +12,16 @@
 //! two confirmed epochs share a number and the highest confirmed one is the one that was used
 //! last. A proposal that never got that far names nothing that was acknowledged and is ignored.
 //!
+//! # Declared lost
+//! A pool of fewer than 2m+1 members that has lost m of them has all that was acknowledged, since the
+//! opening rule holds, but no more than m members can be told of a new epoch. An administrator who
+//! declares disks to be gone for good takes them out of that count: the record must then reach more
+//! than m-l of the others, l being how many were declared lost, and all of them that can be written
+//! ([`lists`]). Whoever opens without those l sees all but m of the old list, so one that has the record.
+//! Should they return after all, they are at most m: they cannot be told of an epoch of their own, and
+//! with any one of the others they learn that they were removed. All but m must be there as ever, of whom
+//! those that were declared lost are none.
+//!
 //! # Crash cases
 //! During the proposal, or while records are made durable for it: the old epoch is still the
 //! highest confirmed one and its files are untouched. During the confirmation: either of the two
@@ -215,7 +225,37 @@ impl EpochFile {
     }
 }
 
+/// The members that a record can be written to now.
+pub(crate) fn able(members: &[std::sync::Arc<Member>]) -> Vec<DiskId> {
+    let able = members.iter().filter(|member| member.countable());
+    able.map(|member| member.id).collect()
+}
+
 /// How many of `list` are in `there`.
 pub(crate) fn count(list: &[DiskId], there: &[DiskId]) -> usize {
     list.iter().filter(|id| there.contains(id)).count()
+}
+
+/// The lists that a new epoch must reach, each with a number that must be exceeded: the members of the
+/// one before, and its own. Of the old ones so many of `there`, who can be written, as the module says;
+/// `lost` were declared so.
+pub(crate) fn lists(
+    before: &Epoch,
+    epoch: &Epoch,
+    lost: &[DiskId],
+    there: &[DiskId],
+) -> Vec<(Vec<DiskId>, usize)> {
+    let m = before.m as usize;
+    let new = (epoch.members.clone(), epoch.m as usize);
+    let gone = |id: &DiskId| lost.contains(id) && !there.contains(id);
+    let (gone, stay): (Vec<DiskId>, Vec<DiskId>) =
+        before.members.iter().copied().partition(|id| gone(id));
+    let able = stay.iter().filter(|id| there.contains(id));
+    let able: Vec<DiskId> = able.copied().collect();
+    let all_but_m = before.members.len().saturating_sub(m);
+    if able.len() > m || able.len() < all_but_m || gone.is_empty() {
+        return vec![(before.members.clone(), m), new];
+    }
+    let all_but_one = able.len().saturating_sub(1);
+    vec![(stay, m - gone.len()), (able, all_but_one), new]
 }

@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub(crate) members: Vec<Arc<Member>>,
     /// Members that leave for good by the next epoch that can do without them.
     pub(crate) leaving: BTreeSet<DiskId>,
+    /// Of these, the ones that an administrator declared lost ([`crate::epoch`]).
+    pub(crate) lost: BTreeSet<DiskId>,
     /// Disks of lineages that were given up, as far as they were seen.
     pub(crate) given_up: BTreeSet<DiskId>,
     /// Removed disks that are taken back, blank, by the next epoch.
@@ -165,6 +167,7 @@ impl Shared {
             epoch_seen: 0,
             members: beginning.members,
             leaving: BTreeSet::new(),
+            lost: BTreeSet::new(),
             given_up: BTreeSet::new(),
             returning: BTreeSet::new(),
             lanes: beginning.lanes,

@@ -296,7 +296,7 @@ async fn reading_only_changes_nothing() {
     world.disk(1).vanish();
     // One of two disks cannot be written to with m = 1, but it can be read.
     let error = open(&world, 1).await.expect_err("too few");
-    assert!(matches!(error, OpenError::TooFewWritable { .. }), "{error}");
+    assert!(matches!(error, OpenError::TooFewLeft(_)), "{error}");
     let before = world.disk(0).paths();
     let read_only = JournalConfig {
         read_only: true,

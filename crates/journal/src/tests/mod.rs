@@ -8,6 +8,7 @@ mod loss;
 mod restarts;
 mod sabotage;
 mod sample;
+mod small;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::accounts::{Shared, one, show, strange};
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
-use super::target::{Reached, reach, running};
+use super::target::{Reached, reach, replace_lost, running};
 use crate::admin::{
     DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
     LedgerInfo, Reply, Request,
@@ -137,7 +137,9 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
         }
         DiskCommand::Replace(args) => {
             let folder = absolute(&args.folder)?;
-            let replaces = Some(named(args.old));
+            let old = named(args.old);
+            block_on(replace_lost(&args.shared.target, opener, &old, &folder))?;
+            let replaces = Some(old);
             one(&args.shared, opener, Request::DiskAdd { folder, replaces })
         }
         DiskCommand::Drain(args) => {
@@ -282,7 +284,7 @@ pub(super) fn removed_text(removed: &DiskRemoved) -> String {
         let plural = if removed.short_of == 1 { "" } else { "s" };
         text.push_str(&format!(
             "! but after so many losses nothing can be written, and no start succeeds, before one of them \
-             is back: add {} more disk{plural} (`dewar disk add FOLDER`)\n",
+             is back or replaced: add {} more disk{plural} (`dewar disk add FOLDER`)\n",
             removed.short_of
         ));
     }

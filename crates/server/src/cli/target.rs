@@ -130,6 +130,24 @@ pub(super) async fn reach<O: OpenEngine, T>(
     }
 }
 
+/// While no server runs, and its store does not open because too few disks are left: puts a new disk in the
+/// place of a lost one, so that it does.
+pub(super) async fn replace_lost<O: OpenEngine>(
+    target: &Target,
+    opener: &O,
+    old: &str,
+    folder: &str,
+) -> Result<(), CommandError> {
+    let config = target.load()?;
+    if let Found::Lock(_lock) = client_or_lock(&config).await? {
+        let config = with_added(&config);
+        check_pool(&config)?;
+        let replaced = opener.replace_lost(&config, old, Path::new(folder)).await;
+        replaced.map_err(|error| CommandError::from(StartError::Engine(error)))?;
+    }
+    Ok(())
+}
+
 /// The configuration and the lock of a server that does not run, for what must not happen under one.
 pub(super) async fn offline(target: &Target) -> Result<(Config, StateLock), CommandError> {
     let config = target.load()?;

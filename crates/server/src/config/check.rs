@@ -116,7 +116,8 @@ fn layout(config: &Config, findings: &mut Findings) {
             "pool.disks",
             format!(
                 "{disks} disks are fewer than 2m+1 = {members} for {layout}: writes stop with \
-                 {before} missing, although data survives the loss of {losses}"
+                 {before} missing, although data survives the loss of {losses}; `dewar disk replace` goes \
+                 on with new disks then"
             ),
         );
     }

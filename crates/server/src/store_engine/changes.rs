@@ -31,7 +31,7 @@ use crate::config::check::{Severity, findings};
 type Result<T> = std::result::Result<T, AdminError>;
 
 /// Digits of an id that name a disk at least; what is shorter is a number.
-const ID_DIGITS_MIN: usize = 4;
+pub(super) const ID_DIGITS_MIN: usize = 4;
 
 /// What a removed disk has is counted again after so long.
 const HELD_FRESH: Duration = Duration::from_secs(20);

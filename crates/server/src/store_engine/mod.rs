@@ -19,9 +19,11 @@ mod quota;
 mod room;
 pub(crate) mod roster;
 mod share;
+mod succession;
 mod upkeep;
 mod xrootd;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,6 +247,15 @@ impl OpenEngine for OpenStore {
         })
     }
 
+    async fn replace_lost(
+        &self,
+        config: &Config,
+        old: &str,
+        folder: &Path,
+    ) -> Result<(), BoxError> {
+        self.go_on_with(config, old, folder).await
+    }
+
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
         let (dry_run, target) = (wish.dry_run, flags(&wish));
         let result = self.rebuild_catalog(config, wish).await;
@@ -315,7 +326,12 @@ fn audit_config(config: &Config) -> AuditConfig {
 fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
     let mut at = std::error::Error::source(&error);
     let mut short = false;
+    let mut few_left = false;
     while let Some(source) = at {
+        few_left |= matches!(
+            source.downcast_ref::<OpenError>(),
+            Some(OpenError::TooFewLeft(_))
+        );
         short |= matches!(
             source.downcast_ref::<OpenError>(),
             Some(OpenError::TooFewMembers { .. } | OpenError::Lost { .. })
@@ -336,6 +352,12 @@ fn hint(config: &Config, purpose: Purpose, error: Error) -> Error {
         add(
             "If they are gone for good, `dewar serve --accept-loss` says what that loses and how to \
              consent to it",
+        );
+    }
+    if few_left {
+        add(
+            "For each that is gone for good: `dewar disk replace DISK NEW-FOLDER` puts a new disk in its \
+             place, and nothing is lost by that",
         );
     }
     if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {

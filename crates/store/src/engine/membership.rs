@@ -10,7 +10,10 @@
 //! whole intention. Whoever finds such a disk, a running store or the next opening, goes on: one batch
 //! of the catalog notes that it was acted on and decides that the old disk is to be emptied
 //! ([`Decision::Replace`]); repair moves its shards, and when nothing is on it any more, or it has been
-//! away for too long, it is removed.
+//! away for too long, it is removed. Where the journal cannot be written, since the pool has fewer than
+//! 2m+1 disks and m are gone, the command also declares the old disk lost, if that is one of them:
+//! the journal goes on with the new one then, and all else follows (`succession` does so while nothing
+//! is open).
 //!
 //! # Removing
 //! The decision in the catalog comes first. Then the disk leaves the journal by an epoch that names it
@@ -235,17 +238,18 @@ impl Membership {
     pub async fn add(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
         let id = self.bring_in(disk, replaces).await?;
         // A dead one need not be waited for: it leaves the journal now, so that losses count afresh.
-        let dead = |old: &DiskId| {
-            let member = self.pool.member(*old);
-            member.is_none_or(|member| !member.disk.state().readable())
-        };
-        if let Some(old) = replaces.filter(dead)
+        if let Some(old) = replaces.filter(|old| self.is_dead(*old))
             && self.store.decision(old) == Some(Decision::Replace)
             && let Err(error) = self.remove(old).await
         {
             tracing::info!(disk = %old, %error, "a dead disk that is replaced is not removed yet");
         }
         Ok(id)
+    }
+
+    fn is_dead(&self, id: DiskId) -> bool {
+        let member = self.pool.member(id);
+        member.is_none_or(|member| !member.disk.state().readable())
     }
 
     async fn bring_in(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
@@ -263,6 +267,12 @@ impl Membership {
             }
             Newcomer::Member(id) => id,
         };
+        if let Some(old) = replaces.filter(|old| self.is_dead(*old))
+            && self.journal.declare_lost(old)?
+        {
+            // Nothing can be noted before.
+            self.journal.joined(id, EPOCH_PATIENCE).await?;
+        }
         if let Some(old) = replaces {
             self.store.replace(old, id).await?;
             self.replacing.lock().remove(&id);
@@ -285,7 +295,7 @@ impl Membership {
         match inspect(disk).await? {
             Found::Absent(error) => Err(error),
             Found::Blank => {
-                self.check_room(disk).await?;
+                check_room(disk, self.file_bytes).await?;
                 // Formatting asks again.
                 check_blank(disk).await?;
                 Ok(Newcomer::Blank)
@@ -347,27 +357,6 @@ impl Membership {
         }
         let message = format!("no folder and no record knows a disk {old}");
         Err(Error::new(ErrorKind::NotFound, message))
-    }
-
-    async fn check_room(&self, disk: &dyn Disk) -> Result<()> {
-        let label = disk.label();
-        if !disk.state().writable() {
-            let message = format!(
-                "{label} cannot be written: its file system is read-only, or it belongs to another user"
-            );
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-        let space = disk.space().await?;
-        let needed = FIRST_FILES * self.file_bytes + reserve_bytes(space.total);
-        if space.available < needed {
-            let message = format!(
-                "{label} has no room: {} MiB are free, and a disk needs {} MiB to begin with",
-                space.available >> 20,
-                needed.div_ceil(1 << 20)
-            );
-            return Err(Error::new(ErrorKind::NoSpace, message));
-        }
-        Ok(())
     }
 
     /// Lets a disk join that was found in a folder.
@@ -677,6 +666,28 @@ impl Membership {
             }
         }
     }
+}
+
+/// Whether a folder that is to become a disk can be written and has room for the first journal files.
+pub(super) async fn check_room(disk: &dyn Disk, file_bytes: u64) -> Result<()> {
+    let label = disk.label();
+    if !disk.state().writable() {
+        let message = format!(
+            "{label} cannot be written: its file system is read-only, or it belongs to another user"
+        );
+        return Err(Error::new(ErrorKind::Unavailable, message));
+    }
+    let space = disk.space().await?;
+    let needed = FIRST_FILES * file_bytes + reserve_bytes(space.total);
+    if space.available < needed {
+        let message = format!(
+            "{label} has no room: {} MiB are free, and a disk needs {} MiB to begin with",
+            space.available >> 20,
+            needed.div_ceil(1 << 20)
+        );
+        return Err(Error::new(ErrorKind::NoSpace, message));
+    }
+    Ok(())
 }
 
 /// Takes all that a disk has of journal and index off it, what it knows of epochs last.

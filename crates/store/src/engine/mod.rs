@@ -23,6 +23,7 @@ mod loss;
 mod membership;
 mod rebuild;
 mod restore;
+mod succession;
 
 use std::sync::Arc;
 use std::time::Duration;
