@@ -292,6 +292,45 @@ def test_a_key_is_good_once_and_not_for_long(dewar):
     python(KEYS, url(dewar, ""), **V4)
 
 
+def counted(server):
+    """What the metrics say of third-party copies."""
+    import requests
+    text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    lines = (line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("dewar_cop"))
+    return {name.replace('door="xrootd",', "").replace('{door="xrootd"}', ""): int(value) for name, value in lines}
+
+
+def test_copies_are_counted(reference, tmp_path):
+    server = made(tmp_path / "counted", tpc_sources=f'["localhost:{reference.port}"]')
+    ended = {f'dewar_copies_ended_total{{outcome="{outcome}"}}': 0
+             for outcome in ("done", "cancelled", "forbidden", "unreachable", "refused", "wrong", "unstored")}
+    nothing = ended | {
+        "dewar_copies_running": 0, "dewar_copies_started_total": 0, "dewar_copied_bytes_total": 0,
+        'dewar_copy_keys_total{outcome="good"}': 0, 'dewar_copy_keys_total{outcome="refused"}': 0}
+    try:
+        assert counted(server) == nothing
+        reference.put("f", content("f", 3_000_000))
+        older(reference.url("f"), url(server, "f"))
+        expected = nothing | {'dewar_copies_ended_total{outcome="done"}': 1, "dewar_copies_started_total": 1,
+                              "dewar_copied_bytes_total": 3_000_000}
+        assert counted(server) == expected
+        # Without room for it.
+        server.admin("quota", "set", "/data", "--objects", "1")
+        done = xrdcp("--tpc", "only", reference.url("f"), url(server, "g"), check=False, **V4)
+        assert done.returncode != 0
+        server.admin("quota", "remove", "/data")
+        # As a source.
+        older(url(server, "f"), reference.url("back"))
+        found = counted(server)
+        assert found['dewar_copy_keys_total{outcome="good"}'] == 1, found
+        assert found['dewar_copies_ended_total{outcome="done"}'] == 1, found
+        assert found["dewar_copies_running"] == 0, found
+        assert server.admin("status")["copies"] == 0
+    finally:
+        assert not server.unexpected(), "\n".join(server.unexpected())
+        server.stop()
+
+
 def test_where_it_must_not_fetch_it_does_not(reference, tmp_path):
     server = made(tmp_path / "strict", tpc_sources='["*"]')
     try:

@@ -98,6 +98,11 @@ impl BlobTable {
         self.hold.margin()
     }
 
+    /// The record of a blob, if it was read lately.
+    pub(crate) fn known_record(&self, blob: BlobId) -> Option<Arc<BlobRecord>> {
+        self.records.lock().known.get(&blob).map(Arc::clone)
+    }
+
     /// The record of a blob that some version names.
     pub(crate) async fn record(&self, blob: BlobId) -> Result<Arc<BlobRecord>> {
         let forgotten = {

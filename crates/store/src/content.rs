@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use dewar_checksum::{AlgorithmSet, DigestSet, StreamDigests};
-use dewar_data::blob::{BlobRecord, BlobWriter};
+use dewar_data::blob::{BlobRecord, BlobWriter, Paged};
 use dewar_data::format::ShardKind;
 use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::Carry;
@@ -95,7 +95,12 @@ impl Incoming {
     }
 
     pub(crate) async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        self.size += bytes.len() as u64;
+        self.write_paged(Paged::from(bytes)).await
+    }
+
+    /// The same for bytes whose pages came with checksums.
+    pub(crate) async fn write_paged(&mut self, paged: Paged) -> Result<()> {
+        self.size += paged.bytes().len() as u64;
         if self.size > crate::limits::OBJECT_BYTES_MAX {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -107,22 +112,28 @@ impl Incoming {
             ));
         }
         match &mut self.sealer {
-            None => self.store(bytes.clone()).await?,
+            None => self.store(&paged).await?,
             Some(sealer) => {
-                for chunk in sealer.push(bytes.clone())? {
-                    self.store(chunk).await?;
+                for chunk in sealer.push(paged.bytes().clone())? {
+                    self.store(&Paged::from(chunk)).await?;
                 }
             }
         }
-        self.digests.update(bytes).await;
+        match paged.crc32c() {
+            Some(crc) => {
+                let bytes = paged.into_bytes();
+                self.digests.update_with_crc32c(bytes, crc).await;
+            }
+            None => self.digests.update(paged.into_bytes()).await,
+        }
         Ok(())
     }
 
     /// Takes bytes as they are stored.
-    async fn store(&mut self, bytes: Bytes) -> Result<()> {
+    async fn store(&mut self, paged: &Paged) -> Result<()> {
         match &mut self.stage {
             Stage::Small(parts) if self.size <= u64::from(self.shared.small_bytes_max) => {
-                parts.push(bytes);
+                parts.push(paged.bytes().clone());
             }
             Stage::Small(parts) => {
                 let parts = core::mem::take(parts);
@@ -131,10 +142,10 @@ impl Incoming {
                 for part in parts {
                     writer.write(part).await?;
                 }
-                writer.write(bytes).await?;
+                writer.write_paged(paged).await?;
                 self.stage = Stage::Large(Box::new(writer));
             }
-            Stage::Large(writer) => writer.write(bytes).await?,
+            Stage::Large(writer) => writer.write_paged(paged).await?,
         }
         Ok(())
     }
@@ -160,7 +171,7 @@ impl Incoming {
             .as_mut()
             .and_then(|sealer| sealer.finish().transpose())
         {
-            self.store(last?).await?;
+            self.store(&Paged::from(last?)).await?;
         }
         let salt = self.sealer.as_ref().map(Sealer::salt);
         let digests = self.digests.finish().await;

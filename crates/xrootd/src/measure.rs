@@ -25,16 +25,74 @@ pub enum Outcome {
     Elsewhere,
 }
 
+/// How a third-party copy to this server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyEnd {
+    /// The file is there.
+    Done,
+    /// By whoever asked for it, or with their connection.
+    Cancelled,
+    /// The source, or one that it named, is none from where files may be fetched.
+    Forbidden,
+    /// The source could not be reached, or was lost on the way.
+    Unreachable,
+    /// The source said no.
+    Refused,
+    /// What came is not what was announced or what the source's checksum says.
+    Wrong,
+    /// What came could not be stored.
+    Unstored,
+}
+
+impl CopyEnd {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::Cancelled,
+        Self::Forbidden,
+        Self::Unreachable,
+        Self::Refused,
+        Self::Wrong,
+        Self::Unstored,
+    ];
+
+    /// As metrics call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+            Self::Forbidden => "forbidden",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Wrong => "wrong",
+            Self::Unstored => "unstored",
+        }
+    }
+}
+
 /// Whoever counts what happens at a door.
 pub trait Meter: Send + Sync {
-    /// A request was answered, so long after its header came. Its name is the specification's.
-    fn answered(&self, request: &'static str, outcome: Outcome, took: Duration);
+    /// A request was answered, so long after its header came.
+    fn answered(&self, request: RequestCode, outcome: Outcome, took: Duration);
 
     /// Bytes of files came.
     fn received(&self, bytes: u64);
 
     /// Bytes of files were sent.
     fn sent(&self, bytes: u64);
+
+    /// This server began to fetch a file from another one.
+    fn copy_began(&self);
+
+    /// Bytes of such a file came.
+    fn copied(&self, bytes: u64);
+
+    /// Such a file is there, or never will be.
+    fn copy_ended(&self, end: CopyEnd);
+
+    /// A server came with a key to a file of this one, and the key was good or not.
+    fn key_shown(&self, good: bool);
 }
 
 /// Counts nothing.
@@ -42,11 +100,19 @@ pub trait Meter: Send + Sync {
 pub struct NoMeter;
 
 impl Meter for NoMeter {
-    fn answered(&self, _: &'static str, _: Outcome, _: Duration) {}
+    fn answered(&self, _: RequestCode, _: Outcome, _: Duration) {}
 
     fn received(&self, _: u64) {}
 
     fn sent(&self, _: u64) {}
+
+    fn copy_began(&self) {}
+
+    fn copied(&self, _: u64) {}
+
+    fn copy_ended(&self, _: CopyEnd) {}
+
+    fn key_shown(&self, _: bool) {}
 }
 
 /// A request from its header to its answer.
@@ -86,7 +152,6 @@ impl Measure {
             self.door.counts.failed.fetch_add(1, Relaxed);
         }
         let took = self.begun.elapsed();
-        let name = self.request.name();
-        self.door.meter.answered(name, outcome, took);
+        self.door.meter.answered(self.request, outcome, took);
     }
 }

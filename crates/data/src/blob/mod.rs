@@ -4,6 +4,7 @@
 mod check;
 mod findings;
 mod notices;
+mod paged;
 mod presence;
 mod reader;
 mod rebuild;
@@ -29,6 +30,7 @@ use tracing::Instrument as _;
 
 pub use check::{Checked, Damage};
 pub use findings::Findings;
+pub use paged::Paged;
 pub use presence::Listed;
 pub use reader::{BlobReader, BlobStream};
 pub use rebuild::{Rebuilt, Target};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::{Bytes, BytesMut};
 use dewar_env::{Access, Disk, DiskError, DiskErrorKind, DiskFile};
@@ -15,12 +16,19 @@ use crate::format::runs::{RunSpan, checksum_page_at, page_at, run_spans, slot_at
 use crate::format::{Geometry, PageKey, SLOT_BYTES, SLOTS_PER_PAGE};
 use crate::pool::{Member, Pool};
 
-/// Shard files kept open at most; each costs a descriptor and up to
-/// [`SLOT_PAGES_PER_SHARD_MAX`] checksum pages.
+/// Shard files kept open at most; each costs a descriptor and its checksum pages.
 const OPEN_SHARDS_MAX: usize = 2048;
 
-/// Checksum pages kept per open shard: 8 cover 32 MiB of it.
-const SLOT_PAGES_PER_SHARD_MAX: usize = 8;
+/// Checksum pages that an open shard may keep in any case: 4 cover 16 MiB of it, and who reads forwards
+/// wants the last one again.
+const SLOT_PAGES_PER_SHARD: usize = 4;
+
+/// Checksum pages that all open shards keep together beyond those: they cover 32 GiB. Small reads all
+/// over a large file would else read a checksum page each.
+const SLOT_PAGES_MAX: usize = 8192;
+
+/// A file was used so lately, in uses of others, that its place among them needs no change.
+const LATELY: u64 = OPEN_SHARDS_MAX as u64 / 8;
 
 /// Why rows of a shard could not be had from its own disk.
 #[derive(Debug, Error)]
@@ -58,6 +66,8 @@ type Key = (BlobId, u32, u8);
 #[derive(Debug, Default)]
 pub(crate) struct OpenShards {
     inner: Mutex<Lru>,
+    /// Checksum pages that all of them keep.
+    slot_pages: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +86,8 @@ pub(crate) struct OpenShard {
     disk: Arc<dyn Disk>,
     returns: u32,
     slot_pages: Mutex<BTreeMap<u64, Bytes>>,
+    /// Those of all open shards.
+    all_slot_pages: Arc<AtomicUsize>,
 }
 
 impl OpenShards {
@@ -89,6 +101,9 @@ impl OpenShards {
             return None;
         }
         let shard = Arc::clone(shard);
+        if now - *age < LATELY {
+            return Some(shard);
+        }
         let before = core::mem::replace(age, now);
         lru.by_age.remove(&before);
         lru.by_age.insert(now, key);
@@ -247,7 +262,7 @@ impl<'a> ShardReader<'a> {
         let verified = self.verify(span, &bytes, &slots);
         if verified.is_err() {
             // The checksum page may be what is bad, or what was read too early: never keep it.
-            open.slot_pages.lock().remove(&span.run);
+            open.drop_slots(span.run);
         }
         verified.map(|slots| (bytes, slots))
     }
@@ -302,6 +317,7 @@ impl<'a> ShardReader<'a> {
             disk: member.disk,
             returns,
             slot_pages: Mutex::new(BTreeMap::new()),
+            all_slot_pages: Arc::clone(&self.open.slot_pages),
         });
         self.open.put(self.key(), Arc::clone(&open));
         Ok(open)
@@ -327,11 +343,30 @@ impl<'a> ShardReader<'a> {
 impl OpenShard {
     fn keep_slots(&self, run: u64, slots: Bytes) {
         let mut kept = self.slot_pages.lock();
-        if kept.len() >= SLOT_PAGES_PER_SHARD_MAX {
+        if kept.len() >= SLOT_PAGES_PER_SHARD
+            && self.all_slot_pages.load(Relaxed) >= SLOT_PAGES_MAX
+            && !kept.contains_key(&run)
+        {
             // Reads go forward, so the lowest run is the least likely to be wanted again.
             kept.pop_first();
+            self.all_slot_pages.fetch_sub(1, Relaxed);
         }
-        kept.insert(run, slots);
+        if kept.insert(run, slots).is_none() {
+            self.all_slot_pages.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn drop_slots(&self, run: u64) {
+        if self.slot_pages.lock().remove(&run).is_some() {
+            self.all_slot_pages.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for OpenShard {
+    fn drop(&mut self) {
+        let kept = self.slot_pages.get_mut().len();
+        self.all_slot_pages.fetch_sub(kept, Relaxed);
     }
 }
 

@@ -12,12 +12,13 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use dewar_env::{Clock, CreateOptions, Disk, DiskErrorKind, DiskFile};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
+use super::paged::{KnownCrcs, Paged};
 use super::record::{BlobRecord, shard_dir, shard_path};
 use crate::format::runs::{self, checksum_page_at, run_spans};
 use crate::format::{
@@ -55,6 +56,8 @@ pub struct BlobWriter {
     plan: WriterPlan,
     shards: Vec<ShardQueue>,
     window: Vec<BytesMut>,
+    /// Checksums that came with the pages of the window, for each data shard.
+    crcs: Vec<KnownCrcs>,
     window_bytes_max: u64,
     window_bytes: u64,
     pages: u64,
@@ -94,6 +97,7 @@ impl BlobWriter {
             .collect();
         Self {
             window: vec![BytesMut::new(); usize::from(plan.layout.k)],
+            crcs: vec![KnownCrcs::default(); usize::from(plan.layout.k)],
             window_bytes_max: (WINDOW_BYTES / stripe).max(1) * stripe,
             window_bytes: 0,
             pages: 0,
@@ -134,25 +138,43 @@ impl BlobWriter {
     /// # Errors
     /// [`ErrorKind::TooLarge`] beyond [`BLOB_BYTES_MAX`];
     /// [`ErrorKind::Unavailable`] when so many shards failed that the blob cannot be acknowledged.
-    pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+    pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.write_paged(&Paged::from(bytes)).await
+    }
+
+    /// The same for bytes that came with checksums: where a page of theirs is one of a shard, its checksum
+    /// is stored as it came.
+    ///
+    /// # Errors
+    /// As [`BlobWriter::write`].
+    pub async fn write_paged(&mut self, paged: &Paged) -> Result<()> {
+        let bytes = paged.bytes();
         if self.len.saturating_add(bytes.len() as u64) > BLOB_BYTES_MAX {
             let message = format!("blob {} is over {BLOB_BYTES_MAX} bytes", self.plan.id);
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let unit = u64::from(self.plan.layout.unit);
-        while !bytes.is_empty() {
+        let mut at = 0;
+        while at < bytes.len() {
             if self.window_bytes == self.window_bytes_max {
                 self.flush().await?;
             }
             let shard = (self.window_bytes / unit) % u64::from(self.plan.layout.k);
             let room = unit - self.window_bytes % unit;
-            let take = room.min(bytes.len() as u64) as usize;
+            let take = room.min((bytes.len() - at) as u64) as usize;
             let buffer = &mut self.window[shard as usize];
             if buffer.capacity() == 0 {
                 let share = self.window_bytes_max / u64::from(self.plan.layout.k);
                 buffer.reserve(share as usize);
             }
-            buffer.extend_from_slice(&bytes.split_to(take));
+            let begun = buffer.len().next_multiple_of(PAGE_BYTES) - buffer.len();
+            for page in (begun..take).step_by(PAGE_BYTES) {
+                if let Some(crc) = paged.page_crc(at + page) {
+                    self.crcs[shard as usize].put(buffer.len() + page, crc);
+                }
+            }
+            buffer.extend_from_slice(&bytes[at..at + take]);
+            at += take;
             self.window_bytes += take as u64;
             self.len += take as u64;
         }
@@ -197,23 +219,33 @@ impl BlobWriter {
         let first_page = self.pages;
         self.pages += runs::page_count(longest as u64);
         self.window_bytes = 0;
+        // Of parity nothing came.
+        let known: Vec<KnownCrcs> = self.crcs.iter_mut().map(KnownCrcs::take).collect();
+        let known = known
+            .into_iter()
+            .chain(core::iter::repeat_with(KnownCrcs::default));
         let parts = data
             .into_iter()
             .chain(parity.into_iter().map(BytesMut::freeze))
+            .zip(known)
             .enumerate()
-            .map(|(shard, bytes)| Part {
+            .map(|(shard, (bytes, known))| Part {
                 first_page,
-                slots: self.slots(shard, first_page, &bytes),
+                slots: self.slots(shard, first_page, &bytes, &known),
                 bytes,
             });
         Ok(parts.collect())
     }
 
     /// The checksums of a shard's pages, as they stand in a checksum page.
-    fn slots(&self, shard: usize, first_page: u64, bytes: &[u8]) -> Bytes {
+    fn slots(&self, shard: usize, first_page: u64, bytes: &[u8], known: &KnownCrcs) -> Bytes {
         let key = PageKey::new(self.plan.id, self.plan.generation, shard as u8);
-        let mut slots = BytesMut::zeroed(bytes.len().div_ceil(PAGE_BYTES) * SLOT_BYTES);
-        key.fill_slots(first_page, bytes, &mut slots);
+        let pages = bytes.chunks(PAGE_BYTES);
+        let mut slots = BytesMut::with_capacity(pages.len() * SLOT_BYTES);
+        for ((page, number), bytes) in (0..).zip(first_page..).zip(pages) {
+            let crc = known.of(page, bytes);
+            slots.put_u32_le(key.slot_of_crc(number, bytes.len(), crc));
+        }
         slots.freeze()
     }
 

@@ -143,6 +143,8 @@ pub struct Status {
     pub repair: RepairInfo,
     /// Its doors.
     pub doors: Vec<DoorStatus>,
+    /// Third-party copies to this server that are under way.
+    pub copies: u64,
 }
 
 /// How a pool fares.

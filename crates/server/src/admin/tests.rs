@@ -53,6 +53,7 @@ impl AdminApi for Memory {
             ledger: LedgerInfo::default(),
             repair: RepairInfo::default(),
             doors: Vec::new(),
+            copies: 0,
         })
     }
 

@@ -76,6 +76,12 @@ pub(super) fn text(status: &Status) -> String {
         .collect();
     text.push('\n');
     text.push_str(&table(&["DOOR", "ENDPOINT"], &doors));
+    if status.copies > 0 {
+        text.push_str(&format!(
+            "third-party copies: {} under way\n",
+            status.copies
+        ));
+    }
     text
 }
 
@@ -364,6 +370,7 @@ mod tests {
             },
             repair: RepairInfo::default(),
             doors: Vec::new(),
+            copies: 0,
         }
     }
 
@@ -396,6 +403,10 @@ mod tests {
         let mut status = well();
         status.ledger.catalog = 1;
         assert!(text(&status).contains("the catalog survives 1 more failures instead of 2"));
+        let mut status = well();
+        status.copies = 2;
+        let told = text(&status);
+        assert!(told.contains("third-party copies: 2 under way"), "{told}");
         let mut status = well();
         (status.repair.waiting, status.repair.resting) = (5, 5);
         let told = text(&status);

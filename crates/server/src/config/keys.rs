@@ -250,8 +250,9 @@ sections! {
         /// From where clients may have this server fetch files (third-party copies): hosts, `*.domain`,
         /// addresses, networks as `10.0.0.0/8`, `*`, each with `:port` for that port alone, else for
         /// those from 1024 on. `*` and `*.domain` mean addresses of the public network only; others must
-        /// be listed as themselves, as a network, or by the full name of their host. Empty: from nowhere.
-        tpc_sources: Vec<String> = "*" {
+        /// be listed as themselves, as a network, or by the full name of their host. Empty: from nowhere, and
+        /// clients copy by themselves.
+        tpc_sources: Vec<String> = "" {
             range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
         };
         /// Third-party copies that may run at once; further ones are told to wait. Each takes up to

@@ -353,3 +353,9 @@ proptest! {
         let _ = Config::parse(&text, Path::new("dewar.toml"));
     }
 }
+
+/// Closed by default: users do not make a server connect anywhere before its administrator said so.
+#[test]
+fn nothing_is_fetched_unless_told() {
+    assert!(Config::default().xrootd.tpc_sources.is_empty());
+}

@@ -38,6 +38,13 @@ pub struct VerbLabels {
     pub verb: &'static str,
 }
 
+/// A door, and how something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndLabels {
+    door: &'static str,
+    outcome: &'static str,
+}
+
 /// The families of all doors: a door is a label, since a name may be described only once.
 #[derive(Clone, Debug)]
 pub struct DoorMetrics {
@@ -52,6 +59,83 @@ pub struct DoorMetrics {
     seconds: Seconds,
     received: Family<DoorLabel, Counter>,
     sent: Family<DoorLabel, Counter>,
+    copies: CopyFamilies,
+}
+
+/// Those of third-party copies, for doors that do them.
+#[derive(Clone, Debug, Default)]
+pub struct CopyFamilies {
+    running: Family<DoorLabel, Gauge>,
+    started: Family<DoorLabel, Counter>,
+    ended: Family<EndLabels, Counter>,
+    bytes: Family<DoorLabel, Counter>,
+    keys: Family<EndLabels, Counter>,
+}
+
+/// Third-party copies of one door.
+#[derive(Clone, Debug)]
+pub struct CopyMetrics {
+    /// Files that are being fetched.
+    pub running: Gauge,
+    /// Files that were begun to be fetched.
+    pub started: Counter,
+    /// How they ended, in the order in which the outcomes were named.
+    pub ended: Vec<Counter>,
+    /// Bytes that were fetched.
+    pub bytes: Counter,
+    /// Keys that were good, when other servers came with them to fetch.
+    pub keys_good: Counter,
+    /// And those that were not.
+    pub keys_bad: Counter,
+}
+
+impl CopyFamilies {
+    /// The counters of a door whose copies end in one of `outcomes`.
+    #[must_use]
+    pub fn of(&self, door: &'static str, outcomes: &[&'static str]) -> CopyMetrics {
+        let label = DoorLabel { door };
+        let end = |family: &Family<EndLabels, Counter>, outcome| {
+            let labels = EndLabels { door, outcome };
+            family.get_or_create(&labels).clone()
+        };
+        let ended = outcomes.iter().map(|outcome| end(&self.ended, outcome));
+        CopyMetrics {
+            running: self.running.get_or_create(&label).clone(),
+            started: self.started.get_or_create(&label).clone(),
+            ended: ended.collect(),
+            bytes: self.bytes.get_or_create(&label).clone(),
+            keys_good: end(&self.keys, "good"),
+            keys_bad: end(&self.keys, "refused"),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "copies_running",
+            "Third-party copies to this server that are under way",
+            self.running.clone(),
+        );
+        registry.register(
+            "copies_started",
+            "Third-party copies to this server that began",
+            self.started.clone(),
+        );
+        registry.register(
+            "copies_ended",
+            "Third-party copies to this server by how they ended",
+            self.ended.clone(),
+        );
+        registry.register(
+            "copied_bytes",
+            "Bytes fetched from other servers by third-party copies",
+            self.bytes.clone(),
+        );
+        registry.register(
+            "copy_keys",
+            "Keys with which other servers came to fetch a file of this one",
+            self.keys.clone(),
+        );
+    }
 }
 
 type Seconds = Family<VerbLabels, Histogram, fn() -> Histogram>;
@@ -81,6 +165,8 @@ pub struct ListenerMetrics {
     pub received: Counter,
     /// Bytes of answers' bodies.
     pub sent: Counter,
+    /// Third-party copies, of this and all other doors.
+    pub copies: CopyFamilies,
 }
 
 impl DoorMetrics {
@@ -98,7 +184,9 @@ impl DoorMetrics {
             seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             received: Family::default(),
             sent: Family::default(),
+            copies: CopyFamilies::default(),
         };
+        metrics.copies.register(registry);
         let open = metrics.open.clone();
         registry.register("connections_open", "Connections that are open", open);
         let mut counter = |name: &str, help: &str, family: &Family<DoorLabel, Counter>| {
@@ -171,6 +259,7 @@ impl DoorMetrics {
             seconds: self.seconds.clone(),
             received: counter(&self.received),
             sent: counter(&self.sent),
+            copies: self.copies.clone(),
         }
     }
 }

@@ -46,7 +46,9 @@ use crate::tls::Tls;
 
 pub use account::{ACCESS, Told};
 pub use dewar_types::RequestId;
-pub use metrics::{DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels};
+pub use metrics::{
+    CopyFamilies, CopyMetrics, DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels,
+};
 pub use stop::Stop;
 pub use watch::RequestBody;
 

@@ -1,6 +1,7 @@
 //! What administrators ask of a store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +43,7 @@ pub(super) struct StoreAdmin {
     zone: u16,
     pool_name: String,
     region: String,
+    copies: Arc<AtomicU64>,
     doors: Vec<DoorStatus>,
     store: Store,
     pool: Arc<Pool>,
@@ -57,6 +59,8 @@ pub(super) struct StoreAdmin {
 pub(super) struct Beside {
     pub(super) web_keys: WebKeys,
     pub(super) audit: Arc<AuditLog>,
+    /// Third-party copies that are under way.
+    pub(super) copies: Arc<AtomicU64>,
     /// Where clients are served.
     pub(super) doors: Vec<DoorStatus>,
 }
@@ -73,12 +77,14 @@ impl StoreAdmin {
         let Beside {
             web_keys,
             audit,
+            copies,
             doors,
         } = beside;
         Self {
             started: env.clock.elapsed(),
             web_keys,
             audit,
+            copies,
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
@@ -150,6 +156,7 @@ impl AdminApi for StoreAdmin {
             ledger: self.upkeep.ledger().await?,
             repair: self.upkeep.repair(),
             doors: self.doors.clone(),
+            copies: self.copies.load(Relaxed),
         })
     }
 

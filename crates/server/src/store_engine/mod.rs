@@ -25,6 +25,7 @@ mod xrootd;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -77,6 +78,8 @@ pub struct StoreEngine {
     front: S3Front,
     web_keys: WebKeys,
     audit: Arc<AuditLog>,
+    /// Third-party copies that are under way.
+    copies: Arc<AtomicU64>,
     /// Keeps the keys of issuers fresh while it serves.
     keeper: Option<tokio::task::JoinHandle<()>>,
 }
@@ -243,6 +246,7 @@ impl OpenEngine for OpenStore {
             front,
             web_keys,
             audit,
+            copies: Arc::default(),
             keeper,
         })
     }
@@ -389,6 +393,7 @@ impl Engine for StoreEngine {
             &self.config.xrootd,
             tls,
             metrics,
+            Arc::clone(&self.copies),
         ))
     }
 
@@ -402,6 +407,7 @@ impl Engine for StoreEngine {
             admin::Beside {
                 web_keys: self.web_keys.clone(),
                 audit: Arc::clone(&self.audit),
+                copies: Arc::clone(&self.copies),
                 doors,
             },
         ))

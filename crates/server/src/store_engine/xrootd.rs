@@ -1,7 +1,8 @@
 //! The XRootD door as a front of this process.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dewar_auth::{Caller, Credentials as _, Origin};
@@ -9,15 +10,18 @@ use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Peer, Proof, Redirect,
-    Source, Sources, SssKey, TlsConfig, TlsStream, TlsUpgrade, TpcConfig, Translation, Trust, When,
+    Callers, CopyEnd, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Peer, Proof,
+    Redirect, RequestCode, Source, Sources, SssKey, TlsConfig, TlsStream, TlsUpgrade, TpcConfig,
+    Translation, Trust, When,
 };
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Xrootd;
 use crate::keytab::Keytab;
-use crate::listener::{ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
+use crate::listener::{CopyMetrics, ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
 use crate::trusted::Trusted;
@@ -26,13 +30,17 @@ struct XrootdFront {
     door: Arc<Door>,
 }
 
-/// The door as it is configured.
+/// The door's name in metrics.
+const DOOR: &str = "xrootd";
+
+/// The door as it is configured. `copies` are third-party copies that are under way.
 pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
     tls: Option<Arc<Tls>>,
     metrics: ListenerMetrics,
+    copies: Arc<AtomicU64>,
 ) -> Arc<dyn SocketFront> {
     let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let rules = config.paths.iter();
@@ -76,7 +84,7 @@ pub(super) fn front(
             door,
             callers,
             tls,
-            Arc::new(Metered(metrics)),
+            Arc::new(Metered::new(metrics, copies)),
         )),
     })
 }
@@ -103,32 +111,89 @@ impl SocketFront for XrootdFront {
 }
 
 /// The door's counters.
-struct Metered(ListenerMetrics);
+struct Metered {
+    listener: ListenerMetrics,
+    /// Counters of each request, looked up once: by its place among all and by outcome.
+    requests: Vec<Counted>,
+    copies: CopyMetrics,
+    /// Those under way, for `dewar status`.
+    running: Arc<AtomicU64>,
+}
+
+/// What is counted of one request.
+#[derive(Default)]
+struct Counted {
+    outcomes: [OnceLock<Counter>; STATUS.len()],
+    seconds: OnceLock<Histogram>,
+}
+
+/// What outcomes are called, in the order of [`Outcome`].
+const STATUS: [&str; 5] = ["ok", "error", "failed", "wait", "redirect"];
+
+impl Metered {
+    fn new(listener: ListenerMetrics, running: Arc<AtomicU64>) -> Self {
+        let requests = RequestCode::ALL.iter();
+        Self {
+            requests: requests.map(|_| Counted::default()).collect(),
+            copies: listener.copies.of(DOOR, &CopyEnd::ALL.map(CopyEnd::name)),
+            running,
+            listener,
+        }
+    }
+}
 
 impl Meter for Metered {
-    fn answered(&self, verb: &'static str, outcome: Outcome, took: Duration) {
-        let door = "xrootd";
-        let status = match outcome {
-            Outcome::Done => "ok",
-            Outcome::Refused => "error",
-            Outcome::Failed => "failed",
-            Outcome::Later => "wait",
-            Outcome::Elsewhere => "redirect",
+    fn answered(&self, request: RequestCode, outcome: Outcome, took: Duration) {
+        let (door, verb) = (DOOR, request.name());
+        let place = RequestCode::ALL.iter().position(|code| *code == request);
+        let Some(counted) = place.and_then(|place| self.requests.get(place)) else {
+            return;
         };
-        let requests = &self.0.requests;
-        requests
-            .get_or_create(&RequestLabels { door, verb, status })
-            .inc();
-        let seconds = self.0.seconds.get_or_create(&VerbLabels { door, verb });
+        let (outcome, status) = (outcome as usize, STATUS[outcome as usize]);
+        let count = counted.outcomes[outcome].get_or_init(|| {
+            let labels = RequestLabels { door, verb, status };
+            self.listener.requests.get_or_create(&labels).clone()
+        });
+        count.inc();
+        let seconds = counted.seconds.get_or_init(|| {
+            let labels = VerbLabels { door, verb };
+            self.listener.seconds.get_or_create(&labels).clone()
+        });
         seconds.observe(took.as_secs_f64());
     }
 
     fn received(&self, bytes: u64) {
-        self.0.received.inc_by(bytes);
+        self.listener.received.inc_by(bytes);
     }
 
     fn sent(&self, bytes: u64) {
-        self.0.sent.inc_by(bytes);
+        self.listener.sent.inc_by(bytes);
+    }
+
+    fn copy_began(&self) {
+        self.copies.started.inc();
+        self.copies.running.inc();
+        self.running.fetch_add(1, Relaxed);
+    }
+
+    fn copied(&self, bytes: u64) {
+        self.copies.bytes.inc_by(bytes);
+    }
+
+    fn copy_ended(&self, end: CopyEnd) {
+        let place = CopyEnd::ALL.iter().position(|each| *each == end);
+        if let Some(count) = place.and_then(|place| self.copies.ended.get(place)) {
+            count.inc();
+        }
+        self.copies.running.dec();
+        self.running.fetch_sub(1, Relaxed);
+    }
+
+    fn key_shown(&self, good: bool) {
+        match good {
+            true => self.copies.keys_good.inc(),
+            false => self.copies.keys_bad.inc(),
+        };
     }
 }
 

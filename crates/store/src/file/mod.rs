@@ -23,7 +23,7 @@ use dewar_types::{EntryId, Timestamp, UserId};
 use crate::api::{BucketRef, ObjectInfo, ObjectRef};
 
 pub use attributes::AttributeChange;
-pub use dewar_data::blob::Verified;
+pub use dewar_data::blob::{Paged, Verified};
 pub use open::{FileBytes, OpenFile};
 pub use revision::{FileWrite, Revision, Snapshot, WriteMode};
 

@@ -100,6 +100,26 @@ impl OpenFile {
         }
     }
 
+    /// The bytes of a small range, if that needs no waiting: they lie in one stripe unit whose pages are in
+    /// memory. `None` says nothing else than that [`OpenFile::read`] must be asked.
+    #[must_use]
+    pub fn read_now(&self, range: ByteRange) -> Option<Bytes> {
+        let place = self
+            .extents
+            .partition_point(|(begin, extent)| begin + extent.len <= range.start);
+        let (begin, extent) = self.extents.get(place)?;
+        let inside = range.start >= *begin && range.end <= begin + extent.len;
+        if !inside || extent.slot.is_some() || extent.salt.is_some() {
+            return None;
+        }
+        let record = self.shared.table.known_record(extent.blob)?;
+        let stored = ByteRange {
+            start: extent.offset + (range.start - begin),
+            end: extent.offset + (range.end - begin),
+        };
+        self.shared.blobs.open(record).ok()?.read_now(stored)
+    }
+
     /// The extents that hold a range, cut to it.
     pub(super) fn pieces(&self, range: ByteRange) -> VecDeque<Extent> {
         let first = self

@@ -36,9 +36,9 @@ use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
 use crate::put::uncut;
 use crate::{Shared, Store};
 
-use super::OpenFile;
 use super::assemble::{Assembled, Pass};
 use super::run_map::{Origin, Run, RunMap};
+use super::{OpenFile, Paged};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -333,7 +333,16 @@ impl Revision {
     /// [`ErrorKind::TooLarge`], also for a file in too many pieces; [`ErrorKind::NoSpace`],
     /// [`ErrorKind::Unavailable`].
     pub async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<()> {
-        let len = bytes.len() as u64;
+        self.write_paged(offset, bytes.into()).await
+    }
+
+    /// The same for bytes whose pages came with checksums, which are stored with them where a page of the
+    /// file is a stored page.
+    ///
+    /// # Errors
+    /// As [`Revision::write`].
+    pub async fn write_paged(&mut self, offset: u64, paged: Paged) -> Result<()> {
+        let len = paged.bytes().len() as u64;
         if len == 0 {
             // As on a POSIX file: the size stays too.
             return Ok(());
@@ -349,7 +358,7 @@ impl Revision {
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        self.log.write(bytes).await?;
+        self.log.write_paged(paged).await?;
         let run = Run {
             len,
             origin: Origin::Log(self.sealed.logs.len()),

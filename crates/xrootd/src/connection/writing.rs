@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use dewar_store::file::Paged;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_REQUEST_MAX;
 use dewar_xrootd_proto::page::{self, CRC_BYTES, PAGE_BYTES, crc32c, page_len};
 use dewar_xrootd_proto::reply::{BadPages, Progress};
@@ -72,7 +73,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let bytes = self.inlet.data(share.bytes()).await?;
             let len = bytes.len();
             self.door.received(len);
-            writer.write(at, bytes.freeze(), share, &ending);
+            writer.write(at, bytes.freeze().into(), share, &ending);
             at += len as u64;
             left -= len;
         }
@@ -139,13 +140,14 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let (runs, len) = sort_out(&mut bytes, at, &writer, &mut bad, &ending);
             let bytes = bytes.freeze();
             let mut share = Some(share);
-            for (offset, from, to) in runs {
+            for run in runs {
                 // The room is held by the first run of a piece; others come of damage only.
                 let held = match share.take() {
                     Some(share) => share,
                     None => session.room.take(1).await,
                 };
-                writer.write(offset, bytes.slice(from..to), held, &ending);
+                let paged = Paged::new(run.offset, bytes.slice(run.from..run.to), run.crcs);
+                writer.write(run.offset, paged, held, &ending);
             }
             at += len;
         }
@@ -198,16 +200,27 @@ fn whole_pages(at: u64, left: usize, room: usize) -> usize {
     (first + more).min(left)
 }
 
-/// Checks the pages in `bytes` and moves their data together, in place: runs of good data as where
-/// they go and where they stand, and how many bytes of the file this was.
+/// Good data of pages that follow each other.
+struct Run {
+    /// Where it goes in the file.
+    offset: u64,
+    /// Where it stands among what came.
+    from: usize,
+    to: usize,
+    /// What the client sent with its pages.
+    crcs: Vec<u32>,
+}
+
+/// Checks the pages in `bytes` and moves their data together, in place: runs of good data, and how many
+/// bytes of the file this was.
 fn sort_out(
     bytes: &mut BytesMut,
     offset: u64,
     writer: &Writer,
     bad: &mut BadPages,
     ending: &Ending,
-) -> (Vec<(u64, usize, usize)>, u64) {
-    let mut runs: Vec<(u64, usize, usize)> = Vec::with_capacity(1);
+) -> (Vec<Run>, u64) {
+    let mut runs: Vec<Run> = Vec::with_capacity(1);
     let (mut from, mut to, mut at) = (0, 0, offset);
     while from + CRC_BYTES < bytes.len() {
         let mut expected = [0; CRC_BYTES];
@@ -215,12 +228,27 @@ fn sort_out(
         from += CRC_BYTES;
         let len = page_len(at, bytes.len() - from);
         let page = &bytes[from..from + len];
-        if crc32c(page) == u32::from_be_bytes(expected) {
+        let expected = u32::from_be_bytes(expected);
+        if crc32c(page) == expected {
             writer.page_is_good(at, len);
             bytes.copy_within(from..from + len, to);
             match runs.last_mut() {
-                Some(run) if run.2 == to && run.0 + (run.2 - run.1) as u64 == at => run.2 += len,
-                _ => runs.push((at, to, to + len)),
+                Some(run) if run.offset + (run.to - run.from) as u64 == at => {
+                    run.to += len;
+                    run.crcs.push(expected);
+                }
+                _ => {
+                    let left = (bytes.len() - from) / PAGE_BYTES;
+                    let mut crcs = Vec::with_capacity(left + 1);
+                    crcs.push(expected);
+                    let (offset, from, to) = (at, to, to + len);
+                    runs.push(Run {
+                        offset,
+                        from,
+                        to,
+                        crcs,
+                    });
+                }
             }
             to += len;
         } else {

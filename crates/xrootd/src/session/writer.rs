@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
-use dewar_store::file::{Revision, Snapshot};
+use dewar_store::file::{Paged, Revision, Snapshot};
 use dewar_types::{ByteRange, Error, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
@@ -22,7 +22,7 @@ use crate::error::{Answer, Refusal};
 enum Op {
     Data {
         offset: u64,
-        bytes: Bytes,
+        bytes: Paged,
         share: Share,
         ending: Arc<Ending>,
     },
@@ -157,7 +157,7 @@ impl Writer {
     }
 
     /// Writes bytes. The number of those that wait is bounded by the room they hold.
-    pub(crate) fn write(&self, offset: u64, bytes: Bytes, share: Share, ending: &Arc<Ending>) {
+    pub(crate) fn write(&self, offset: u64, bytes: Paged, share: Share, ending: &Arc<Ending>) {
         let ending = Arc::clone(ending);
         // The task ends only when all who could send have gone.
         let _ = self.ops.send(Op::Data {
@@ -282,7 +282,7 @@ impl Task {
                 }
                 Op::Done(ending) => ending.part_done().await,
                 Op::Put(offset, bytes, tell) => {
-                    let _ = tell.send(self.write(offset, bytes).await);
+                    let _ = tell.send(self.write(offset, bytes.into()).await);
                 }
                 Op::Read(range, tell) => {
                     let bytes = match self.sound() {
@@ -358,9 +358,9 @@ impl Task {
         }
     }
 
-    async fn write(&mut self, offset: u64, bytes: Bytes) -> Answer<()> {
+    async fn write(&mut self, offset: u64, bytes: Paged) -> Answer<()> {
         self.sound()?;
-        let written = self.revision.write(offset, bytes).await;
+        let written = self.revision.write_paged(offset, bytes).await;
         self.size.store(self.revision.size(), Relaxed);
         written.map_err(|error| {
             self.failed = Some(error.to_string());

@@ -24,6 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Tpc;
 use super::wanted::Fetch;
 use crate::error::{Answer, Refusal};
+use crate::measure::{CopyEnd, Meter};
 use crate::session::Writer;
 
 /// Bytes of one request to the source, and how many of them are under way: what a copy holds at
@@ -58,7 +59,34 @@ pub(crate) struct Copy {
     over: watch::Sender<Option<Answer<()>>>,
     cut: CancellationToken,
     _end: DropGuard,
+    /// From the start of the copy on, until its end is counted.
+    counted: Mutex<Option<Counted>>,
 }
+
+/// A copy in the metrics. Dropped, it was cancelled.
+struct Counted {
+    meter: Arc<dyn Meter>,
+    end: CopyEnd,
+}
+
+impl Counted {
+    fn begin(meter: &Arc<dyn Meter>) -> Self {
+        meter.copy_began();
+        Self {
+            meter: Arc::clone(meter),
+            end: CopyEnd::Cancelled,
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.meter.copy_ended(self.end);
+    }
+}
+
+/// Why a copy failed: for the client, and for the metrics.
+type Failed = (CopyEnd, Refusal);
 
 /// What to say to a `sync`.
 pub(crate) enum Synced {
@@ -85,6 +113,7 @@ impl Copy {
             over: watch::channel(None).0,
             _end: cut.clone().drop_guard(),
             cut,
+            counted: Mutex::default(),
         })
     }
 
@@ -119,6 +148,7 @@ impl Copy {
 
     /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
     fn start(self: &Arc<Self>, tpc: Arc<Tpc>, permit: OwnedSemaphorePermit) {
+        *self.counted.lock() = Some(Counted::begin(&tpc.meter));
         let job = Job {
             tpc,
             fetch: self.fetch.clone(),
@@ -132,20 +162,30 @@ impl Copy {
             let (from, path) = (job.fetch.place.to_string(), job.writer.path.clone());
             let outcome = tokio::select! {
                 biased;
-                () = cut.cancelled() => Err(cancelled(&path)),
+                () = cut.cancelled() => Err((CopyEnd::Cancelled, cancelled(&path))),
                 outcome = job.run() => outcome,
             };
             match &outcome {
                 Ok(()) => tracing::debug!(%from, %path, "a third-party copy has come"),
-                Err(refusal) => {
+                Err((_, refusal)) => {
                     tracing::info!(%from, %path, why = refusal.message, "a third-party copy failed")
                 }
             }
             if let Some(copy) = copy.upgrade() {
+                if let Err((end, _)) = &outcome {
+                    copy.ended(*end);
+                }
+                let outcome = outcome.map_err(|(_, refusal)| refusal);
                 *copy.state.lock() = State::Over(outcome.clone());
                 copy.over.send_replace(Some(outcome));
             }
         });
+    }
+
+    fn ended(&self, end: CopyEnd) {
+        if let Some(mut counted) = self.counted.lock().take() {
+            counted.end = end;
+        }
     }
 
     /// Ends it.
@@ -165,8 +205,12 @@ impl Copy {
         let state = self.state.lock().clone();
         match state {
             State::Over(Ok(())) => {
-                self.writer.commit(self.writer.announced).await?;
-                Ok(())
+                let made = self.writer.commit(self.writer.announced).await;
+                self.ended(match made {
+                    Ok(_) => CopyEnd::Done,
+                    Err(_) => CopyEnd::Unstored,
+                });
+                made.map(|_| ())
             }
             State::Over(Err(refusal)) => Err(refusal),
             State::Open | State::Armed | State::Running => {
@@ -191,7 +235,7 @@ struct Job {
 }
 
 impl Job {
-    async fn run(&self) -> Answer<()> {
+    async fn run(&self) -> Result<(), Failed> {
         let file = self.open().await.map_err(|error| self.refusal(&error))?;
         let size = match file.opened() {
             Some(stat) => stat.size,
@@ -204,7 +248,7 @@ impl Job {
         };
         if let Some(announced) = self.writer.announced.filter(|announced| *announced != size) {
             let why = format!("the source has {size} bytes and {announced} were announced");
-            return Err(self.refused(ErrorCode::FsError, &why));
+            return Err((CopyEnd::Wrong, self.refused(ErrorCode::FsError, &why)));
         }
         let sum = self.fetch_all(&file, size).await?;
         self.compare(&file, sum).await?;
@@ -247,7 +291,7 @@ impl Job {
     }
 
     /// Fetches everything and writes it, in order; its Adler-32.
-    async fn fetch_all(&self, file: &File, size: u64) -> Answer<u32> {
+    async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, Failed> {
         let mut ahead = FuturesOrdered::new();
         let (mut asked, mut at, mut sum) = (0, 0, 1);
         while at < size {
@@ -262,7 +306,9 @@ impl Job {
             for bytes in chunk.map_err(|error| self.refusal(&error))? {
                 let len = bytes.len() as u64;
                 sum = adler32_combine(sum, adler32(&bytes), len);
-                self.writer.put(at, bytes).await?;
+                let put = self.writer.put(at, bytes).await;
+                put.map_err(|refusal| (CopyEnd::Unstored, refusal))?;
+                self.tpc.meter.copied(len);
                 at += len;
             }
         }
@@ -270,7 +316,7 @@ impl Job {
     }
 
     /// Compares what came with what the source says, where it says anything.
-    async fn compare(&self, file: &File, came: u32) -> Answer<()> {
+    async fn compare(&self, file: &File, came: u32) -> Result<(), Failed> {
         let mark = if self.fetch.path.contains('?') {
             '&'
         } else {
@@ -292,15 +338,17 @@ impl Job {
             return Ok(());
         }
         let why = format!("what came has adler32 {came:08x} and the source says {told}");
-        Err(self.refused(ErrorCode::ChkSumErr, &why))
+        Err((CopyEnd::Wrong, self.refused(ErrorCode::ChkSumErr, &why)))
     }
 
-    fn refusal(&self, error: &Error) -> Refusal {
-        let code = match error {
-            Error::NotAllowed { .. } => ErrorCode::NotAuthorized,
-            _ => ErrorCode::FsError,
+    fn refusal(&self, error: &Error) -> Failed {
+        let (end, code) = match error {
+            Error::NotAllowed { .. } => (CopyEnd::Forbidden, ErrorCode::NotAuthorized),
+            Error::Server { .. } | Error::Login { .. } => (CopyEnd::Refused, ErrorCode::FsError),
+            Error::Data(_) => (CopyEnd::Wrong, ErrorCode::FsError),
+            _ => (CopyEnd::Unreachable, ErrorCode::FsError),
         };
-        self.refused(code, &error.to_string())
+        (end, self.refused(code, &error.to_string()))
     }
 
     fn refused(&self, code: ErrorCode, why: &str) -> Refusal {

@@ -27,6 +27,8 @@ use dewar_env::BoxFuture;
 use dewar_xrootd_client::TlsConfig;
 use tokio::sync::Semaphore;
 
+use crate::measure::Meter;
+
 pub use sources::{Source, Sources};
 
 /// Whose certificates are believed when this server is the client.
@@ -69,15 +71,17 @@ pub(crate) struct Tpc {
     pub(crate) running: Arc<Semaphore>,
     sources: Arc<Sources>,
     trust: Option<Arc<dyn Trust>>,
+    pub(crate) meter: Arc<dyn Meter>,
 }
 
 impl Tpc {
-    pub(crate) fn new(config: &TpcConfig) -> Self {
+    pub(crate) fn new(config: &TpcConfig, meter: Arc<dyn Meter>) -> Self {
         Self {
             keys: Arc::new(keys::Keys::default()),
             running: Arc::new(Semaphore::new(config.copies_max)),
             sources: Arc::new(config.sources.clone()),
             trust: config.trust.clone(),
+            meter,
         }
     }
 }

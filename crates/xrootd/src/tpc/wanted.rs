@@ -96,6 +96,9 @@ pub(crate) fn writing(cgi: Cgi<'_>, shown: &str, own: &str, token: bool) -> Answ
         Some("roots" | "xroots") => true,
         Some(_) => return Err(bad(shown, "the tpc source's protocol is not supported")),
     };
+    if cgi.get("tpc.cks").is_some_and(|name| name != "adler32") {
+        return Err(bad(shown, "the tpc checksum is not supported"));
+    }
     let place = Endpoint::parse(source, secure).map_err(|error| bad(shown, &error.to_string()))?;
     let mut path = cgi.get("tpc.lfn").unwrap_or(own).to_owned();
     let more = cgi.get("tpc.scgi").unwrap_or_default();
@@ -179,6 +182,7 @@ mod tests {
             "",
             "tpc.src=a&tpc.lfn=d",
             "tpc.src=a&tpc.spr=http",
+            "tpc.src=a&tpc.cks=md5",
             "tpc.src=a/b",
         ] {
             assert!(

@@ -53,7 +53,9 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
         Some(Reading::Redeem { key, origin }) => {
             let keys = &context.door.tpc.keys;
             let from = context.peer.client.ip();
-            match keys.redeem(key, &path.shown, origin, from).await {
+            let redeemed = keys.redeem(key, &path.shown, origin, from).await;
+            context.door.meter.key_shown(redeemed.is_some());
+            match redeemed {
                 Some(caller) => Ok(Reads {
                     caller,
                     grant: None,

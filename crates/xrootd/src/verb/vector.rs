@@ -1,7 +1,7 @@
 //! `readv`: many small reads in one request.
 //!
-//! Elements are answered in their order, as many in a frame as go in. Those of a frame are read at
-//! the same time; neighbours in the file are read as one.
+//! Elements are answered in their order, as many in a frame as go in. Neighbours in the file are read as
+//! one. What is in memory is taken from there at once; the others of a frame are read at the same time.
 
 use std::sync::Arc;
 
@@ -35,10 +35,20 @@ enum File {
 }
 
 /// Elements that lie one behind the other in a file.
-struct Run {
-    file: File,
+struct Run<'w> {
+    file: &'w File,
     range: ByteRange,
-    items: Vec<ReadItem>,
+    items: &'w [Wanted],
+}
+
+impl Run<'_> {
+    /// Its bytes, if they can be had without waiting.
+    fn now(&self) -> Option<Bytes> {
+        match self.file {
+            File::Reader(reader) => reader.file.read_now(self.range),
+            File::Writer(_) => None,
+        }
+    }
 }
 
 pub(super) async fn read(context: &Context, path_id: u8, items: Vec<ReadItem>) -> Answer<()> {
@@ -106,8 +116,14 @@ async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) ->
     let len = data + now.len() * VECTOR_ITEM_BYTES;
     let share = outlet.room(len).await;
     let runs = runs(now);
-    let mut read =
-        futures_util::stream::iter(runs.into_iter().map(read_run)).buffered(VECTOR_READS);
+    let at_hand: Vec<Option<Bytes>> = runs.iter().map(Run::now).collect();
+    let mut reads = Vec::new();
+    for (run, bytes) in runs.iter().zip(&at_hand) {
+        if bytes.is_none() {
+            reads.push(read_run(run));
+        }
+    }
+    let mut read = futures_util::stream::iter(reads).buffered(VECTOR_READS);
     let header = ResponseHeader {
         stream: context.stream,
         status: match last {
@@ -116,11 +132,18 @@ async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) ->
         },
         len: len as u32,
     };
-    let mut pieces = vec![Bytes::copy_from_slice(&header.encode())];
+    let mut pieces = Vec::with_capacity(1 + 2 * now.len());
+    pieces.push(Bytes::copy_from_slice(&header.encode()));
     let mut heads = BytesMut::with_capacity(now.len() * VECTOR_ITEM_BYTES);
-    while let Some(run) = read.next().await {
-        let (items, mut bytes) = run?;
-        for item in items {
+    for (run, bytes) in runs.iter().zip(&at_hand) {
+        let mut bytes = match bytes {
+            Some(bytes) => bytes.clone(),
+            None => read.next().await.unwrap_or_else(|| Ok(Bytes::new()))?,
+        };
+        if bytes.len() as u64 != run.range.len() {
+            return Err(short(run.file));
+        }
+        for Wanted { item, .. } in run.items {
             heads.extend_from_slice(&item.encode());
             pieces.push(heads.split().freeze());
             pieces.push(bytes.split_to(item.len as usize));
@@ -131,56 +154,57 @@ async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) ->
     Ok(())
 }
 
-fn runs(wanted: &[Wanted]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for Wanted { item, file } in wanted {
+fn runs(wanted: &[Wanted]) -> Vec<Run<'_>> {
+    let mut runs: Vec<Run<'_>> = Vec::with_capacity(wanted.len());
+    let mut first = 0;
+    for (place, Wanted { item, file }) in wanted.iter().enumerate() {
         let start = item.offset.unsigned_abs();
         let end = start + u64::from(item.len);
         if let Some(run) = runs.last_mut()
             && run.range.end == start
-            && run
-                .items
-                .last()
-                .is_some_and(|last| last.handle == item.handle)
+            && wanted[first].item.handle == item.handle
         {
             run.range.end = end;
-            run.items.push(*item);
+            run.items = &wanted[first..=place];
             continue;
         }
+        first = place;
         runs.push(Run {
-            file: file.clone(),
+            file,
             range: ByteRange { start, end },
-            items: vec![*item],
+            items: &wanted[place..=place],
         });
     }
     runs
 }
 
-async fn read_run(run: Run) -> Answer<(Vec<ReadItem>, Bytes)> {
-    let len = run.range.len() as usize;
-    let (bytes, path) = match &run.file {
-        File::Writer(writer) => (writer.read(run.range).await?, &writer.path),
+async fn read_run(run: &Run<'_>) -> Answer<Bytes> {
+    match run.file {
+        File::Writer(writer) => writer.read(run.range).await,
         File::Reader(reader) => {
+            let len = run.range.len() as usize;
             let failed = |error| Refusal::of(&error, "readv", &reader.path);
             let mut stream = reader.file.read(run.range);
             let first = stream.next().await.transpose().map_err(failed)?;
             let first = first.unwrap_or_default();
-            let bytes = if first.len() == len {
-                first
-            } else {
-                let mut joined = BytesMut::with_capacity(len);
-                joined.extend_from_slice(&first);
-                while let Some(bytes) = stream.next().await {
-                    joined.extend_from_slice(&bytes.map_err(failed)?);
-                }
-                joined.freeze()
-            };
-            (bytes, &reader.path)
+            if first.len() == len {
+                return Ok(first);
+            }
+            let mut joined = BytesMut::with_capacity(len);
+            joined.extend_from_slice(&first);
+            while let Some(bytes) = stream.next().await {
+                joined.extend_from_slice(&bytes.map_err(failed)?);
+            }
+            Ok(joined.freeze())
         }
-    };
-    if bytes.len() != len {
-        let message = format!("Unable to readv {path}; it became shorter");
-        return Err(Refusal::new(ErrorCode::IoError, message));
     }
-    Ok((run.items, bytes))
+}
+
+fn short(file: &File) -> Refusal {
+    let path = match file {
+        File::Reader(reader) => &reader.path,
+        File::Writer(writer) => &writer.path,
+    };
+    let message = format!("Unable to readv {path}; it became shorter");
+    Refusal::new(ErrorCode::IoError, message)
 }

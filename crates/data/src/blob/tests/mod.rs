@@ -12,7 +12,7 @@ use dewar_env::disk::sim::{SimLatency, SimOp, SimWorld};
 use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
 use proptest::prelude::*;
 
-use super::{BlobRecord, BlobStore, Known};
+use super::{BlobRecord, BlobStore, Known, Paged};
 use crate::format::runs::page_at;
 use crate::format::{HEADER_BYTES, OWNER_BYTES_MAX, ShardHeader, ShardKind};
 use crate::pool::{DewarId, Member, Pool};
@@ -631,4 +631,79 @@ fn the_checksums_of_stored_pages_come_along() {
             assert!(unknown > 0);
         }
     });
+}
+
+fn paged(offset: u64, bytes: Bytes, of: impl Fn(&[u8]) -> u32) -> Paged {
+    let first = (4096 - offset as usize % 4096).min(bytes.len());
+    let (head, tail) = bytes.split_at(first);
+    let pages = [head].into_iter().chain(tail.chunks(4096));
+    let crcs = pages.filter(|page| !page.is_empty()).map(of).collect();
+    Paged::new(offset, bytes, crcs)
+}
+
+/// Whatever changes bytes between the check of what came and the disk, it shows when they are read.
+#[test]
+fn what_is_stored_is_the_checksum_that_came() {
+    run(async {
+        let world = SimWorld::with_disks(1, 1);
+        let store = store(&world, layout(1, 0));
+        let bytes = content(100_000, 5);
+        let changed = paged(0, bytes.clone(), |page| dewar_checksum::crc32c(page) ^ 1);
+        let mut writer = store
+            .create(BlobId(1), ShardKind::Object)
+            .expect("a writer");
+        writer.write_paged(&changed).await.expect("taken");
+        let record = writer.seal(b"").await.expect("sealed");
+        let first = ByteRange {
+            start: 0,
+            end: 4096,
+        };
+        let error = read(&store, &record, first).await.expect_err("changed");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        // The last page is a short one, of which more could have come.
+        let last = ByteRange {
+            start: 98_304,
+            end: 100_000,
+        };
+        let read = read(&store, &record, last).await.expect("read");
+        assert_eq!(read, bytes.slice(98_304..));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn pages_that_came_with_checksums_are_stored_soundly(
+        pieces in proptest::collection::vec((1usize..40_000, any::<bool>()), 1..12),
+        whole in any::<bool>(),
+        shift in 0u64..4096,
+    ) {
+        run(async move {
+            let world = SimWorld::with_disks(3, 3);
+            let store = store(&world, layout(2, 1));
+            let total = pieces.iter().map(|(len, _)| len.next_multiple_of(4096)).sum();
+            let bytes = content(total, 3);
+            let mut writer = store.create(BlobId(1), ShardKind::Object).expect("a writer");
+            let mut at = 0;
+            for (len, known) in pieces {
+                let len = if whole { len.next_multiple_of(4096) } else { len };
+                let piece = bytes.slice(at..at + len);
+                let piece = match known {
+                    // Pages of the client's that are not ours do no harm.
+                    true => paged(at as u64 + shift * u64::from(!whole), piece, dewar_checksum::crc32c),
+                    false => Paged::from(piece),
+                };
+                writer.write_paged(&piece).await.expect("taken");
+                at += len;
+            }
+            let record = writer.seal(b"").await.expect("sealed");
+            for disk in 0..3 {
+                world.disk(disk).vanish();
+                let all = ByteRange::whole(at as u64);
+                assert_eq!(read(&store, &record, all).await.expect("read"), bytes.slice(..at));
+                world.disk(disk).come_back();
+            }
+        });
+    }
 }
