@@ -84,6 +84,7 @@ def test_forged_forwarding_headers_move_nobody(site):
     s3.put_object(Bucket="data", Key="inside", Body=b"x")
     s3.put_object(Bucket="data", Key="not-local", Body=b"x")
     s3.put_object(Bucket="data", Key="tls", Body=b"x")
+    s3.put_object(Bucket="data", Key="local", Body=b"x")
     everybody = {"Principal": "*", "Action": "s3:GetObject"}
     policy(site, "data",
            {"Effect": "Allow", "Resource": "arn:aws:s3:::data/inside", **everybody,
@@ -91,7 +92,11 @@ def test_forged_forwarding_headers_move_nobody(site):
            {"Effect": "Allow", "Resource": "arn:aws:s3:::data/not-local", **everybody,
             "Condition": {"NotIpAddress": {"aws:SourceIp": "127.0.0.0/8"}}},
            {"Effect": "Allow", "Resource": "arn:aws:s3:::data/tls", **everybody,
-            "Condition": {"Bool": {"aws:SecureTransport": "true"}}})
+            "Condition": {"Bool": {"aws:SecureTransport": "true"}}},
+           {"Effect": "Allow", "Resource": "arn:aws:s3:::data/local", **everybody,
+            "Condition": {"IpAddress": {"aws:SourceIp": "127.0.0.0/8"}, "Bool": {"aws:SecureTransport": "false"}}})
+    # That the policy is one which gives: where the connection comes from counts, whatever else is said.
+    assert requests.get(f"{site.s3['endpoint']}/data/local", headers=FORGED, timeout=20).status_code == 200
     for key in ("inside", "not-local", "tls"):
         for name, value in FORGED.items():
             answer = requests.get(f"{site.s3['endpoint']}/data/{key}", headers={name: value}, timeout=20)

@@ -130,6 +130,8 @@ def test_a_group_is_charged_where_it_owns(site, tmp_path):
     s3.put_object(Bucket="shared", Key="others/a", Body=b"x" * 500)
     site.admin("group", "add", "muons")
     site.admin("group", "own", "/shared/muons", "muons")
+    assert site.admin("group", "of", "/shared/muons/deep") == {"group": "muons", "by": "/shared/muons"}
+    assert site.admin("group", "of", "/shared/others") == {"group": None, "by": None}
     site.admin("quota", "set", "group:muons", "--bytes", "1000", "--objects", "3")
     assert quota(site, "group:muons")["bytes"] == 0
     s3.put_object(Bucket="shared", Key="muons/deep/er/a", Body=b"x" * 600)
@@ -160,6 +162,18 @@ def test_a_group_is_charged_where_it_owns(site, tmp_path):
     site.admin("quota", "remove", "group:muons")
     done = site.admin("group", "remove", "muons", check=False)
     assert done.returncode != 0 and "charged to it" in done.stderr, done
+    # One that goes leaves its directories to nobody; a later one of its name is another.
+    site.admin("group", "own", "/shared/others", "muons")
+    for key in ("muons/b", "muons/d"):
+        s3.delete_object(Bucket="shared", Key=key)
+    site.admin("group", "remove", "muons")
+    site.admin("group", "add", "muons")
+    s3.put_object(Bucket="shared", Key="others/c", Body=b"x" * 900)
+    assert site.admin("group", "of", "/shared/others") == {"group": None, "by": "/shared/others"}
+    assert quota(site, "group:muons")["bytes"] == 0
+    site.admin("group", "own", "/shared/others", "muons")
+    s3.put_object(Bucket="shared", Key="others/c", Body=b"x" * 900)
+    assert quota(site, "group:muons")["bytes"] == 900
     for bad in (("/shared/none", "muons"), ("/shared", "nobody"), ("user:demo", "muons")):
         assert site.admin("group", "own", *bad, check=False).returncode != 0, bad
 

@@ -5,7 +5,7 @@
 //! one is kept. Half of a renewal that is under way looks exactly like that, so nothing is said of
 //! it for [`RENEWAL_TIME`].
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,10 @@ pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a renewal may take, from its first file to its last, before it counts as failed.
 pub const RENEWAL_TIME: Duration = Duration::from_secs(30);
+
+/// Permission bits that the file of a private key must not have: everything of others, and writing by its
+/// group. Its group may read it, which is how system services are given the keys that root renews.
+const KEY_MODE_FORBIDDEN: u32 = 0o027;
 
 /// A PEM file larger than this is none.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -249,13 +253,40 @@ fn stamp(certificate: &Path, key: &Path) -> Stamp {
         .collect()
 }
 
-fn read_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
+/// Reads a private key's file, if nobody else can read or exchange it.
+fn read_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
+    read_file(path, |found| {
+        let (mode, owner) = (found.mode() & 0o7777, found.uid());
+        if mode & KEY_MODE_FORBIDDEN != 0 {
+            return Err(format!(
+                "has mode {mode:04o}, so that others may use it: chmod 0600, and think of replacing it"
+            ));
+        }
+        let own = rustix::process::geteuid().as_raw();
+        if owner != own && owner != 0 {
+            return Err(format!(
+                "belongs to uid {owner}, neither to root nor to uid {own} who runs this"
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn read_file(
+    path: &Path,
+    sound: impl Fn(&Metadata) -> Result<(), String>,
+) -> Result<Zeroizing<Vec<u8>>, TlsError> {
     let failed = |source| TlsError::Read {
         path: path.to_path_buf(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
+    let found = file.metadata().map_err(failed)?;
+    sound(&found).map_err(|reason| TlsError::Content {
+        path: path.to_path_buf(),
+        reason,
+    })?;
+    let length = found.len();
     // Space for all of it at once: growing would leave copies of a key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(
         usize::try_from(length.min(FILE_BYTES_MAX)).unwrap_or(0) + 1,
@@ -272,14 +303,14 @@ fn read(certificate_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsErr
         reason,
     };
     let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(&read_file(certificate_file)?)
+        CertificateDer::pem_slice_iter(&read_file(certificate_file, |_| Ok(()))?)
             .collect::<Result<_, _>>()
             .map_err(|error| content(certificate_file, format!("not PEM: {error}")))?;
     if chain.is_empty() {
         return Err(content(certificate_file, "holds no certificate".to_owned()));
     }
     // The decoder's own words could repeat what it read.
-    let key = PrivateKeyDer::from_pem_slice(&read_file(key_file)?)
+    let key = PrivateKeyDer::from_pem_slice(&read_key_file(key_file)?)
         .map_err(|_| content(key_file, "holds no private key in PEM".to_owned()))?;
     let key = aws_lc_rs::sign::any_supported_type(&key)
         .map_err(|error| content(key_file, error.to_string()))?;
@@ -306,6 +337,8 @@ mod tests {
     use rustls_pki_types::ServerName;
     use tokio_rustls::TlsConnector;
 
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn make(dir: &Path) -> (Vec<u8>, String) {
@@ -314,7 +347,34 @@ mod tests {
         std::fs::write(dir.join("cert.pem"), cert.pem()).expect("write");
         let key = signing_key.serialize_pem();
         std::fs::write(dir.join("key.pem"), &key).expect("write");
+        set_mode(dir, 0o600);
         (cert.der().to_vec(), key)
+    }
+
+    fn set_mode(dir: &Path, mode: u32) {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.join("key.pem"), mode).expect("chmod");
+    }
+
+    #[test]
+    fn a_key_that_others_may_use_is_refused() {
+        let dir = tempfile::tempdir().expect("folder");
+        make(dir.path());
+        for mode in [0o644, 0o604, 0o660, 0o601, 0o602] {
+            set_mode(dir.path(), mode);
+            let error = open(dir.path()).expect_err("refused").to_string();
+            assert!(error.contains("key.pem: has mode"), "{error}");
+            assert!(error.contains(&format!("{mode:04o}")), "{error}");
+            assert!(check(&dir.path().join("cert.pem"), &dir.path().join("key.pem")).is_err());
+        }
+        for mode in [0o600, 0o400, 0o640] {
+            set_mode(dir.path(), mode);
+            open(dir.path()).expect("safe");
+        }
+        // Nor is one taken up that became so while the old one was in use.
+        let tls = open(dir.path()).expect("opens");
+        set_mode(dir.path(), 0o644);
+        tls.reload().expect_err("refused");
     }
 
     fn open(dir: &Path) -> Result<Tls, TlsError> {

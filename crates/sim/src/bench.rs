@@ -10,10 +10,11 @@ use dewar_auth::Caller;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::sim::SimRng;
 use dewar_journal::Journal;
+use dewar_meta::ns::Actor;
 use dewar_store::Store;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::engine::Membership;
-use dewar_types::{BucketName, DiskId, Error, ErrorKind, ObjectKey};
+use dewar_types::{BucketName, DiskId, Error, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
@@ -170,6 +171,28 @@ impl Process {
             Weather::Fog => self.troubled.load(Ordering::Relaxed),
             Weather::Doom => true,
         }
+    }
+
+    /// Gives the bucket (an empty name) or a directory a group, which is charged from then on. The audit
+    /// counts what groups have.
+    pub(crate) async fn own(&self, dir: &str, group: Option<GroupId>) -> Result<(), Error> {
+        let tree = self.store.tree();
+        let tenant = tree.tenant(&TenantName::default()).await?;
+        let Some(tenant) = tenant else {
+            return Ok(());
+        };
+        let Some(bucket) = tree.bucket(&tenant, &self.bucket().name).await? else {
+            return Ok(());
+        };
+        let actor = Actor {
+            user: UserId(10),
+            principal: "ann",
+        };
+        let path = match dir {
+            "" => None,
+            dir => Some(ObjectKey::new(dir)?),
+        };
+        tree.set_group(&actor, &bucket, path.as_ref(), group).await
     }
 
     /// Carries an operation out; a client that loses patience leaves in the middle of it.

@@ -17,7 +17,7 @@ use dewar_env::sim::points::{self, Points};
 use dewar_env::{BoxFuture, Disk, DiskState};
 use dewar_store::engine::{Content, Engine, Folder, Folders, LiveFolders, Outlook, Work};
 use dewar_store::upkeep::LedgerDepth;
-use dewar_types::{DiskId, Error, ErrorKind, UserId};
+use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
 
 use crate::bench::{Bench, Process};
@@ -467,7 +467,11 @@ impl Run {
                 .await;
             match made {
                 Err(error) if error.kind() != ErrorKind::AlreadyOwned => Err(error),
-                _ => Ok(process),
+                Err(_) => Ok(process),
+                Ok(_) => {
+                    process.own("", Some(GroupId(7))).await?;
+                    Ok(process)
+                }
             }
         };
         match entered.await {

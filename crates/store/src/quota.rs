@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Action, Caller};
-use dewar_meta::ns::record::Scope;
-use dewar_meta::ns::{Actor, Bucket, BucketQuery};
+use dewar_meta::kv::Require;
+use dewar_meta::ns::record::{Counter, Scope};
+use dewar_meta::ns::{Actor, Bucket, BucketQuery, keys};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 pub use dewar_meta::ns::{Quota, Usage};
@@ -23,6 +24,15 @@ const PAGE: usize = 1000;
 
 /// Pause after a count that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Who is charged at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargedGroup {
+    /// `[TENANT:]NAME`; `None` for a group that was removed, whose place it is until another one is given.
+    pub name: Option<String>,
+    /// The bucket or directory that has the group.
+    pub by: String,
+}
 
 /// What can be limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +60,17 @@ impl fmt::Display for QuotaTarget {
                 show_bucket(f, bucket)?;
                 write!(f, "/{path}")
             }
+        }
+    }
+}
+
+fn place_of(target: &QuotaTarget) -> Result<(&BucketRef, Option<&ObjectKey>)> {
+    match target {
+        QuotaTarget::Bucket(bucket) => Ok((bucket, None)),
+        QuotaTarget::Directory(bucket, path) => Ok((bucket, Some(path))),
+        _ => {
+            let message = format!("{target} is no bucket and no directory");
+            Err(Error::new(ErrorKind::InvalidArgument, message))
         }
     }
 }
@@ -146,16 +167,67 @@ impl Store {
             true => name.to_owned(),
             false => format!("{tenant}:{name}"),
         };
-        let report = self.quota(&QuotaTarget::Group(called)).await?;
+        let id = self.accounts().group_called(&called).await?;
+        let target = QuotaTarget::Group(called);
+        if let Some(kept) = self.keeps_group(&target, name).await? {
+            return Err(kept);
+        }
+        // What is charged to it or limits it by now is seen by the batch that removes it.
+        let scope = Scope::Group(id);
+        let nothing = |counter: Counter| Require::AtMost {
+            counter: counter.key(),
+            max: 0,
+        };
+        let limits = keys::quota(scope);
+        let require = [
+            nothing(Counter::Objects(scope)),
+            nothing(Counter::Bytes(scope)),
+            Require::Empty {
+                to: keys::just_after(&limits),
+                from: limits,
+            },
+        ];
+        match self.accounts().remove_group(tenant, name, &require).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                Err(self.keeps_group(&target, name).await?.unwrap_or(error))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Why a group cannot be removed, as far as it is charged and limited.
+    async fn keeps_group(&self, target: &QuotaTarget, name: &str) -> Result<Option<Error>> {
+        let report = self.quota(target).await?;
         let why = match (report.quota == Quota::default(), report.usage.objects) {
             (false, _) => "limits: `dewar quota remove` first".to_owned(),
             (true, objects) if objects > 0 || report.usage.bytes > 0 => {
                 format!("{objects} objects that are charged to it")
             }
-            _ => return self.accounts().remove_group(tenant, name).await,
+            _ => return Ok(None),
         };
         let message = format!("the group {name} has {why}");
-        Err(Error::new(ErrorKind::Conflict, message))
+        Ok(Some(Error::new(ErrorKind::Conflict, message)))
+    }
+
+    /// Which group is charged for what is put at a place now: that of the innermost directory which has
+    /// one, or of the bucket. `None` where nobody is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchBucket`], [`ErrorKind::InvalidArgument`]; those of the catalog.
+    pub async fn charged_group(&self, target: &QuotaTarget) -> Result<Option<ChargedGroup>> {
+        let (bucket, path) = place_of(target)?;
+        let bucket = self.inner.bucket_of(&Caller::system(), bucket).await?;
+        let Some((id, dir)) = self.inner.tree.charged_group(&bucket, path).await? else {
+            return Ok(None);
+        };
+        let owner = match dir {
+            None => QuotaTarget::Bucket(named(&bucket)),
+            Some(dir) => QuotaTarget::Directory(named(&bucket), dir),
+        };
+        Ok(Some(ChargedGroup {
+            name: self.inner.accounts.group_by_id(id).await?,
+            by: owner.to_string(),
+        }))
     }
 
     /// Gives a bucket or a directory a group (`[TENANT:]NAME`), or takes it away: what is put into it
@@ -166,14 +238,7 @@ impl Store {
     /// the catalog.
     pub async fn set_group(&self, target: &QuotaTarget, group: Option<&str>) -> Result<()> {
         let inner = &self.inner;
-        let (bucket, path) = match target {
-            QuotaTarget::Bucket(bucket) => (bucket, None),
-            QuotaTarget::Directory(bucket, path) => (bucket, Some(path)),
-            _ => {
-                let message = format!("{target} is no bucket and no directory");
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
-            }
-        };
+        let (bucket, path) = place_of(target)?;
         let bucket = inner.bucket_of(&Caller::system(), bucket).await?;
         let group = match group {
             None => None,

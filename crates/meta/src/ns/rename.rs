@@ -225,7 +225,8 @@ impl Stage<'_> {
         self.watch(&target.chain);
         let attributes = &file.attributes;
         let owner = (attributes.owner, attributes.group);
-        let parent = self.make_dirs(&target.chain, owner.0, owner.1).await?;
+        // As for a file that is put: what it brings along has no group of its own.
+        let parent = self.make_dirs(&target.chain, owner.0, None).await?;
         // Where versions stay, nothing stands at the target: see `refuse_rename`.
         let mut there = Name::new(target, parent);
         let replaced = there.give_way(self, Versioning::Off).await?;
@@ -301,7 +302,7 @@ impl Stage<'_> {
         attributes.ctime = self.now();
         let id = attributes.id;
         let (parent, mut steps) = self
-            .make_dirs_with_steps(above, attributes.owner, attributes.group)
+            .make_dirs_with_steps(above, attributes.owner, None)
             .await?;
         self.delete(dir.key.clone());
         self.forget(dir.key.clone());

@@ -138,6 +138,36 @@ impl Tree {
         Ok(chain.last().record.attributes.group)
     }
 
+    /// The group that is charged for what is put at a path now, and the directory that has it (no path: the
+    /// bucket itself). Nothing has to be there.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what the engine says.
+    pub async fn charged_group(
+        &self,
+        bucket: &Bucket,
+        path: Option<&ObjectKey>,
+    ) -> Result<Option<(GroupId, Option<ObjectKey>)>, Error> {
+        let chain = match path {
+            None => self.resolve(bucket, &[]).await?,
+            Some(path) => self.dir_chain(bucket, path).await?,
+        };
+        let dirs = chain.dirs.iter().enumerate().rev();
+        let mut groups =
+            dirs.filter_map(|(depth, dir)| Some((depth, dir.record.attributes.group?)));
+        let Some((depth, group)) = groups.next() else {
+            return Ok(None);
+        };
+        let place = match (depth, path) {
+            (0, _) | (_, None) => None,
+            (depth, Some(path)) => {
+                let names: Vec<&str> = path.as_str().split('/').take(depth).collect();
+                Some(ObjectKey::new(&names.join("/"))?)
+            }
+        };
+        Ok(Some((group, place)))
+    }
+
     /// The way to a directory that exists, or to the bucket.
     async fn marked(&self, bucket: &Bucket, path: Option<&ObjectKey>) -> Result<Chain, Error> {
         let Some(path) = path else {

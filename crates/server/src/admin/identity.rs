@@ -70,6 +70,11 @@ pub enum IdentityRequest {
         /// `[TENANT:]NAME`; none takes it away.
         group: Option<String>,
     },
+    /// Which group is charged for what is put at a place.
+    GroupOf {
+        /// As for [`IdentityRequest::GroupOwn`]; it need not be there.
+        path: String,
+    },
     /// Put a user into a group or take it out.
     GroupMember {
         /// `[TENANT:]NAME`.
@@ -110,6 +115,13 @@ pub enum IdentityReply {
     Policies(Vec<PolicyInfo>),
     /// Groups, by name.
     Groups(Vec<GroupInfo>),
+    /// Which group is charged at a place.
+    Charged {
+        /// `[TENANT:]NAME`; none where nobody is, or where the group was removed.
+        group: Option<String>,
+        /// The bucket or directory that has the group; none where nobody is charged.
+        by: Option<String>,
+    },
     /// A decision.
     Decision {
         /// Whether it is allowed.

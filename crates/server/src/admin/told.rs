@@ -168,6 +168,7 @@ fn identity(request: &IdentityRequest) -> Told {
             let group = group.as_deref().unwrap_or("nobody");
             changes("admin:group-own", format!("{path}: {group}"))
         }
+        R::GroupOf { path } => looks("admin:group-of", path),
         R::GroupMember {
             group,
             user,

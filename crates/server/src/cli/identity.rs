@@ -107,6 +107,17 @@ pub enum GroupCommand {
     Leave(MemberArgs),
     /// Give a bucket or directory a group: what is put there from now on is charged to it
     Own(OwnArgs),
+    /// Say which group is charged for what is put at a place
+    Of(OfArgs),
+}
+
+/// A place.
+#[derive(Debug, Args)]
+pub struct OfArgs {
+    /// /BUCKET, /BUCKET/DIRECTORY or /@TENANT/BUCKET; it need not be there
+    path: String,
+    #[command(flatten)]
+    shared: Shared,
 }
 
 /// A place, and whose it shall be.
@@ -235,6 +246,7 @@ pub(super) fn group<O: OpenEngine>(command: GroupCommand, opener: &O) -> Command
             let (path, group) = (args.path, args.group);
             (args.shared, IdentityRequest::GroupOwn { path, group })
         }
+        GroupCommand::Of(OfArgs { path, shared }) => (shared, IdentityRequest::GroupOf { path }),
     };
     answer(&shared, opener, request)
 }
@@ -248,6 +260,9 @@ fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) 
             IdentityReply::Done => print_json(&serde_json::json!({})),
             IdentityReply::Policies(policies) => print_json(policies),
             IdentityReply::Groups(groups) => print_json(groups),
+            IdentityReply::Charged { group, by } => {
+                print_json(&serde_json::json!({ "group": group, "by": by }))
+            }
             IdentityReply::Decision { allowed, reason } => {
                 print_json(&serde_json::json!({ "allowed": allowed, "reason": reason }))
             }
@@ -275,6 +290,13 @@ fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) 
                 .collect();
             table(&["GROUP", "MEMBERS"], &rows)
         }
+        IdentityReply::Charged { group, by } => match (group, by) {
+            (Some(group), Some(by)) => format!("{group}, whose {by} is\n"),
+            (None, Some(by)) => format!(
+                "a group that was removed, whose {by} was: `dewar group own {by}` gives it to another one\n"
+            ),
+            (_, None) => "none\n".to_owned(),
+        },
         IdentityReply::Decision { allowed, reason } => {
             let word = if allowed { "allowed" } else { "denied" };
             format!("{word}: {reason}\n")

@@ -499,6 +499,8 @@ async fn speaks_tls_and_survives_clients_that_do_not() {
     let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     std::fs::write(&cert, made.cert.pem()).expect("write");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("write");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&key, private).expect("chmod");
     let tls = Arc::new(Tls::open(&cert, &key).expect("opens"));
     let running = start(LIMITS, Some(tls)).await;
 

@@ -63,6 +63,13 @@ pub(super) async fn answer(store: &Store, request: IdentityRequest) -> Result<Id
             let target = super::quota::parse(&path)?;
             store.set_group(&target, group.as_deref()).await?;
         }
+        IdentityRequest::GroupOf { path } => {
+            let target = super::quota::parse(&path)?;
+            let charged = store.charged_group(&target).await?;
+            let (group, by) = charged.map(|found| (found.name, found.by)).unzip();
+            let group = group.flatten();
+            return Ok(IdentityReply::Charged { group, by });
+        }
         IdentityRequest::GroupMember {
             group,
             user,

@@ -2,6 +2,7 @@
 
 use dewar_env::sim::SimRng;
 use dewar_store::api::{RenameRequest, WriteCondition};
+use dewar_types::GroupId;
 
 use crate::bench::{Outcome, Process, object_key};
 
@@ -65,6 +66,14 @@ pub(super) async fn directory(process: &Process, rng: &SimRng) {
         .ask(rng, process.store.rename(&process.caller, request))
         .await;
     if matches!(outcome, Outcome::Done(())) {
+        // What is in it stays charged to whom it was; what comes is charged to another group, or to the
+        // bucket's again.
+        let group = slot.is_multiple_of(2);
+        let owned = process.own(&target, group.then_some(GroupId(8))).await;
+        if let Err(error) = owned {
+            let trace = &process.bench.trace;
+            trace.note(format_args!("own {target}/: {error}"));
+        }
         process.bench.dirs.lock()[slot].clone_from(&target);
         // Keys that were there only perhaps may still be absent.
         let mut model = process.bench.model.lock();

@@ -188,11 +188,18 @@ impl Accounts {
         Ok(record.into())
     }
 
-    /// Removes a group without members and policies.
+    /// Removes a group without members and policies, if `require` holds in the moment in which it goes.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some.
-    pub async fn remove_group(&self, tenant: &TenantName, name: &str) -> Result<()> {
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while it has some, or while that does not hold.
+    pub(crate) async fn remove_group(
+        &self,
+        tenant: &TenantName,
+        name: &str,
+        require: &[Require],
+    ) -> Result<()> {
+        // Whoever joins meanwhile comes before the look at the members, or finds no group any more.
+        let _joining = self.joining.lock().await;
         self.group(tenant, name).await?;
         if !self.members(tenant, name).await?.is_empty() {
             return Err(in_use("group", name, "members"));
@@ -203,6 +210,7 @@ impl Accounts {
                 return Err(in_use("group", name, "policies"));
             }
             batch.deletes.push(key.clone());
+            batch.require.extend_from_slice(require);
             Ok(())
         };
         self.edit(&key, || none("group", name), remove).await
@@ -219,6 +227,7 @@ impl Accounts {
         group: &str,
         member: bool,
     ) -> Result<()> {
+        let _joining = self.joining.lock().await;
         let name = match self.group(tenant, group).await {
             Ok(group) => group.name,
             Err(error) if member => return Err(error),

@@ -91,6 +91,8 @@ pub struct Accounts {
     master: Arc<MasterKeys>,
     audit: Arc<Audit>,
     cache: Arc<RwLock<Cache>>,
+    /// Held by who puts users into groups or removes groups.
+    joining: tokio::sync::Mutex<()>,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
 }
@@ -148,6 +150,7 @@ impl Accounts {
             env,
             master,
             cache: Arc::default(),
+            joining: tokio::sync::Mutex::default(),
             held: HeldKeys::default(),
         }
     }

@@ -173,7 +173,7 @@ fn policies_reach_users_by_themselves_and_by_groups() {
         let error = accounts.remove_managed(&none, "ann/managed").await;
         assert_eq!(error.expect_err("in use").kind(), ErrorKind::Conflict);
         let error = accounts
-            .remove_group(&none, "ann/g")
+            .remove_group(&none, "ann/g", &[])
             .await
             .expect_err("in use");
         assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -191,7 +191,7 @@ fn policies_reach_users_by_themselves_and_by_groups() {
             .await
             .expect("detached");
         accounts
-            .remove_group(&none, "ann/h")
+            .remove_group(&none, "ann/h", &[])
             .await
             .expect("removed");
         accounts

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use dewar_meta::kv::Require;
+use dewar_meta::ns::record::Counter;
 use dewar_meta::ns::record::Scope;
 use dewar_meta::ns::{Actor, Quota, RenameOptions};
-use dewar_types::{BlobId, ObjectKey, TenantName, UserId};
+use dewar_types::{BlobId, ErrorKind, GroupId, ObjectKey, TenantName, UserId};
 
-use super::{Rig, bucket, content, run};
+use super::{Rig, bucket, content, object, run};
+use crate::api::{RenameRequest, WriteCondition};
+use crate::quota::QuotaTarget;
 use crate::workers::Workers;
 
 #[test]
@@ -59,5 +63,76 @@ fn a_directory_that_was_renamed_before_it_was_counted_is_found_and_counted() {
         let space = set.iter().find(|set| set.scope == scope).expect("listed");
         assert_eq!(space.place, Some((first.id, key("elsewhere/limited"))));
         rig.settle().await;
+    });
+}
+
+fn directory(path: &str) -> QuotaTarget {
+    QuotaTarget::Directory(bucket("first"), ObjectKey::new(path).expect("valid"))
+}
+
+async fn charged(rig: &Rig, path: &str) -> Option<(Option<String>, String)> {
+    let found = rig.store.charged_group(&directory(path)).await;
+    found.expect("told").map(|found| (found.name, found.by))
+}
+
+#[test]
+fn a_group_that_is_charged_stays_and_one_that_goes_leaves_its_places_to_nobody() {
+    run(async {
+        let rig = Rig::new(22).await;
+        let (store, none) = (&rig.store, TenantName::default());
+        let accounts = store.accounts();
+        let make = || accounts.make_group(&none, "muons", "/");
+        let first = GroupId(make().await.expect("made").id);
+        rig.put("m/before", &content(10, 1)).await.expect("put");
+        assert_eq!(charged(&rig, "m/x").await, None);
+        let given = store.set_group(&directory("m"), Some("muons")).await;
+        given.expect("given");
+        let muons = Some((Some("muons".to_owned()), "/first/m".to_owned()));
+        assert_eq!(charged(&rig, "m").await, muons);
+        assert_eq!(charged(&rig, "m/deep/er/file").await, muons);
+        assert_eq!(charged(&rig, "n").await, None);
+        rig.put("m/a", &content(700, 1)).await.expect("put");
+        let error = store.remove_group(&none, "muons").await;
+        let error = error.expect_err("it is charged");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.message().contains("1 objects"), "{error}");
+        // The batch itself sees what came after all was looked at.
+        let nothing = [Require::AtMost {
+            counter: Counter::Bytes(Scope::Group(first)).key(),
+            max: 0,
+        }];
+        let error = accounts.remove_group(&none, "muons", &nothing).await;
+        assert_eq!(error.expect_err("charged").kind(), ErrorKind::Conflict);
+        rig.delete("m/a").await.expect("deleted");
+        store.remove_group(&none, "muons").await.expect("removed");
+        // Its place is taken as one of nobody that can be seen, and whoever is called so later is another.
+        let removed = Some((None, "/first/m".to_owned()));
+        assert_eq!(charged(&rig, "m/x").await, removed);
+        rig.put("m/b", &content(300, 1)).await.expect("put");
+        let second = GroupId(make().await.expect("made again").id);
+        assert_ne!(first, second);
+        assert_eq!(charged(&rig, "m/x").await, removed);
+        let target = QuotaTarget::Group("muons".to_owned());
+        let report = store.quota(&target).await.expect("told");
+        assert_eq!((report.usage.objects, report.usage.bytes), (0, 0));
+        let given = store.set_group(&directory("m"), Some("muons")).await;
+        given.expect("given");
+        assert_eq!(charged(&rig, "m/x").await, muons);
+        rig.put("m/c", &content(200, 1)).await.expect("put");
+        let report = store.quota(&target).await.expect("told");
+        assert_eq!((report.usage.objects, report.usage.bytes), (1, 200));
+        // A file takes its group along, and what is made for it on the way gets none.
+        let request = RenameRequest {
+            source: object("m/c"),
+            source_condition: WriteCondition::default(),
+            target: ObjectKey::new("n/way/c").expect("valid"),
+            condition: WriteCondition::default(),
+        };
+        store.rename(&rig.ann, request).await.expect("renamed");
+        assert_eq!(charged(&rig, "n/way/x").await, None);
+        let report = store.quota(&target).await.expect("told");
+        assert_eq!(report.usage.bytes, 200);
+        let audit = store.tree().audit().await.expect("read");
+        assert!(audit.faults.is_empty(), "{:?}", audit.faults);
     });
 }
