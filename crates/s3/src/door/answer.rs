@@ -126,8 +126,9 @@ pub(crate) fn xml_answer(document: &impl s3s::xml::Serialize) -> Result<Answer> 
     Ok(text_answer(StatusCode::OK, xml_text(document, true)?))
 }
 
-/// A document as XML text, with or without the declaration. A carriage return in a key goes out as a
-/// reference: readers turn a bare one into a line feed (XML 1.0 section 2.11), which is another key.
+/// A document as XML text, with or without the declaration. Control characters in a key go out as
+/// references: readers turn a bare carriage return into a line feed (XML 1.0 section 2.11), which is
+/// another key, and the others must not stand in a document at all; S3 writes those so too.
 pub(crate) fn xml_text(document: &impl s3s::xml::Serialize, declaration: bool) -> Result<Vec<u8>> {
     let mut text = Vec::with_capacity(1024);
     let mut writer = s3s::xml::Serializer::new(&mut text);
@@ -141,13 +142,14 @@ pub(crate) fn xml_text(document: &impl s3s::xml::Serialize, declaration: bool) -
                 "We encountered an internal error. Please try again.",
             )
         })?;
-    if memchr::memchr(b'\r', &text).is_some() {
-        let bare = std::mem::take(&mut text);
-        for (at, line) in bare.split(|byte| *byte == b'\r').enumerate() {
-            if at > 0 {
-                text.extend_from_slice(b"&#13;");
+    let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n');
+    if text.iter().any(is_control) {
+        for byte in std::mem::take(&mut text) {
+            if is_control(&byte) {
+                text.extend_from_slice(format!("&#{byte};").as_bytes());
+            } else {
+                text.push(byte);
             }
-            text.extend_from_slice(line);
         }
     }
     Ok(text)

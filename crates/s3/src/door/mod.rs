@@ -33,7 +33,7 @@ use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
 use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
 use tokio::sync::Semaphore;
 
 pub(crate) use access::Access;
@@ -218,6 +218,7 @@ impl Door {
         told: &mut Told,
         page: &mut Option<Page>,
     ) -> Result<Answer> {
+        one_host(&head)?;
         let query = Query::parse(head.uri.query())?;
         let in_host = bucket_in_host(&head, &self.config.domains);
         if head.method == Method::OPTIONS {
@@ -391,6 +392,20 @@ fn log_refusal(refusal: &Refusal, method: &Method, path: &str) {
     } else {
         tracing::warn!(%method, %path, code, error = %chain, "request refused");
     }
+}
+
+/// What stands before the server may look at another of two names than the server does, and let a
+/// request through that it should not.
+///
+/// # Errors
+/// `BadRequest` for a request that names no host or several (RFC 9112 section 3.2).
+fn one_host(head: &Parts) -> Result<()> {
+    let hosts = head.headers.get_all(HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
+        let message = "The request must have one Host header.";
+        return Err(Refusal::new(Code::BadRequest, message));
+    }
+    Ok(())
 }
 
 /// The host a request was sent to, without port, lower case.

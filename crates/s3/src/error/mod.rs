@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 
 pub use code::Code;
 pub(crate) use kind::credential_error;
-pub(crate) use xml::push_element;
+pub(crate) use xml::{push_element, push_name};
 
 /// A refusal: S3's code, words for the person, and the further elements S3 gives with some codes.
 #[derive(Debug)]

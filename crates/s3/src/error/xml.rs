@@ -59,6 +59,19 @@ impl Refusal {
 /// Appends an element with text, escaped. Characters that XML 1.0 cannot hold at all become
 /// U+FFFD, so that a hostile key cannot break the answer.
 pub(crate) fn push_element(xml: &mut String, name: &str, text: &str) {
+    push(xml, name, text, |xml, _| xml.push('\u{fffd}'));
+}
+
+/// The same for a name by which clients may ask again. What XML 1.0 cannot hold goes out as a
+/// reference, as in S3: strict readers refuse the document (and can ask for `encoding-type=url`), but
+/// none takes the name for another one.
+pub(crate) fn push_name(xml: &mut String, name: &str, text: &str) {
+    push(xml, name, text, |xml, c| {
+        xml.push_str(&format!("&#{};", u32::from(c)));
+    });
+}
+
+fn push(xml: &mut String, name: &str, text: &str, unspeakable: impl Fn(&mut String, char)) {
     xml.push('<');
     xml.push_str(name);
     xml.push('>');
@@ -71,7 +84,7 @@ pub(crate) fn push_element(xml: &mut String, name: &str, text: &str) {
             '\'' => xml.push_str("&apos;"),
             '\r' => xml.push_str("&#13;"),
             '\t' | '\n' => xml.push(c),
-            c if c < ' ' || c == '\u{fffe}' || c == '\u{ffff}' => xml.push('\u{fffd}'),
+            c if c < ' ' || c == '\u{fffe}' || c == '\u{ffff}' => unspeakable(xml, c),
             c => xml.push(c),
         }
     }

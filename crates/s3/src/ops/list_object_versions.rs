@@ -6,7 +6,7 @@ use dewar_store::api::{ListVersionsRequest, ListedVersion, ObjectChecksum};
 use super::head_bucket::bucket_region;
 use super::shown::{Owners, listed};
 use crate::door::{Answer, Door, Exchange, text_answer};
-use crate::error::{Result, push_element};
+use crate::error::{Result, push_element, push_name};
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::wire::{iso_date, version_named};
 
@@ -32,12 +32,12 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let mut xml = String::with_capacity(512 + 400 * page.versions.len());
     xml.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListVersionsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     push_element(&mut xml, "Name", request.bucket.name.as_str());
-    push_element(&mut xml, "Prefix", &shown(&request.prefix));
-    push_element(&mut xml, "KeyMarker", &shown(&request.after));
+    push_name(&mut xml, "Prefix", &shown(&request.prefix));
+    push_name(&mut xml, "KeyMarker", &shown(&request.after));
     push_element(&mut xml, "VersionIdMarker", version.unwrap_or_default());
     push_element(&mut xml, "MaxKeys", &request.max.to_string());
     if !request.delimiter.is_empty() {
-        push_element(&mut xml, "Delimiter", &shown(&request.delimiter));
+        push_name(&mut xml, "Delimiter", &shown(&request.delimiter));
     }
     if encode {
         push_element(&mut xml, "EncodingType", "url");
@@ -45,7 +45,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let truncated = page.next.is_some();
     push_element(&mut xml, "IsTruncated", &truncated.to_string());
     if let Some((key, version)) = &page.next {
-        push_element(&mut xml, "NextKeyMarker", &shown(key));
+        push_name(&mut xml, "NextKeyMarker", &shown(key));
         if let Some(version) = version {
             push_element(&mut xml, "NextVersionIdMarker", &version.to_string());
         }
@@ -56,7 +56,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     }
     for prefix in &page.prefixes {
         xml.push_str("<CommonPrefixes>");
-        push_element(&mut xml, "Prefix", &shown(prefix));
+        push_name(&mut xml, "Prefix", &shown(prefix));
         xml.push_str("</CommonPrefixes>");
     }
     xml.push_str("</ListVersionsResult>");
@@ -73,7 +73,7 @@ fn push_version(xml: &mut String, version: &ListedVersion, key: &str, owners: &O
     xml.push('<');
     xml.push_str(element);
     xml.push('>');
-    push_element(xml, "Key", key);
+    push_name(xml, "Key", key);
     push_element(xml, "VersionId", &version.name.to_string());
     push_element(xml, "IsLatest", &version.latest.to_string());
     push_element(xml, "LastModified", &iso_date(object.modified));

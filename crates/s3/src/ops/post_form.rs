@@ -11,7 +11,7 @@ use dewar_store::limits::TAGS_PER_OBJECT_MAX;
 use super::tagging::tags_of_document;
 
 use crate::door::{Answer, Door, Exchange, WireFacts, empty_answer, tell_refused, text_answer};
-use crate::error::{Code, Refusal, Result, push_element};
+use crate::error::{Code, Refusal, Result, push_element, push_name};
 use crate::form::{FormFields, FormUpload, LengthRange, boundary_of};
 use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{encode_path, encode_strict, verify_form};
@@ -144,7 +144,7 @@ fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer 
                     String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<PostResponse>");
                 push_element(&mut xml, "Location", &location);
                 push_element(&mut xml, "Bucket", bucket);
-                push_element(&mut xml, "Key", object.key.as_str());
+                push_name(&mut xml, "Key", object.key.as_str());
                 push_element(&mut xml, "ETag", &format!("\"{}\"", info.etag));
                 xml.push_str("</PostResponse>");
                 text_answer(StatusCode::CREATED, xml)

@@ -285,6 +285,34 @@ fn a_carriage_return_in_a_key_survives_the_document() {
     });
 }
 
+/// A document that has to name such a key is not well-formed either way, but names no other key.
+#[test]
+fn control_characters_in_a_key_go_out_as_references() {
+    talk(async {
+        let house = house().await;
+        let client = &house.owner;
+        fill(client, &["a%00b", "a%01%1F%EF%BF%BE"]).await;
+        for list in ["list-type=2", "prefix=a%01", "versions"] {
+            let reply = client.get(&format!("/bucket?{list}")).send().await.is(200);
+            let text = reply.text();
+            assert!(text.contains("<Key>a&#1;&#31;"), "{text}");
+            assert_eq!(text.contains("<Key>a&#0;b</Key>"), !list.contains("prefix"));
+            assert_eq!(
+                text.contains("<Prefix>a&#1;</Prefix>"),
+                list.contains("prefix")
+            );
+            assert!(
+                text.bytes().all(|byte| byte == b'\n' || byte >= b' '),
+                "{text:?}"
+            );
+            assert!(!text.contains('\u{fffd}'), "{text}");
+            let encoded = client.get(&format!("/bucket?{list}&encoding-type=url"));
+            let encoded = encoded.send().await.is(200);
+            assert!(encoded.text().contains("<Key>a%01%1F%EF%BF%BE</Key>"));
+        }
+    });
+}
+
 #[test]
 fn what_clients_of_ceph_ask_for_is_answered() {
     talk(async {

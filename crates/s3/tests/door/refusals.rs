@@ -305,6 +305,29 @@ fn hostile_addresses_get_an_answer() {
     });
 }
 
+#[test]
+fn a_request_names_one_host() {
+    talk(async {
+        let client = house().await.owner;
+        let hosts: [&[&str]; 3] = [&[], &["s3.example.org", "bucket.localhost"], &["a", "a"]];
+        for hosts in hosts {
+            let (mut request, _) = client.get("/bucket").signed();
+            request.headers_mut().remove("host");
+            for host in hosts {
+                let host = host.parse().expect("a value");
+                request.headers_mut().append("host", host);
+            }
+            let reply = client.send(request, 100).await;
+            reply.refused_with(400, "BadRequest");
+        }
+        let (mut request, _) = client.get("/bucket").signed();
+        request.headers_mut().remove("host");
+        *request.version_mut() = http::Version::HTTP_10;
+        let reply = client.send(request, 100).await;
+        assert_ne!(reply.code(), "BadRequest", "HTTP/1.0 knows no hosts");
+    });
+}
+
 /// A document is in memory before the store is asked whether the caller may do anything.
 #[test]
 fn nobody_has_large_documents_read() {
