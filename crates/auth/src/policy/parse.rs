@@ -124,7 +124,9 @@ fn statement(node: &Node, parsing: &Parsing<'_>) -> Result<Statement, PolicyErro
     let sid = elements
         .sid
         .map(|node| node.as_text().ok_or_else(|| malformed("Invalid Sid")))
-        .transpose()?;
+        .transpose()?
+        // MinIO's client gives this to every statement; it names none.
+        .filter(|sid| !sid.is_empty());
     let effect = match elements.effect.and_then(Node::as_text) {
         Some("Allow") => Effect::Allow,
         Some("Deny") => Effect::Deny,

@@ -26,6 +26,12 @@ const WHAT: &str = r#""Action":"s3:GetObject","Resource":"arn:aws:s3:::bucket/*"
 #[test]
 fn documents_of_aws_are_taken() {
     for text in [
+        // `mc anonymous set download`
+        r#"{"Version":"2012-10-17","Statement":[
+            {"Sid":"","Effect":"Allow","Principal":{"AWS":["*"]},"Action":["s3:GetBucketLocation"],"Resource":["arn:aws:s3:::bucket"]},
+            {"Sid":"","Effect":"Allow","Principal":{"AWS":["*"]},"Action":["s3:ListBucket"],"Resource":["arn:aws:s3:::bucket"],
+             "Condition":{"StringEquals":{"s3:prefix":["t"]}}},
+            {"Sid":"","Effect":"Allow","Principal":{"AWS":["*"]},"Action":["s3:GetObject"],"Resource":["arn:aws:s3:::bucket/t*"]}]}"#,
         // "Examples of Amazon S3 bucket policies"
         r#"{"Version":"2012-10-17","Statement":[{"Sid":"AddPublicReadCannedAcl","Effect":"Allow",
             "Principal":{"AWS":["arn:aws:iam::111122223333:root","arn:aws:iam::444455556666:root"]},
