@@ -18,11 +18,23 @@ pub const PIECE_BYTES_LEAST: usize = 64 << 10;
 /// Bytes of answers that one connection may have waiting.
 pub const OUT_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of an answer that holds no room.
+pub const SMALL_ANSWER_BYTES: usize = 1 << 10;
+
+/// Bytes of a message that says why something failed; clients show no more of it.
+pub const MESSAGE_BYTES_MAX: usize = 2 << 10;
+
+/// Bytes of memory that an entry of a directory may take on its way, with its name.
+pub const DIR_ENTRY_BYTES: usize = 2 << 10;
+
 /// Bytes written to files of one connection that the disks have not taken yet.
 pub const IN_BYTES_MAX: usize = 32 << 20;
 
 /// Requests of one connection that run at the same time; further ones wait in the socket.
 pub const REQUESTS_MAX: usize = 256;
+
+/// Changes of one file that wait for their turn, however small they are.
+pub const OPS_MAX: usize = 512;
 
 /// Connections bound to a session beside its first.
 pub const BOUND_MAX: usize = 15;
@@ -35,6 +47,12 @@ pub const DIR_PAGE: usize = 1000;
 
 /// How long a connection may take from its first byte to the end of its login.
 pub const LOGIN_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of the arguments of what comes before a login: more than any client says of itself.
+pub const FIRST_BYTES_MAX: usize = 8 << 10;
+
+/// The same of a credential: longer than any token in a header, and than those of `sss`.
+pub const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
 /// How long a TLS handshake may take.
 pub const TLS_TIME: Duration = Duration::from_secs(15);

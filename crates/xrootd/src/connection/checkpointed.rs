@@ -12,6 +12,7 @@ use tokio::io::AsyncRead;
 use super::{Asked, Connection, Ended};
 use crate::error::{Answer, Refusal};
 use crate::session::Session;
+use crate::session::writer::Turn;
 
 impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn checkpointed(
@@ -26,7 +27,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let len = embedded.arguments_len().map_err(senseless)?;
         let arguments = self.inlet.exact(len).await?;
         let request = Request::decode(embedded, arguments).map_err(senseless)?;
-        if let Err(refusal) = admit(&session, handle, &request) {
+        if let Err(refusal) = admit(&session, handle, &request).await {
             self.inlet.skip(data_len(&request)).await?;
             self.outlet.refuse(asked.stream, &refusal).await;
             asked.measure.answered(Some(&refusal));
@@ -42,12 +43,10 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
 }
 
 /// Whether a request is a change of a file that has a checkpoint.
-fn admit(session: &Session, handle: FileHandle, request: &Request) -> Answer<()> {
+async fn admit(session: &Session, handle: FileHandle, request: &Request) -> Answer<()> {
     let writer = session.writer(handle, "change")?;
-    if !writer.has_checkpoint() {
-        let message = format!("There is no checkpoint of {}", writer.path);
-        return Err(Refusal::new(ErrorCode::InvalidRequest, message));
-    }
+    // One that was begun just before stands in the file's queue perhaps.
+    writer.checkpoint(Turn::Keep).await.wait().await?;
     let of_that_file = match request {
         Request::Write(write) | Request::Pgwrite(write) => write.handle == handle,
         Request::Writev { items, .. } => items.iter().all(|item| item.handle == handle),

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use dewar_xrootd_proto::RequestHeader;
 
 use super::Ended;
 use crate::door::DoorLimits;
-use crate::limits::LOGIN_TIME;
 
 /// What is read ahead for headers and arguments.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -26,14 +25,19 @@ pub(crate) struct Inlet<R> {
 }
 
 impl<R: AsyncRead + Unpin> Inlet<R> {
-    /// `unread` was read before and is first.
-    pub(crate) fn new(reader: R, unread: BytesMut, limits: DoorLimits) -> Self {
+    /// `unread` was read before and is first; the login is to end at `login_until`.
+    pub(crate) fn new(
+        reader: R,
+        unread: BytesMut,
+        limits: DoorLimits,
+        login_until: Instant,
+    ) -> Self {
         Self {
             reader,
             buffer: unread,
             idle: limits.idle_timeout,
             stall: limits.stall_timeout,
-            login_until: Instant::now() + LOGIN_TIME,
+            login_until,
         }
     }
 
@@ -58,13 +62,9 @@ impl<R: AsyncRead + Unpin> Inlet<R> {
         Ok(header)
     }
 
-    /// The same before the login, which has a deadline however slowly it comes.
-    pub(crate) async fn first_header(&mut self) -> Result<[u8; RequestHeader::LEN], Ended> {
-        let until = self.login_until;
-        match timeout_at(until, self.header()).await {
-            Ok(header) => header,
-            Err(_) => Err(Ended::Stalled),
-        }
+    /// When a connection must have logged in.
+    pub(crate) fn login_until(&self) -> Instant {
+        self.login_until
     }
 
     /// Waits until so many bytes are in the buffer.

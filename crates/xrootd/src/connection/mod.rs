@@ -27,7 +27,8 @@ use dewar_xrootd_proto::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,7 +38,7 @@ pub(crate) use outlet::Outlet;
 use crate::callers::Peer;
 use crate::door::Door;
 use crate::error::Refusal;
-use crate::limits::{REQUESTS_MAX, SKIP_BYTES_MAX};
+use crate::limits::{CREDENTIAL_BYTES_MAX, FIRST_BYTES_MAX, REQUESTS_MAX, SKIP_BYTES_MAX};
 use crate::measure::{Measure, Outcome};
 use crate::session::Session;
 use crate::verb::{self, Context};
@@ -118,6 +119,8 @@ impl Door {
 pub(crate) struct Asked {
     pub(crate) stream: StreamId,
     pub(crate) measure: Measure,
+    /// One of the requests that may run at the same time, until it is answered.
+    permit: OwnedSemaphorePermit,
 }
 
 /// A connection after its negotiation.
@@ -161,7 +164,7 @@ where
         cut.clone(),
     );
     let mut connection = Connection {
-        inlet: Inlet::new(reader, begun.unread, limits),
+        inlet: Inlet::new(reader, begun.unread, limits, begun.until),
         door: Arc::clone(door),
         outlet,
         peer: begun.peer,
@@ -202,14 +205,47 @@ async fn drained(stop: &CancellationToken, entered: &OnceLock<Arc<Session>>) {
 impl<R: AsyncRead + Send + Unpin> Connection<R> {
     async fn requests(&mut self) -> Result<(), Ended> {
         loop {
-            let header = match self.standing {
-                start::Standing::In { .. } => self.inlet.header().await?,
-                _ => self.inlet.first_header().await?,
-            };
-            let header = RequestHeader::decode(&header)
-                .map_err(|error| Ended::Protocol(error.to_string()))?;
-            self.request(header).await?;
+            match self.standing {
+                start::Standing::In { .. } => self.next_request().await?,
+                // However slowly it comes, and whatever its credential is asked about.
+                start::Standing::Nobody | start::Standing::Claims(..) => {
+                    let until = self.inlet.login_until();
+                    let next = timeout_at(until, self.next_request()).await;
+                    next.map_err(|_| Ended::Stalled)??;
+                }
+            }
         }
+    }
+
+    async fn next_request(&mut self) -> Result<(), Ended> {
+        let header = self.inlet.header().await?;
+        let header =
+            RequestHeader::decode(&header).map_err(|error| Ended::Protocol(error.to_string()))?;
+        if self.standing.session().is_none() {
+            self.may_come_first(&header).await?;
+        }
+        self.request(header).await
+    }
+
+    /// Refuses what may not come before the login, before any more of it is read.
+    async fn may_come_first(&self, header: &RequestHeader) -> Result<(), Ended> {
+        let max = match RequestCode::from_number(header.code) {
+            Some(RequestCode::Protocol | RequestCode::Login | RequestCode::Bind) => FIRST_BYTES_MAX,
+            Some(RequestCode::Auth) => CREDENTIAL_BYTES_MAX,
+            _ => {
+                let message = "Invalid request; user not logged in";
+                let reply = Reply::error(ErrorCode::InvalidRequest, message);
+                self.outlet.reply(header.stream, &reply).await;
+                return Err(Ended::Protocol("a request before the login".to_owned()));
+            }
+        };
+        if header.len as usize > max {
+            let message = format!("Invalid request; more than {max} bytes before the login");
+            let reply = Reply::error(ErrorCode::ArgTooLong, message.as_str());
+            self.outlet.reply(header.stream, &reply).await;
+            return Err(Ended::Protocol(message));
+        }
+        Ok(())
     }
 
     /// Reads and begins one request.
@@ -282,9 +318,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         request: Request,
         measure: Measure,
     ) -> Result<(), Ended> {
+        let permit = Arc::clone(&self.running).acquire_owned().await;
         let asked = Asked {
             stream: header.stream,
             measure,
+            permit: permit.map_err(|_| Ended::Stopped)?,
         };
         match request {
             Request::Write(write) => self.take_write(&session, asked, write).await,
@@ -303,15 +341,16 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         }
     }
 
-    /// Lets a request run as a task of its own.
+    /// Lets a request run as a task of its own. What changes an open file has its place behind the
+    /// writes that came before it already, and before those that come next.
     async fn spawn(
         &mut self,
         session: Arc<Session>,
         asked: Asked,
         request: Request,
     ) -> Result<(), Ended> {
-        let permit = Arc::clone(&self.running).acquire_owned().await;
-        let permit = permit.map_err(|_| Ended::Stopped)?;
+        let permit = asked.permit;
+        let placed = verb::place(&session, &request).await;
         let context = Context {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
@@ -327,7 +366,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => {}
-                () = verb::answer(context, request) => {}
+                () = verb::answer(context, request, placed) => {}
             }
         });
         Ok(())

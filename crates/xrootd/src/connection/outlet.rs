@@ -1,8 +1,8 @@
 //! The one place where answers of a connection leave it.
 //!
-//! Answers come from many tasks and go out whole, in the order in which they came. Large ones hold
-//! room ([`crate::session::Share`]) until the socket has taken them; small ones are bounded by the
-//! number of requests that run.
+//! Answers come from many tasks and go out whole, in the order in which they came. All but the
+//! smallest hold room ([`crate::session::Share`]) until the socket has taken them; those are bounded
+//! by their number.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::small;
 use crate::error::Refusal;
-use crate::limits::{FRAME_BYTES_LEAST, OUT_BYTES_MAX};
+use crate::limits::{FRAME_BYTES_LEAST, MESSAGE_BYTES_MAX, OUT_BYTES_MAX, SMALL_ANSWER_BYTES};
 use crate::session::{Budget, Share};
 
 /// Answers waiting for the socket.
@@ -70,8 +70,29 @@ impl Outlet {
         self.budget.take(wanted).await
     }
 
-    /// Sends an answer. That nobody takes it any more is nothing that the sender could mend.
+    /// The same at once and for all of it, or nothing.
+    pub(crate) fn room_now(&self, wanted: usize) -> Option<Share> {
+        self.budget.take_now(wanted)
+    }
+
+    /// Room to keep what was read ahead, while room for an answer is waited for.
+    pub(crate) fn room_to_keep(&self, bytes: usize) -> Option<Share> {
+        self.budget.keep(bytes)
+    }
+
+    /// Room for an answer that can be sent whole only.
+    pub(crate) async fn room_for_whole(&self, wanted: usize) -> Share {
+        self.budget.take_whole(wanted).await
+    }
+
+    /// Sends an answer; without a `share` it takes the room that it needs. That nobody takes it any
+    /// more is nothing that the sender could mend.
     pub(crate) async fn send(&self, pieces: Vec<Bytes>, share: Option<Share>) {
+        let len = pieces.iter().map(Bytes::len).sum();
+        let share = match share {
+            None if len > SMALL_ANSWER_BYTES => Some(self.room(len).await),
+            share => share,
+        };
         let frame = Frame {
             pieces,
             _share: share,
@@ -84,6 +105,11 @@ impl Outlet {
         self.send(vec![small(reply, stream)], None).await;
     }
 
+    /// Sends an answer that holds room already.
+    pub(crate) async fn reply_in(&self, share: Share, stream: StreamId, reply: &Reply) {
+        self.send(vec![small(reply, stream)], Some(share)).await;
+    }
+
     /// Says that a request failed, or shall be sent again, or to somebody else.
     pub(crate) async fn refuse(&self, stream: StreamId, refusal: &Refusal) {
         let reply = match (&refusal.elsewhere, refusal.wait) {
@@ -93,9 +119,9 @@ impl Outlet {
             },
             (None, Some(seconds)) => Reply::Wait {
                 seconds,
-                message: refusal.message.clone(),
+                message: shortened(&refusal.message),
             },
-            (None, None) => Reply::error(refusal.code, refusal.message.clone()),
+            (None, None) => Reply::error(refusal.code, shortened(&refusal.message)),
         };
         self.reply(stream, &reply).await;
     }
@@ -104,6 +130,11 @@ impl Outlet {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.queue.same_channel(&other.queue)
     }
+}
+
+/// A message without what makes it long: paths of clients stand in it.
+fn shortened(message: &str) -> String {
+    message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
 }
 
 async fn write_frames<W: AsyncWrite + Unpin>(

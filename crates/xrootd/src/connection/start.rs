@@ -14,13 +14,13 @@ use dewar_xrootd_proto::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Connection, Ended, TlsStream, small};
 use crate::callers::{Peer, Proof};
 use crate::door::Door;
 use crate::error::Refusal;
-use crate::limits::{BOUND_MAX, LOGIN_TIME, TLS_TIME};
+use crate::limits::{BOUND_MAX, FIRST_BYTES_MAX, LOGIN_TIME, TLS_TIME};
 use crate::session::{Claimed, Session};
 use crate::sss;
 
@@ -31,6 +31,8 @@ pub(super) struct Begun {
     pub(super) unread: BytesMut,
     /// The client announced a third-party copy.
     pub(super) third_party: bool,
+    /// When the login must be done.
+    pub(super) until: Instant,
 }
 
 /// A connection on which both sides know how to go on.
@@ -64,9 +66,10 @@ pub(super) async fn negotiate(
     mut socket: TcpStream,
     mut peer: Peer,
 ) -> Result<Negotiated, Ended> {
+    let until = Instant::now() + LOGIN_TIME;
     let mut buffer = BytesMut::with_capacity(4096);
     let negotiating = exchange(door, &mut socket, &peer, &mut buffer);
-    let asked = timeout(LOGIN_TIME, negotiating)
+    let asked = timeout_at(until, negotiating)
         .await
         .map_err(|_| Ended::Stalled)??;
     let third_party = asked.third_party;
@@ -75,6 +78,7 @@ pub(super) async fn negotiate(
             peer,
             unread: buffer,
             third_party,
+            until,
         };
         return Ok(Negotiated::Plain(socket, begun));
     };
@@ -82,7 +86,7 @@ pub(super) async fn negotiate(
     if !buffer.is_empty() {
         return Err(Ended::Protocol("bytes before the TLS handshake".to_owned()));
     }
-    let stream = timeout(TLS_TIME, tls.upgrade(socket))
+    let stream = timeout_at(until.min(Instant::now() + TLS_TIME), tls.upgrade(socket))
         .await
         .map_err(|_| Ended::Stalled)??;
     peer.secure = true;
@@ -90,6 +94,7 @@ pub(super) async fn negotiate(
         peer,
         unread: BytesMut::new(),
         third_party,
+        until,
     };
     Ok(Negotiated::Secure(stream, begun))
 }
@@ -137,6 +142,9 @@ async fn exchange(
         let len = header
             .arguments_len()
             .map_err(|error| Ended::Protocol(error.to_string()))?;
+        if len > FIRST_BYTES_MAX {
+            return Err(Ended::Protocol("a protocol request too long".to_owned()));
+        }
         while buffer.len() < RequestHeader::LEN + len {
             fill(socket, buffer).await?;
         }
@@ -333,8 +341,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         };
         let keys = self.door.callers.service_keys().await;
         let now = self.door.env.clock.now().secs();
-        let (user, nonce) = sss::open(credential, &keys, client.ip(), now).map_err(refused)?;
-        let taken = self.door.sss_seen.lock().take(nonce, now);
+        let opened = sss::open(credential, &keys, client.ip(), now).map_err(refused)?;
+        let (user, key, nonce) = opened;
+        let taken = self.door.sss_seen.lock().take(key, nonce, now);
         taken.map_err(refused)?;
         let found = self.door.callers.by_name(&user).await;
         found.map_err(|error| Refusal::of_credential(&error, &client.to_string()))

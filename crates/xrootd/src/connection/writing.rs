@@ -18,7 +18,7 @@ use super::{Asked, Connection, Ended, small};
 use crate::error::{Answer, Refusal};
 use crate::limits::PIECE_BYTES;
 use crate::measure::Outcome;
-use crate::session::writer::Ending;
+use crate::session::writer::{self, Ending};
 use crate::session::{Session, Writer};
 
 /// Bytes on the wire of the pages in one piece.
@@ -35,8 +35,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let stream = asked.stream;
         let ending = Ending::new(self.outlet.clone(), asked, 1);
         ending.on_success(vec![small(&Reply::Ok(Bytes::new()), stream)]);
-        let writer = writable(session, write.handle, write.offset);
-        self.take_bytes(session, writer, write.offset, write.len as usize, ending)
+        let begun = writable(session, write.handle, write.offset);
+        self.take_bytes(session, begun, write.offset, write.len as usize, ending)
             .await
     }
 
@@ -52,13 +52,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     async fn take_bytes(
         &mut self,
         session: &Arc<Session>,
-        writer: Answer<Arc<Writer>>,
+        write: Answer<writer::Write>,
         offset: i64,
         len: usize,
         ending: Arc<Ending>,
     ) -> Result<(), Ended> {
-        let writer = match writer {
-            Ok(writer) => writer,
+        let write = match write {
+            Ok(write) => write,
             Err(refusal) => {
                 self.inlet.skip(len).await?;
                 ending.fail(refusal);
@@ -73,11 +73,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let bytes = self.inlet.data(share.bytes()).await?;
             let len = bytes.len();
             self.door.received(len);
-            writer.write(at, bytes.freeze().into(), share, &ending);
+            let (writer, bytes) = (&write.writer, bytes.freeze().into());
+            writer.write(at, bytes, share, &ending).await;
             at += len as u64;
             left -= len;
         }
-        writer.part_done(ending);
+        write.writer.part_done(ending).await;
+        write.came();
         Ok(())
     }
 
@@ -96,10 +98,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         }
         let ending = Ending::new(self.outlet.clone(), asked, items.len());
         ending.on_success(vec![small(&Reply::Ok(Bytes::new()), stream)]);
-        for item in items {
-            let writer = writable(session, item.handle, item.offset);
+        // All of them begin now: a close waits for the whole request, or refuses the whole.
+        let writable = |item: &WriteItem| writable(session, item.handle, item.offset);
+        let writes: Vec<_> = items.iter().map(writable).collect();
+        for (item, write) in items.into_iter().zip(writes) {
             let ending = Arc::clone(&ending);
-            self.take_bytes(session, writer, item.offset, item.len as usize, ending)
+            self.take_bytes(session, write, item.offset, item.len as usize, ending)
                 .await?;
         }
         Ok(())
@@ -116,9 +120,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let offset = write.offset.unsigned_abs();
         let wire = write.len as usize;
         let sound = page::data_len(offset, wire).map_err(Refusal::from);
-        let writer = writable(session, write.handle, write.offset);
-        let writer = match sound.and(writer) {
-            Ok(writer) => writer,
+        let begun = writable(session, write.handle, write.offset);
+        let begun = match sound.and(begun) {
+            Ok(begun) => begun,
             Err(refusal) => {
                 self.inlet.skip(wire).await?;
                 self.outlet.refuse(stream, &refusal).await;
@@ -126,6 +130,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 return Ok(());
             }
         };
+        let writer = &begun.writer;
         let ending = Ending::new(self.outlet.clone(), asked, 1);
         let mut bad = BadPages::default();
         let (mut at, mut left) = (offset, wire);
@@ -137,7 +142,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             let mut bytes = self.inlet.data(take).await?;
             left -= take;
             self.door.received(take);
-            let (runs, len) = sort_out(&mut bytes, at, &writer, &mut bad, &ending);
+            let (runs, len) = sort_out(&mut bytes, at, writer, &mut bad, &ending);
             let bytes = bytes.freeze();
             let mut share = Some(share);
             for run in runs {
@@ -147,12 +152,13 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                     None => session.room.take(1).await,
                 };
                 let paged = Paged::new(run.offset, bytes.slice(run.from..run.to), run.crcs);
-                writer.write(run.offset, paged, held, &ending);
+                writer.write(run.offset, paged, held, &ending).await;
             }
             at += len;
         }
         ending.on_success(outcome(stream, offset, &bad));
-        writer.part_done(ending);
+        writer.part_done(ending).await;
+        begun.came();
         Ok(())
     }
 }
@@ -179,14 +185,14 @@ fn writable(
     session: &Session,
     handle: dewar_xrootd_proto::FileHandle,
     offset: i64,
-) -> Answer<Arc<Writer>> {
+) -> Answer<writer::Write> {
     if offset < 0 {
         return Err(Refusal::new(
             ErrorCode::ArgInvalid,
             "Write offset is negative",
         ));
     }
-    session.writer(handle, "write")
+    session.begin_write(handle)
 }
 
 /// Bytes on the wire of as many whole pages as go into `room`, at least one.

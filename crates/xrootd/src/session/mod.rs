@@ -163,14 +163,20 @@ impl Session {
     /// # Errors
     /// 3004 for what is none, or is open for reading.
     pub(crate) fn writer(&self, handle: FileHandle, doing: &str) -> Answer<Arc<Writer>> {
-        match self.handle(handle, doing)? {
-            Handle::Writer(writer) => Ok(writer),
-            Handle::Copy(copy) => Err(copied(doing, &copy)),
-            Handle::Reader(reader) => {
-                let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
-                Err(Refusal::new(ErrorCode::FileNotOpen, message))
-            }
-        }
+        writer_of(self.handle(handle, doing)?, doing)
+    }
+
+    /// A write to a file begins to come; a close that takes the file out later waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::writer`].
+    pub(crate) fn begin_write(&self, handle: FileHandle) -> Answer<writer::Write> {
+        let handles = self.handles.lock();
+        let found = handles.get(&handle.number()).cloned();
+        let writer = writer_of(found.ok_or_else(|| not_open("write"))?, "write")?;
+        let begun = writer.begin();
+        drop(handles);
+        Ok(begun)
     }
 
     /// Takes a file out.
@@ -239,6 +245,17 @@ impl Session {
         self.handles.lock().clear();
         self.closed.notify_waiters();
         *self.outlets.lock() = Default::default();
+    }
+}
+
+fn writer_of(handle: Handle, doing: &str) -> Answer<Arc<Writer>> {
+    match handle {
+        Handle::Writer(writer) => Ok(writer),
+        Handle::Copy(copy) => Err(copied(doing, &copy)),
+        Handle::Reader(reader) => {
+            let message = format!("Unable to {doing} {}; it is open for reading", reader.path);
+            Err(Refusal::new(ErrorCode::FileNotOpen, message))
+        }
     }
 }
 

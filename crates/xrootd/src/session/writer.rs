@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
@@ -12,11 +12,12 @@ use dewar_types::{ByteRange, Error, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Share;
 use crate::connection::{Asked, Outlet};
 use crate::error::{Answer, Refusal};
+use crate::limits::OPS_MAX;
 
 /// What the task is asked to do.
 enum Op {
@@ -44,6 +45,8 @@ pub(crate) enum Turn {
     Commit,
     /// Nothing becomes of it; how many bytes were written since then.
     Query,
+    /// Nothing becomes of it; there must be one.
+    Keep,
     /// What was changed since then is undone.
     Rollback,
 }
@@ -60,11 +63,53 @@ pub(crate) struct Writer {
     pub(crate) owner: UserId,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
-    /// Whether there is a checkpoint.
-    marked: Arc<AtomicBool>,
-    ops: mpsc::UnboundedSender<Op>,
+    ops: mpsc::Sender<Op>,
+    /// Writes whose bytes are still coming.
+    coming: watch::Sender<Coming>,
     /// Pages that came damaged and did not come again: where they begin, and their bytes.
     bad: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// Writes whose bytes are still coming from clients.
+#[derive(Clone, Copy, Debug, Default)]
+struct Coming {
+    now: usize,
+    /// Those whose client went before all of them were there.
+    broken_off: u64,
+}
+
+/// A write whose bytes are coming: a close waits for it.
+pub(crate) struct Write {
+    pub(crate) writer: Arc<Writer>,
+    whole: bool,
+}
+
+impl Write {
+    /// Everything came: what it is made of stands in the file's queue, its end too.
+    pub(crate) fn came(mut self) {
+        self.whole = true;
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        let broken_off = u64::from(!self.whole);
+        self.writer.coming.send_modify(|coming| {
+            coming.now -= 1;
+            coming.broken_off += broken_off;
+        });
+    }
+}
+
+/// What becomes of something that has its place in the file's queue.
+pub(crate) struct Told<T>(Answer<oneshot::Receiver<Answer<T>>>, Arc<Writer>);
+
+impl<T> Told<T> {
+    /// Waits for it.
+    pub(crate) async fn wait(self) -> Answer<T> {
+        let Self(told, writer) = self;
+        told?.await.map_err(|_| writer.gone())?
+    }
 }
 
 /// How a write ends: answered when all of its parts are done, with the first failure among them.
@@ -127,15 +172,13 @@ impl Writer {
         owner: UserId,
     ) -> Arc<Self> {
         let permissions = revision.permissions();
-        let (ops, work) = mpsc::unbounded_channel();
+        let (ops, work) = mpsc::channel(OPS_MAX);
         let size = Arc::new(AtomicU64::new(revision.size()));
-        let marked = Arc::new(AtomicBool::new(false));
         let task = Task {
             revision,
             failed: None,
             path: path.clone(),
             size: Arc::clone(&size),
-            marked: Arc::clone(&marked),
             checkpoint: None,
         };
         tokio::spawn(task.run(work));
@@ -145,8 +188,8 @@ impl Writer {
             permissions,
             owner,
             size,
-            marked,
             ops,
+            coming: watch::Sender::default(),
             bad: Mutex::default(),
         })
     }
@@ -156,16 +199,33 @@ impl Writer {
         self.size.load(Relaxed)
     }
 
-    /// Writes bytes. The number of those that wait is bounded by the room they hold.
-    pub(crate) fn write(&self, offset: u64, bytes: Paged, share: Share, ending: &Arc<Ending>) {
-        let ending = Arc::clone(ending);
-        // The task ends only when all who could send have gone.
-        let _ = self.ops.send(Op::Data {
+    /// A write begins to come. Who takes files out must not do so meanwhile, or a close could miss it.
+    pub(crate) fn begin(self: &Arc<Self>) -> Write {
+        self.coming.send_modify(|coming| coming.now += 1);
+        Write {
+            writer: Arc::clone(self),
+            whole: false,
+        }
+    }
+
+    /// Writes bytes, behind everything that came before. What waits is bounded by the room that it
+    /// holds, and by its number: beyond, this waits.
+    pub(crate) async fn write(
+        &self,
+        offset: u64,
+        bytes: Paged,
+        share: Share,
+        ending: &Arc<Ending>,
+    ) {
+        let op = Op::Data {
             offset,
             bytes,
             share,
-            ending,
-        });
+            ending: Arc::clone(ending),
+        };
+        if self.ops.send(op).await.is_err() {
+            ending.fail(self.gone());
+        }
     }
 
     /// Writes bytes and waits for the disks to have taken them.
@@ -174,8 +234,12 @@ impl Writer {
     }
 
     /// All bytes of a part were written.
-    pub(crate) fn part_done(&self, ending: Arc<Ending>) {
-        let _ = self.ops.send(Op::Done(ending));
+    pub(crate) async fn part_done(&self, ending: Arc<Ending>) {
+        if let Err(mpsc::error::SendError(Op::Done(ending))) = self.ops.send(Op::Done(ending)).await
+        {
+            ending.fail(self.gone());
+            ending.part_done().await;
+        }
     }
 
     /// Reads what the file is now.
@@ -183,31 +247,47 @@ impl Writer {
         self.ask(|tell| Op::Read(range, tell)).await
     }
 
-    pub(crate) async fn truncate(&self, size: u64) -> Answer<()> {
-        self.ask(|tell| Op::Truncate(size, tell)).await
+    /// Takes its place in the file's queue; what becomes of it is told later.
+    pub(crate) async fn truncate(self: &Arc<Self>, size: u64) -> Told<()> {
+        self.place(|tell| Op::Truncate(size, tell)).await
     }
 
-    /// Waits for what was written before.
-    pub(crate) async fn sync(&self) -> Answer<()> {
-        self.ask(Op::Sync).await
+    /// The same: what was written before.
+    pub(crate) async fn sync(self: &Arc<Self>) -> Told<()> {
+        self.place(Op::Sync).await
     }
 
-    /// Whether changes are part of a checkpoint.
-    pub(crate) fn has_checkpoint(&self) -> bool {
-        self.marked.load(Relaxed)
+    /// The same: turns a checkpoint; told are the bytes written since it began, or that there is one
+    /// already, or none.
+    pub(crate) async fn checkpoint(self: &Arc<Self>, turn: Turn) -> Told<u64> {
+        self.place(|tell| Op::Checkpoint(turn, tell)).await
     }
 
-    /// Turns a checkpoint; bytes written since it began.
+    /// Waits for the writes that come on other connections. No new ones may begin.
     ///
     /// # Errors
-    /// There is one already, or none.
-    pub(crate) async fn checkpoint(&self, turn: Turn) -> Answer<u64> {
-        self.ask(|tell| Op::Checkpoint(turn, tell)).await
+    /// One of them broke off meanwhile: a close cannot say of it that it is there.
+    async fn all_came(&self) -> Answer<()> {
+        let mut coming = self.coming.subscribe();
+        let before = coming.borrow_and_update().broken_off;
+        // The sender is this file's own.
+        let now = coming.wait_for(|coming| coming.now == 0).await;
+        match now.is_ok_and(|now| now.broken_off == before) {
+            true => Ok(()),
+            false => {
+                let message = format!("Unable to close {}; a write broke off", self.path);
+                Err(Refusal::new(ErrorCode::IoError, message))
+            }
+        }
     }
 
     /// Makes the file what was written, if its size is `size`. A checkpoint that was not committed
-    /// is undone.
+    /// is undone. Writes that began to come before are waited for.
+    ///
+    /// # Errors
+    /// One of them broke off, a page came damaged, or it cannot be stored.
     pub(crate) async fn commit(&self, size: Option<u64>) -> Answer<ObjectInfo> {
+        self.all_came().await?;
         let bad = self.bad.lock().len();
         if bad > 0 {
             let message = format!(
@@ -221,12 +301,22 @@ impl Writer {
 
     async fn ask<T>(&self, op: impl FnOnce(oneshot::Sender<Answer<T>>) -> Op) -> Answer<T> {
         let (tell, told) = oneshot::channel();
-        let gone = || {
-            let message = format!("{} is closed already", self.path);
-            Refusal::new(ErrorCode::FileNotOpen, message)
-        };
-        self.ops.send(op(tell)).map_err(|_| gone())?;
-        told.await.map_err(|_| gone())?
+        self.ops.send(op(tell)).await.map_err(|_| self.gone())?;
+        told.await.map_err(|_| self.gone())?
+    }
+
+    async fn place<T>(
+        self: &Arc<Self>,
+        op: impl FnOnce(oneshot::Sender<Answer<T>>) -> Op,
+    ) -> Told<T> {
+        let (tell, told) = oneshot::channel();
+        let placed = self.ops.send(op(tell)).await;
+        let told = placed.map(|()| told).map_err(|_| self.gone());
+        Told(told, Arc::clone(self))
+    }
+
+    fn gone(&self) -> Refusal {
+        closed(&self.path)
     }
 
     /// A page came damaged.
@@ -255,18 +345,22 @@ impl Writer {
     }
 }
 
+fn closed(path: &str) -> Refusal {
+    let message = format!("{path} is closed already");
+    Refusal::new(ErrorCode::FileNotOpen, message)
+}
+
 struct Task {
     revision: Revision,
     /// What failed first: the file is not what was written to it, and never will be.
     failed: Option<String>,
     path: String,
     size: Arc<AtomicU64>,
-    marked: Arc<AtomicBool>,
     checkpoint: Option<Snapshot>,
 }
 
 impl Task {
-    async fn run(mut self, mut work: mpsc::UnboundedReceiver<Op>) {
+    async fn run(mut self, mut work: mpsc::Receiver<Op>) {
         while let Some(op) = work.recv().await {
             match op {
                 Op::Data {
@@ -307,16 +401,16 @@ impl Task {
                 }
                 Op::Commit(size, tell) => {
                     self.undo();
+                    let path = self.path.clone();
                     let outcome = match self.sound() {
                         Ok(()) => {
-                            let path = self.path;
                             let done = self.revision.commit(size).await;
                             done.map_err(|error| Refusal::of(&error, "close", &path))
                         }
                         Err(refusal) => Err(refusal),
                     };
                     let _ = tell.send(outcome);
-                    return;
+                    return too_late(work, &path).await;
                 }
             }
         }
@@ -343,11 +437,10 @@ impl Task {
             (_, Some(snapshot)) => self.revision.written_since(snapshot),
         };
         match turn {
-            Turn::Begin | Turn::Query => {}
+            Turn::Begin | Turn::Query | Turn::Keep => {}
             Turn::Commit => self.checkpoint = None,
             Turn::Rollback => self.undo(),
         }
-        self.marked.store(self.checkpoint.is_some(), Relaxed);
         Ok(used)
     }
 
@@ -380,5 +473,26 @@ impl Task {
 
     fn refusal(&self, error: &Error, doing: &str) -> Refusal {
         Refusal::of(error, doing, &self.path)
+    }
+}
+
+/// Answers what comes behind a close.
+async fn too_late(mut work: mpsc::Receiver<Op>, path: &str) {
+    work.close();
+    while let Some(op) = work.recv().await {
+        match op {
+            Op::Data { ending, .. } => ending.fail(closed(path)),
+            Op::Done(ending) => {
+                ending.fail(closed(path));
+                ending.part_done().await;
+            }
+            // Who asked finds that nobody answers.
+            Op::Put(..)
+            | Op::Read(..)
+            | Op::Truncate(..)
+            | Op::Sync(_)
+            | Op::Checkpoint(..)
+            | Op::Commit(..) => {}
+        }
     }
 }

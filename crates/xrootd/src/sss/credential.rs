@@ -20,7 +20,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::LIFETIME;
-use super::keytab::{KeyUser, SssKey};
+use super::keytab::{KeyId, KeyUser, SssKey};
 
 /// What no two credentials share.
 pub(crate) type Nonce = [u8; 32];
@@ -42,14 +42,14 @@ const HEAD_BYTES: usize = 40;
 const NAME: u8 = 0x01;
 const HOST: u8 = 0x20;
 
-/// Opens a credential that came from `client` at `now`, in seconds since 1970: for which user, and
-/// what makes it unlike all others.
+/// Opens a credential that came from `client` at `now`, in seconds since 1970: for which user, with
+/// which key, and what makes it unlike all others.
 pub(crate) fn open(
     credential: &[u8],
     keys: &[SssKey],
     client: IpAddr,
     now: u64,
-) -> Result<(String, Nonce), Refused> {
+) -> Result<(String, KeyId, Nonce), Refused> {
     if credential.len() > CREDENTIAL_BYTES_MAX {
         return Err(Refused("the credential is too long"));
     }
@@ -89,8 +89,8 @@ pub(crate) fn open(
         return Err(Refused("the credential was made elsewhere"));
     }
     match (&key.user, claims.name) {
-        (KeyUser::Named(user), _) => Ok((user.clone(), nonce)),
-        (KeyUser::Any, Some(user)) => Ok((user, nonce)),
+        (KeyUser::Named(user), _) => Ok((user.clone(), key.id(), nonce)),
+        (KeyUser::Any, Some(user)) => Ok((user, key.id(), nonce)),
         (KeyUser::Any, None) => Err(Refused("the credential names no user")),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     fn opened(credential: &[u8], keys: &[SssKey]) -> Result<String, &'static str> {
         let here = HERE.parse().expect("an address");
         let opened = open(credential, keys, here, NOW);
-        opened.map(|(user, _)| user).map_err(|refused| refused.0)
+        opened.map(|(user, ..)| user).map_err(|refused| refused.0)
     }
 
     #[test]

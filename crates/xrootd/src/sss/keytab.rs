@@ -34,6 +34,19 @@ pub struct SssKey {
     pub(super) value: Zeroizing<Vec<u8>>,
 }
 
+/// What tells keys apart without being secret: the number, and whom it speaks for if not anybody.
+pub(crate) type KeyId = (i64, Option<String>);
+
+impl SssKey {
+    pub(super) fn id(&self) -> KeyId {
+        let user = match &self.user {
+            KeyUser::Named(user) => Some(user.clone()),
+            KeyUser::Any => None,
+        };
+        (self.number, user)
+    }
+}
+
 impl fmt::Debug for SssKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SssKey")

@@ -11,33 +11,43 @@ use std::collections::BTreeMap;
 
 pub use credential::fuzz_sss;
 pub(crate) use credential::{Nonce, Refused, open};
+pub(crate) use keytab::KeyId;
 pub use keytab::{KeyUser, KeytabError, SssKey, parse_keytab};
 
 /// Seconds for which a credential is good, as the reference server has it.
 pub(crate) const LIFETIME: u64 = 13;
 
-/// Credentials that are remembered at most.
+/// Credentials of one key that are remembered at most.
 const SEEN_MAX: usize = 1 << 16;
 
 /// Credentials that were taken and are still good: who saw one on the wire cannot use it again.
+/// Each key has a bound of its own, so who has one of them shuts out nobody else.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(BTreeMap<Nonce, u64>);
+pub(crate) struct Seen(BTreeMap<KeyId, BTreeMap<Nonce, u64>>);
 
 impl Seen {
-    /// Takes a credential; `now` in seconds.
+    /// Takes a credential of a key; `now` in seconds.
     ///
     /// # Errors
-    /// It was taken before, or too many came lately to know.
-    pub(crate) fn take(&mut self, nonce: Nonce, now: u64) -> Result<(), Refused> {
-        if self.0.len() >= SEEN_MAX {
-            // Its own time may lie ahead by as much as it may lie behind.
-            self.0
-                .retain(|_, at| at.saturating_add(2 * LIFETIME) >= now);
+    /// It was taken before, or too many came lately with that key to know.
+    pub(crate) fn take(&mut self, key: KeyId, nonce: Nonce, now: u64) -> Result<(), Refused> {
+        // Its own time may lie ahead by as much as it may lie behind.
+        let is_good = |_: &Nonce, at: &mut u64| at.saturating_add(2 * LIFETIME) >= now;
+        if !self.0.contains_key(&key) {
+            // Keys come seldom, and those that went need nothing any more.
+            self.0.retain(|_, seen| {
+                seen.retain(is_good);
+                !seen.is_empty()
+            });
         }
-        if self.0.len() >= SEEN_MAX {
-            return Err(Refused("too many credentials came at once"));
+        let seen = self.0.entry(key).or_default();
+        if seen.len() >= SEEN_MAX {
+            seen.retain(is_good);
         }
-        match self.0.insert(nonce, now) {
+        if seen.len() >= SEEN_MAX {
+            return Err(Refused("too many credentials came at once with this key"));
+        }
+        match seen.insert(nonce, now) {
             None => Ok(()),
             Some(_) => Err(Refused("the credential was used before")),
         }
@@ -56,13 +66,19 @@ mod tests {
             nonce[..8].copy_from_slice(&i.to_le_bytes());
             nonce
         };
-        assert!(seen.take(nonce(1), 100).is_ok());
-        assert!(seen.take(nonce(1), 101).is_err());
+        let key = |number| (number, Some("ann".to_owned()));
+        assert!(seen.take(key(1), nonce(1), 100).is_ok());
+        assert!(seen.take(key(1), nonce(1), 101).is_err());
         for i in 2..=SEEN_MAX as u64 {
-            assert!(seen.take(nonce(i), 101).is_ok());
+            assert!(seen.take(key(1), nonce(i), 101).is_ok());
         }
-        assert!(seen.take(nonce(0), 101).is_err());
-        assert!(seen.take(nonce(0), 102 + 2 * LIFETIME).is_ok());
+        assert!(seen.take(key(1), nonce(0), 101).is_err());
+        // Others are not shut out by that.
+        assert!(seen.take(key(2), nonce(0), 101).is_ok());
+        assert!(seen.take(key(1), nonce(0), 102 + 2 * LIFETIME).is_ok());
+        assert_eq!(seen.0[&key(1)].len(), 1);
+        // What is forgotten goes with the next key.
+        assert!(seen.take(key(3), nonce(0), 103 + 4 * LIFETIME).is_ok());
         assert_eq!(seen.0.len(), 1);
     }
 }

@@ -6,13 +6,21 @@ mod rig;
 mod third_party;
 
 use bytes::{Bytes, BytesMut};
-use dewar_xrootd_proto::options::open;
+use dewar_checksum::AlgorithmSet;
+use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_store::file::{FileWrite, WriteMode};
+use dewar_types::{BucketName, ObjectKey};
+use dewar_xrootd_proto::options::{open, stat};
 use dewar_xrootd_proto::request::{
-    Checkpoint, CloneItem, Open, PageRead, Read, ReadItem, Stat, Target, Write, WriteItem,
+    Checkpoint, CloneItem, Fattr, FattrAction, Open, PageRead, Read, ReadItem, Stat, Target, Write,
+    WriteItem,
 };
-use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request, RequestHeader, StreamId};
+use dewar_xrootd_proto::{
+    ErrorCode, FileHandle, QueryKind, Reply, Request, RequestCode, RequestHeader, StreamId,
+};
 use proptest::prelude::*;
 
+use crate::DoorConfig;
 use rig::{Client, Rig, run};
 
 fn opening(path: &str, options: u16) -> Request {
@@ -387,5 +395,369 @@ fn a_stop_lets_transfers_end_and_begins_none() {
         assert_eq!(busy.ask(&Request::Close { handle }).await, done);
         assert!(busy.is_closed().await);
         assert_eq!(rig.door.sessions(), 0);
+    });
+}
+
+fn write_of(handle: FileHandle, offset: i64, len: usize) -> Request {
+    Request::Write(Write {
+        handle,
+        offset,
+        len: len as u32,
+        ..Write::default()
+    })
+}
+
+/// Sends requests in one go and takes an answer for each.
+async fn pipelined(client: &mut Client, requests: &[(Request, &'static [u8])]) -> Vec<Reply> {
+    let mut asked = Vec::new();
+    for (request, data) in requests {
+        asked.push(client.send(request, Bytes::from_static(data)).await);
+    }
+    let mut replies = vec![None; asked.len()];
+    for _ in requests {
+        let (stream, reply) = client.receive().await;
+        let at = asked.iter().position(|its| *its == stream).expect("asked");
+        assert_eq!(replies[at].replace(reply), None, "answered twice");
+    }
+    replies.into_iter().flatten().collect()
+}
+
+#[test]
+fn changes_of_a_file_come_about_in_the_order_in_which_they_were_sent() {
+    run(async {
+        let rig = Rig::new(5).await;
+        let mut client = rig.client().await;
+        let done = Reply::Ok(Bytes::new());
+        for turn in 0..20 {
+            let path = format!("/first/{turn}");
+            let handle = opened(&mut client, &path, open::NEW).await;
+            let check = |action| Request::Chkpoint { handle, action };
+            let cut = Request::Truncate {
+                target: Target::Handle(handle),
+                size: 0,
+            };
+            let embedded = write_of(handle, 4, 3);
+            let requests: [(Request, &'static [u8]); 10] = [
+                (write_of(handle, 0, 3), b"old"),
+                (cut, b""),
+                (write_of(handle, 0, 8), b"new data"),
+                (check(Checkpoint::Begin), b""),
+                (check(Checkpoint::Execute(header_of(&embedded))), b"..."),
+                (write_of(handle, 0, 3), b"not"),
+                (check(Checkpoint::Rollback), b""),
+                (Request::Sync { handle }, b""),
+                (write_of(handle, 8, 1), b"!"),
+                (Request::Close { handle }, b""),
+            ];
+            for reply in pipelined(&mut client, &requests).await {
+                assert_eq!(reply, done);
+            }
+            let handle = opened(&mut client, &path, open::READ).await;
+            assert_eq!(&read(&mut client, handle, 0, 99).await[..], b"new data!");
+        }
+    });
+}
+
+#[test]
+fn a_close_waits_for_writes_that_began_before_it() {
+    run(async {
+        let rig = Rig::new(6).await;
+        let mut first = rig.client().await;
+        let mut bound = rig.bound(&first).await;
+        let done = Reply::Ok(Bytes::new());
+        let soon = std::time::Duration::from_millis(200);
+        let data: Vec<u8> = (0..4 << 20).map(|i: u32| (i / 7) as u8).collect();
+        let (half, rest) = data.split_at(data.len() / 2);
+
+        let handle = opened(&mut first, "/first/whole", open::NEW).await;
+        let write = write_of(handle, 0, data.len());
+        let stream = bound.send(&write, Bytes::copy_from_slice(half)).await;
+        tokio::time::sleep(soon).await;
+        first.send(&Request::Close { handle }, Bytes::new()).await;
+        let early = tokio::time::timeout(soon, first.receive()).await;
+        assert!(
+            early.is_err(),
+            "a part of a write was acknowledged: {early:?}"
+        );
+        // One that begins now is too late, and is told so.
+        let late = pipelined(
+            &mut rig.bound_as(&first, 2).await,
+            &[(write_of(handle, 0, 1), b"x")],
+        )
+        .await;
+        assert_eq!(code_of(&late[0]), ErrorCode::FileNotOpen.number());
+        bound.send_data(rest).await;
+        assert_eq!(bound.receive().await, (stream, done.clone()));
+        assert_eq!(first.receive().await.1, done);
+        let handle = opened(&mut first, "/first/whole", open::READ).await;
+        assert_eq!(read(&mut first, handle, 0, 8 << 20).await, data);
+
+        // One that breaks off while the file is closed is none that a close could acknowledge.
+        let handle = opened(&mut first, "/first/half", open::NEW).await;
+        let write = write_of(handle, 0, data.len());
+        bound.send(&write, Bytes::copy_from_slice(half)).await;
+        tokio::time::sleep(soon).await;
+        first.send(&Request::Close { handle }, Bytes::new()).await;
+        tokio::time::sleep(soon).await;
+        drop(bound);
+        assert_eq!(
+            code_of(&first.receive().await.1),
+            ErrorCode::IoError.number()
+        );
+        let reply = first.ask(&opening("/first/half", open::READ)).await;
+        assert_eq!(code_of(&reply), ErrorCode::NotFound.number());
+    });
+}
+
+/// How many requests of a kind were begun when no more are.
+async fn begun(rig: &Rig, code: RequestCode) -> u64 {
+    let mut before = u64::MAX;
+    loop {
+        let counts = rig.door.counts().requests();
+        let now = counts
+            .filter(|(its, _)| *its == code)
+            .map(|(_, count)| count);
+        let now = now.sum();
+        if now == before {
+            return now;
+        }
+        before = now;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    }
+}
+
+/// Sends requests and takes no answers; how many of them the door began.
+async fn flood(rig: &Rig, client: &mut Client, request: &Request, count: usize) -> u64 {
+    let mut wire = BytesMut::new();
+    for _ in 0..count {
+        request.encode(StreamId([0, 7]), &mut wire);
+    }
+    let sending = client.send_data(&wire);
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), sending).await;
+    begun(rig, request.code()).await
+}
+
+#[test]
+fn who_takes_no_answers_is_read_no_further() {
+    run(async {
+        let rig = Rig::new(7).await;
+        let mut client = rig.narrow().await;
+        let handle = opened(&mut client, "/first/a", open::NEW).await;
+        let begun = flood(&rig, &mut client, &write_of(handle, 0, 0), 40_000).await;
+        assert!(begun < 15_000, "{begun}");
+    });
+}
+
+#[test]
+fn answers_of_every_kind_hold_room() {
+    run(async {
+        let rig = Rig::new(8).await;
+        let mut client = rig.narrow().await;
+        let path = "/first/a".to_owned();
+        let handle = opened(&mut client, &path, open::NEW).await;
+        assert_eq!(
+            client.ask(&Request::Close { handle }).await,
+            Reply::Ok(Bytes::new())
+        );
+        let fattr = |action| {
+            Request::Fattr(Fattr {
+                options: 0,
+                target: Target::Path(path.clone()),
+                action,
+            })
+        };
+        let value = Bytes::from(vec![7; 60_000]);
+        let set = fattr(FattrAction::Set(vec![("U.x".to_owned(), value)]));
+        assert!(matches!(client.ask(&set).await, Reply::Ok(_)));
+        let names = vec!["U.x".to_owned(); 16];
+        // 600 answers of 960 kB each: there is room for 14 and 256 wait for theirs.
+        let begun = flood(&rig, &mut client, &fattr(FattrAction::Get(names)), 600).await;
+        assert!(begun < 300, "{begun}");
+        let held = rig.room_out_held();
+        assert!(held > 8 << 20 && held <= 17 << 20, "{held}");
+    });
+}
+
+#[test]
+fn what_comes_before_the_login_is_little_and_ends() {
+    run(async {
+        let rig = Rig::with(9, DoorConfig::default(), false).await;
+        // Nothing of what follows is waited for.
+        for (code, len) in [
+            (RequestCode::Fattr, 1_000_000),
+            (RequestCode::Login, 60_000),
+            (RequestCode::Auth, 250_000),
+        ] {
+            let mut client = rig.connect().await;
+            client.raw_of(code.number(), len).await;
+            let refused = client.receive().await.1;
+            assert_ne!(code_of(&refused), 0, "{code:?}");
+            assert!(client.is_closed().await, "{code:?}");
+        }
+    });
+}
+
+#[test]
+fn a_login_that_trickles_in_ends_at_its_time() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let rig = Rig::with(9, DoorConfig::default(), false).await;
+        let mut client = rig.connect().await;
+        let begun = tokio::time::Instant::now();
+        client.raw_of(RequestCode::Login.number(), 6000).await;
+        while !client
+            .is_closed_within(std::time::Duration::from_secs(20))
+            .await
+        {
+            client.send_data(b"x").await;
+            assert!(begun.elapsed().as_secs() < 200, "it stays open");
+        }
+        assert!(begun.elapsed().as_secs() < 90);
+    });
+}
+
+#[test]
+fn elements_of_a_vector_wait_for_room() {
+    run(async {
+        let mut config = DoorConfig::default();
+        config.limits.buffer_bytes = 4 << 20;
+        let rig = Rig::with(10, config, true).await;
+        let mut client = rig.client().await;
+        let handle = opened(&mut client, "/first/a", open::NEW).await;
+        let part = vec![7; 1 << 20];
+        for at in 0..3 {
+            write(&mut client, handle, at << 20, &part).await;
+        }
+        assert_eq!(
+            client.ask(&Request::Close { handle }).await,
+            Reply::Ok(Bytes::new())
+        );
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            let mut client = rig.narrow().await;
+            let handle = opened(&mut client, "/first/a", open::READ).await;
+            let item = |offset| ReadItem {
+                handle,
+                len: 2_097_136,
+                offset,
+            };
+            let items = [0, 100, 200].map(item).to_vec();
+            let request = Request::Readv { path_id: 0, items };
+            client.send(&request, Bytes::new()).await;
+            clients.push(client);
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        let sent = rig
+            .door
+            .counts()
+            .sent
+            .load(std::sync::atomic::Ordering::Relaxed);
+        assert!(sent <= 4 << 20, "{sent}");
+        // Those that fit go on, in smaller frames, and all of it comes when it is taken.
+        let (_, reply) = clients[0].receive().await;
+        let Reply::Ok(body) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(body.len(), 3 * (2_097_136 + 16));
+    });
+}
+
+#[test]
+fn what_no_path_can_name_is_not_listed() {
+    run(async {
+        let rig = Rig::new(11).await;
+        for key in [
+            "d/../../evil",
+            "d/./x",
+            "d//x",
+            "d/a?b",
+            "d/c\nd",
+            "d/ok",
+            "d/...",
+            "../x",
+        ] {
+            let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
+            let write = FileWrite {
+                object: ObjectRef {
+                    bucket,
+                    key: ObjectKey::new(key).expect("valid"),
+                },
+                mode: WriteMode::New,
+                size: None,
+                want: AlgorithmSet::EMPTY,
+                permissions: 0o644,
+            };
+            let store = &rig.door.store;
+            let revision = store.write_file(&rig.caller, write).await.expect(key);
+            revision.commit(None).await.expect(key);
+        }
+        let mut client = rig.client().await;
+        for (path, names) in [("/first/d", &b"...\nok\0"[..]), ("/first", b"d\0")] {
+            let list = Request::Dirlist {
+                options: 0,
+                path: path.to_owned(),
+            };
+            assert_eq!(
+                client.ask(&list).await,
+                Reply::Ok(Bytes::from_static(names)),
+                "{path}"
+            );
+        }
+    });
+}
+
+#[test]
+fn who_proved_nothing_learns_next_to_nothing() {
+    run(async {
+        let rig = Rig::with(12, DoorConfig::default(), false).await;
+        let mut nobody = rig.nobody().await;
+        let room = |path: &str| {
+            Request::Stat(Stat {
+                options: stat::VFS,
+                wants: 0,
+                target: Target::Path(path.to_owned()),
+            })
+        };
+        for path in ["/", "/first", "/first/x"] {
+            assert_eq!(code_of(&nobody.ask(&room(path)).await), 3010, "{path}");
+        }
+        let query = |kind: QueryKind, argument: &'static str| Request::Query {
+            kind: kind.number(),
+            handle: FileHandle::default(),
+            argument: Bytes::from_static(argument.as_bytes()),
+        };
+        let Reply::Ok(stats) = nobody.ask(&query(QueryKind::Stats, "a")).await else {
+            panic!("peers count sessions");
+        };
+        let stats = String::from_utf8_lossy(&stats).into_owned();
+        assert!(stats.contains("<stats id=\"link\"><num>1</num>"), "{stats}");
+        assert!(!stats.contains("ver=") && !stats.contains("ops"), "{stats}");
+        let version = nobody.ask(&query(QueryKind::Config, "version")).await;
+        assert_eq!(version, Reply::Ok(Bytes::from_static(b"version\n")));
+
+        let rig = Rig::new(13).await;
+        let mut ann = rig.client().await;
+        for path in ["/", "/first", "/first/x"] {
+            assert!(matches!(ann.ask(&room(path)).await, Reply::Ok(_)), "{path}");
+        }
+        assert_eq!(code_of(&ann.ask(&room("/second")).await), 3011);
+        // What can be no token is nobody's, and not the session's.
+        let look = |path: &str| {
+            Request::Stat(Stat {
+                options: 0,
+                wants: 0,
+                target: Target::Path(path.to_owned()),
+            })
+        };
+        assert!(matches!(
+            ann.ask(&look("/first?authz=Bearer%20x")).await,
+            Reply::Ok(_)
+        ));
+        let reply = ann.ask(&look("/first?authz=%ff")).await;
+        assert_eq!(code_of(&reply), ErrorCode::AuthFailed.number());
     });
 }

@@ -18,6 +18,7 @@ use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
 use dewar_store::{BlobTable, JournalHold, Parts, Store};
 use dewar_types::{BlobId, BucketName, DiskId, Error, ErrorKind, Layout, Result, UserId};
+use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
 use dewar_xrootd_proto::reply::{LoginReply, Progress};
 use dewar_xrootd_proto::request::{Login, PageRead, Protocol};
@@ -25,9 +26,10 @@ use dewar_xrootd_proto::{
     Handshake, HandshakeReply, Reply, Request, RequestHeader, ResponseHeader, SessionId, StreamId,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::door::ROOM_UNIT;
 use crate::{Callers, Door, DoorConfig, NoMeter, Peer, Proof, SssKey};
 
 struct NoJournal;
@@ -57,7 +59,7 @@ impl Callers for Everybody {
     }
 
     fn takes_tokens(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { false })
+        Box::pin(async { self.1 })
     }
 
     fn trusts_names(&self, _: &Peer) -> bool {
@@ -101,6 +103,12 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Rig {
+    /// Bytes of room that answers hold.
+    pub(super) fn room_out_held(&self) -> usize {
+        let all = self.door.config.limits.buffer_bytes / ROOM_UNIT;
+        (all - self.door.room_out.available_permits()) * ROOM_UNIT
+    }
+
     /// The server stops.
     pub(super) fn stop(&self) {
         self.stop.cancel();
@@ -177,8 +185,43 @@ impl Rig {
         }
     }
 
-    async fn connect(&self) -> Client {
+    pub(super) async fn connect(&self) -> Client {
         let socket = TcpStream::connect(self.address).await.expect("connected");
+        Self::greeted(socket, 3).await
+    }
+
+    /// A client that has nothing to show but keys of third-party copies.
+    pub(super) async fn nobody(&self) -> Client {
+        let socket = TcpStream::connect(self.address).await.expect("connected");
+        let mut client = Self::greeted(socket, protocol::EXPECT_TPC).await;
+        let told = client.ask(&Request::Login(Login::default())).await;
+        assert!(matches!(told, Reply::Ok(_)), "{told:?}");
+        let auth = Request::Auth {
+            kind: *b"host",
+            credential: Bytes::from_static(b"host\0"),
+        };
+        assert_eq!(client.ask(&auth).await, Reply::Ok(Bytes::new()));
+        client
+    }
+
+    /// A client that is logged in, between which and the door the sockets hold next to nothing.
+    pub(super) async fn narrow(&self) -> Client {
+        let listening = TcpSocket::new_v4().expect("a socket");
+        listening.set_send_buffer_size(4096).expect("set");
+        listening.bind(([127, 0, 0, 1], 0).into()).expect("bound");
+        let listener = listening.listen(1).expect("listens");
+        let connecting = TcpSocket::new_v4().expect("a socket");
+        connecting.set_recv_buffer_size(4096).expect("set");
+        let address = listener.local_addr().expect("bound");
+        let (accepted, socket) = tokio::join!(listener.accept(), connecting.connect(address));
+        let (accepted, peer) = accepted.expect("accepted");
+        let (door, stop) = (Arc::clone(&self.door), self.stop.clone());
+        tokio::spawn(async move { door.serve(accepted, peer, stop).await });
+        let client = Self::greeted(socket.expect("connected"), 3).await;
+        Self::logged_in(client).await
+    }
+
+    async fn greeted(socket: TcpStream, expect: u8) -> Client {
         let mut client = Client {
             socket,
             next: 0,
@@ -188,7 +231,7 @@ impl Rig {
         let protocol = Protocol {
             version: 0x520,
             flags: 0,
-            expect: 3,
+            expect,
         };
         Request::Protocol(protocol).encode(StreamId([0, 0]), &mut hello);
         client.socket.write_all(&hello).await.expect("sent");
@@ -208,7 +251,10 @@ impl Rig {
 
     /// A client that is logged in.
     pub(super) async fn client(&self) -> Client {
-        let mut client = self.connect().await;
+        Self::logged_in(self.connect().await).await
+    }
+
+    async fn logged_in(mut client: Client) -> Client {
         match client.ask(&Request::Login(Login::default())).await {
             Reply::Ok(body) => {
                 client.session = LoginReply::decode(body).expect("a login").session;
@@ -220,10 +266,15 @@ impl Rig {
 
     /// A connection bound to another's session.
     pub(super) async fn bound(&self, to: &Client) -> Client {
+        self.bound_as(to, 1).await
+    }
+
+    /// The same, that shall get this number.
+    pub(super) async fn bound_as(&self, to: &Client, number: u8) -> Client {
         let mut client = self.connect().await;
         let session = to.session;
         let reply = client.ask(&Request::Bind { session }).await;
-        assert_eq!(reply, Reply::Ok(Bytes::from_static(&[1])));
+        assert_eq!(reply, Reply::Ok(Bytes::copy_from_slice(&[number])));
         client
     }
 }
@@ -259,6 +310,25 @@ impl Client {
                 reply => return (stream, reply),
             }
         }
+    }
+
+    /// Sends bytes as they are.
+    pub(super) async fn send_data(&mut self, data: &[u8]) {
+        // The door may have hung up.
+        let _ = self.socket.write_all(data).await;
+    }
+
+    /// The header of a request, behind which so many bytes are announced.
+    pub(super) async fn raw_of(&mut self, code: u16, len: u32) {
+        let header = RequestHeader {
+            stream: StreamId([9, 9]),
+            code,
+            body: [0; 16],
+            len,
+        };
+        let mut wire = BytesMut::new();
+        header.encode(&mut wire);
+        self.send_data(&wire).await;
     }
 
     async fn frame(&mut self) -> (StreamId, Reply) {
@@ -315,8 +385,12 @@ impl Client {
     }
 
     pub(super) async fn is_closed(&mut self) -> bool {
+        self.is_closed_within(Duration::from_secs(5)).await
+    }
+
+    pub(super) async fn is_closed_within(&mut self, time: Duration) -> bool {
         let mut byte = [0];
-        let read = tokio::time::timeout(Duration::from_secs(5), self.socket.read(&mut byte)).await;
+        let read = tokio::time::timeout(time, self.socket.read(&mut byte)).await;
         matches!(read, Ok(Ok(0) | Err(_)))
     }
 }

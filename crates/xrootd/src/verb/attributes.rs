@@ -14,6 +14,10 @@ use crate::error::{Answer, Refusal};
 use crate::path::{Place, WirePath};
 use crate::session::Handle;
 
+/// Bytes of an answer with all attributes of a file: names and values are 64 KiB at most, and some
+/// bytes stand before each.
+const ATTRIBUTES_BYTES: usize = 72 << 10;
+
 /// Permission bits are kept and shown; who may do what is decided by policies.
 pub(super) async fn chmod(context: &Context, sent: &str, mode: u16) -> Answer<()> {
     let path = context.path(sent)?;
@@ -52,6 +56,12 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
     };
     let object = in_bucket("fattr", &path)?;
     let caller = context.caller(&path).await?;
+    // What a file has, or the same as often as a client names it.
+    let values = match &fattr.action {
+        FattrAction::Get(names) => names.len().max(1),
+        FattrAction::List | FattrAction::Delete(_) | FattrAction::Set(_) => 1,
+    };
+    let room = context.room(values * ATTRIBUTES_BYTES).await;
     let store = &context.door.store;
     let there = store.extended_attributes(&caller, object).await;
     let there = there.map_err(failed("fattr", &path))?;
@@ -71,7 +81,7 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
             let reply = AttributeReply {
                 outcomes: outcomes.collect(),
             };
-            context.ok(reply.encode_list(values)).await;
+            context.ok_in(room, reply.encode_list(values)).await;
             return Ok(());
         }
         FattrAction::Get(names) => {
@@ -111,6 +121,7 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
             _ => failed("fattr", &path)(error),
         })?;
     }
-    context.ok(AttributeReply { outcomes }.encode(values)).await;
+    let body = AttributeReply { outcomes }.encode(values);
+    context.ok_in(room, body).await;
     Ok(())
 }

@@ -12,9 +12,9 @@ use dewar_xrootd_proto::reply::DIRLIST_STAT_HEAD;
 use dewar_xrootd_proto::{Cgi, Reply};
 
 use super::shown::{checksum, stat_text};
-use super::{Context, failed};
+use super::{Context, failed, with_nul};
 use crate::error::Answer;
-use crate::limits::DIR_PAGE;
+use crate::limits::{DIR_ENTRY_BYTES, DIR_PAGE};
 use crate::path::{Place, WirePath};
 
 pub(super) async fn list(context: &Context, sent: &str, options: u8) -> Answer<()> {
@@ -28,61 +28,71 @@ pub(super) async fn list(context: &Context, sent: &str, options: u8) -> Answer<(
     }
     let mut after = None;
     loop {
+        // A page is as long as there is room for.
+        let mut room = context.room(DIR_PAGE * DIR_ENTRY_BYTES).await;
+        let max = (room.bytes() / DIR_ENTRY_BYTES).clamp(1, DIR_PAGE);
         let page = match &path.place {
-            Place::Root => buckets(context, &path, &caller, after).await?,
+            Place::Root => buckets(context, &path, &caller, after, max).await?,
             Place::Bucket(bucket) => {
-                let request = request(bucket.clone(), String::new(), after);
+                let request = request(bucket.clone(), String::new(), after, max);
                 let page = context.door.store.read_dir(&caller, request).await;
                 page.map_err(failed("list", &path))?
             }
             Place::Object(object) => {
                 let directory = object.key.as_str().to_owned();
-                let request = request(object.bucket.clone(), directory, after);
+                let request = request(object.bucket.clone(), directory, after, max);
                 let page = context.door.store.read_dir(&caller, request).await;
                 page.map_err(failed("list", &path))?
             }
         };
         for entry in &page.entries {
-            // A name with a line break would be two.
-            if entry.name.contains(['\n', '\0']) {
+            if !can_be_listed(&entry.name) {
                 continue;
             }
             put(&mut text, entry, with_stat, sums.as_deref());
         }
         after = page.next;
         if after.is_none() {
-            break;
+            // The last line ends with a NUL instead.
+            if text.ends_with('\n') {
+                text.pop();
+            }
+            let body = match text.is_empty() {
+                true => Bytes::new(),
+                false => with_nul(&text),
+            };
+            context.ok_in(room, body).await;
+            return Ok(());
         }
         // Each frame holds whole lines, and pairs of them: clients read each by itself.
         let part = std::mem::take(&mut text);
         if !part.is_empty() {
+            let part_len = part.len();
             let reply = Reply::OkSoFar(Bytes::from(part));
-            context.outlet.reply(context.stream, &reply).await;
+            room.shrink(part_len);
+            context.outlet.reply_in(room, context.stream, &reply).await;
         }
     }
-    // The last line ends with a NUL instead.
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    if text.is_empty() {
-        context.ok(Bytes::new()).await;
-    } else {
-        context.text(&text).await;
-    }
-    Ok(())
 }
 
 fn request(
     bucket: dewar_store::api::BucketRef,
     directory: String,
     after: Option<String>,
+    max: usize,
 ) -> ReadDirRequest {
     ReadDirRequest {
         bucket,
         directory,
         after,
-        max: DIR_PAGE,
+        max,
     }
+}
+
+/// Whether a path can name it: one with a line break would be two, `..` of S3 leads up here, so that
+/// who walks down the listings would never come to an end, and behind `?` a path is none any more.
+fn can_be_listed(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['\n', '\0', '?'])
 }
 
 fn checksum_wanted(cgi: Cgi<'_>) -> String {
@@ -117,11 +127,12 @@ async fn buckets(
     path: &WirePath,
     caller: &Caller,
     after: Option<String>,
+    max: usize,
 ) -> Answer<DirPage> {
     let after = after.and_then(|name| BucketName::new(&name).ok());
     let store = &context.door.store;
     let page: BucketPage = store
-        .list_buckets(caller, after, DIR_PAGE)
+        .list_buckets(caller, after, max)
         .await
         .map_err(failed("list", path))?;
     let entry = |bucket: dewar_store::api::BucketInfo| DirEntry {

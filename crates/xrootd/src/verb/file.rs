@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_checksum::AlgorithmSet;
+use dewar_env::BoxFuture;
 use dewar_store::api::{GetRequest, ReadCondition};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
 use dewar_xrootd_proto::reply::{CheckpointRoom, OpenReply};
 use dewar_xrootd_proto::request::{Checkpoint, Open, Target};
-use dewar_xrootd_proto::{ErrorCode, FileHandle};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Request};
 
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, failed, third_party};
 use crate::error::{Answer, Refusal};
 use crate::limits::OPEN_LATER;
 use crate::path::{Place, WirePath};
-use crate::session::writer::Turn;
-use crate::session::{Handle, Reader, Writer};
+use crate::session::writer::{Told, Turn};
+use crate::session::{Handle, Reader, Session, Writer};
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     if context.stopping {
@@ -134,68 +135,94 @@ async fn open_for_writing(
     Ok((handle, stat))
 }
 
-pub(super) async fn close(context: &Context, handle: FileHandle) -> Answer<()> {
-    match context.session.release(handle)? {
-        Handle::Writer(writer) => {
-            writer.commit(writer.announced).await?;
-        }
-        Handle::Copy(copy) => copy.commit().await?,
-        Handle::Reader(_) => {}
+/// What becomes of a change of an open file that has its place: the answer's body.
+pub(crate) type Placed = BoxFuture<'static, Answer<Bytes>>;
+
+/// Gives what changes an open file its place among what was sent before and what comes next, if a
+/// request is that: a truncate that overtook a write would not cut what it should.
+pub(crate) async fn place(session: &Arc<Session>, request: &Request) -> Option<Placed> {
+    match request {
+        Request::Close { handle } => Some(close(Arc::clone(session), *handle)),
+        Request::Sync { handle } => match session.writer(*handle, "sync") {
+            Ok(writer) => Some(done(writer.sync().await)),
+            // There is nothing to wait for, or another file to be fetched.
+            Err(_) => None,
+        },
+        Request::Truncate {
+            target: Target::Handle(handle),
+            size,
+        } => Some(
+            match length(*size).and_then(|size| Ok((session.writer(*handle, "truncate")?, size))) {
+                Ok((writer, size)) => done(writer.truncate(size).await),
+                Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
+            },
+        ),
+        Request::Chkpoint { handle, action } => Some(checkpoint(session, *handle, action).await),
+        _ => None,
     }
-    context.ok(Bytes::new()).await;
-    Ok(())
 }
 
-/// Waits for what was written. It becomes durable with the version, when the file is closed.
+fn done(told: Told<()>) -> Placed {
+    Box::pin(async move { told.wait().await.map(|()| Bytes::new()) })
+}
+
+/// What was written before is waited for. Its turn comes with that of reads that were sent before it,
+/// which find the file by its handle.
+fn close(session: Arc<Session>, handle: FileHandle) -> Placed {
+    Box::pin(async move {
+        match session.release(handle)? {
+            Handle::Writer(writer) => {
+                writer.commit(writer.announced).await?;
+            }
+            Handle::Copy(copy) => copy.commit().await?,
+            Handle::Reader(_) => {}
+        }
+        Ok(Bytes::new())
+    })
+}
+
+/// Waits for what was written; the connection did for files that clients write. It becomes durable
+/// with the version, when the file is closed.
 pub(super) async fn sync(context: &Context, handle: FileHandle) -> Answer<()> {
     match context.session.handle(handle, "sync")? {
-        Handle::Writer(writer) => writer.sync().await?,
         Handle::Copy(copy) => return third_party::sync(context, copy).await,
-        Handle::Reader(_) => {}
+        Handle::Writer(_) | Handle::Reader(_) => {}
     }
     context.ok(Bytes::new()).await;
     Ok(())
 }
 
-pub(super) async fn truncate(context: &Context, target: Target, size: i64) -> Answer<()> {
-    let size = u64::try_from(size)
-        .map_err(|_| Refusal::new(ErrorCode::ArgInvalid, "Truncate size is negative"))?;
-    match target {
-        Target::Handle(handle) => {
-            let writer = context.session.writer(handle, "truncate")?;
-            writer.truncate(size).await?;
-        }
-        Target::Path(sent) => {
-            let path = context.path(&sent)?;
-            let object = path.object("truncate")?;
-            let caller = context.caller(&path).await?;
-            let write = FileWrite {
-                object: object.clone(),
-                mode: WriteMode::Update,
-                size: None,
-                want: AlgorithmSet::EMPTY,
-                permissions: 0o644,
-            };
-            let store = &context.door.store;
-            let revision = store.write_file(&caller, write).await;
-            let mut revision = revision.map_err(failed("truncate", &path))?;
-            revision.truncate(size).map_err(failed("truncate", &path))?;
-            let done = revision.commit(None).await;
-            done.map_err(failed("truncate", &path))?;
-        }
-    }
+fn length(size: i64) -> Answer<u64> {
+    u64::try_from(size)
+        .map_err(|_| Refusal::new(ErrorCode::ArgInvalid, "Truncate size is negative"))
+}
+
+/// Of what a path names.
+pub(super) async fn truncate(context: &Context, sent: &str, size: i64) -> Answer<()> {
+    let size = length(size)?;
+    let path = context.path(sent)?;
+    let object = path.object("truncate")?;
+    let caller = context.caller(&path).await?;
+    let write = FileWrite {
+        object: object.clone(),
+        mode: WriteMode::Update,
+        size: None,
+        want: AlgorithmSet::EMPTY,
+        permissions: 0o644,
+    };
+    let store = &context.door.store;
+    let revision = store.write_file(&caller, write).await;
+    let mut revision = revision.map_err(failed("truncate", &path))?;
+    revision.truncate(size).map_err(failed("truncate", &path))?;
+    let done = revision.commit(None).await;
+    done.map_err(failed("truncate", &path))?;
     context.ok(Bytes::new()).await;
     Ok(())
 }
 
 /// Changes that come about together or not at all. They are seen with the version, when the file is
 /// closed; until then they can be undone. There is no limit to how much may change.
-pub(super) async fn checkpoint(
-    context: &Context,
-    handle: FileHandle,
-    action: Checkpoint,
-) -> Answer<()> {
-    let writer = context.session.writer(handle, "checkpoint")?;
+async fn checkpoint(session: &Session, handle: FileHandle, action: &Checkpoint) -> Placed {
     let turn = match action {
         Checkpoint::Begin => Turn::Begin,
         Checkpoint::Commit => Turn::Commit,
@@ -203,20 +230,25 @@ pub(super) async fn checkpoint(
         Checkpoint::Rollback => Turn::Rollback,
         // The connection took it itself.
         Checkpoint::Execute(_) => {
-            return Err(Refusal::new(ErrorCode::InvalidRequest, "Invalid request"));
+            let refusal = Refusal::new(ErrorCode::InvalidRequest, "Invalid request");
+            return Box::pin(std::future::ready(Err(refusal)));
         }
     };
-    let used = writer.checkpoint(turn).await?;
-    let body = match turn {
-        Turn::Query => CheckpointRoom {
-            max: u32::MAX,
-            used: u32::try_from(used).unwrap_or(u32::MAX),
-        }
-        .encode(),
-        Turn::Begin | Turn::Commit | Turn::Rollback => Bytes::new(),
+    let told = match session.writer(handle, "checkpoint") {
+        Ok(writer) => writer.checkpoint(turn).await,
+        Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
     };
-    context.ok(body).await;
-    Ok(())
+    Box::pin(async move {
+        let used = told.wait().await?;
+        Ok(match turn {
+            Turn::Query => CheckpointRoom {
+                max: u32::MAX,
+                used: u32::try_from(used).unwrap_or(u32::MAX),
+            }
+            .encode(),
+            Turn::Begin | Turn::Commit | Turn::Keep | Turn::Rollback => Bytes::new(),
+        })
+    })
 }
 
 pub(super) async fn stat(context: &Context, handle: FileHandle) -> Answer<()> {

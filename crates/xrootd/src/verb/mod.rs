@@ -27,7 +27,9 @@ use crate::door::Door;
 use crate::error::{Answer, Refusal};
 use crate::measure::Measure;
 use crate::path::WirePath;
-use crate::session::Session;
+use crate::session::{Session, Share};
+
+pub(crate) use file::{Placed, place};
 
 /// What a request runs with.
 pub(crate) struct Context {
@@ -49,14 +51,19 @@ impl Context {
 
     /// Who asks: whom the token speaks for that hangs on the path, else the session's caller.
     async fn caller(&self, path: &WirePath) -> Answer<Caller> {
-        match path.cgi().decoded("authz") {
-            Some(token) if self.door.callers.takes_tokens().await => {
-                let token = token.strip_prefix("Bearer ").unwrap_or(&token);
-                let proof = Proof::Token(Arc::new(Secret::new(token.to_owned())));
-                self.caller_of(&proof).await
-            }
-            _ => self.caller_of_session(&self.session).await,
+        if path.cgi().get("authz").is_none() || !self.door.callers.takes_tokens().await {
+            return self.caller_of_session(&self.session).await;
         }
+        // Who sends what can be no token is not whoever the session belongs to.
+        let token = path.cgi().decoded("authz").ok_or_else(|| {
+            Refusal::new(
+                ErrorCode::AuthFailed,
+                "Authentication failed; authz is no text",
+            )
+        })?;
+        let token = token.strip_prefix("Bearer ").unwrap_or(&token);
+        let proof = Proof::Token(Arc::new(Secret::new(token.to_owned())));
+        self.caller_of(&proof).await
     }
 
     async fn caller_of_session(&self, session: &Session) -> Answer<Caller> {
@@ -97,6 +104,23 @@ impl Context {
         })
     }
 
+    /// Whether the session was let in for files to which there are keys, and for nothing else.
+    fn is_unproven(&self) -> bool {
+        self.session.proof().is_none() && !self.door.config.redirect.is_all()
+    }
+
+    /// Room for an answer of so many bytes, before it is made; for fewer, where there is little.
+    async fn room(&self, bytes: usize) -> Share {
+        self.outlet.room(bytes).await
+    }
+
+    /// A success, for which there is room already.
+    async fn ok_in(&self, mut room: Share, body: Bytes) {
+        room.shrink(body.len());
+        let reply = Reply::Ok(body);
+        self.outlet.reply_in(room, self.stream, &reply).await;
+    }
+
     async fn ok(&self, body: impl Into<Bytes>) {
         self.outlet
             .reply(self.stream, &Reply::Ok(body.into()))
@@ -105,11 +129,15 @@ impl Context {
 
     /// A success in words; clients want a NUL behind them.
     async fn text(&self, text: &str) {
-        let mut body = BytesMut::with_capacity(text.len() + 1);
-        body.extend_from_slice(text.as_bytes());
-        body.extend_from_slice(b"\0");
-        self.ok(body.freeze()).await;
+        self.ok(with_nul(text)).await;
     }
+}
+
+fn with_nul(text: &str) -> Bytes {
+    let mut body = BytesMut::with_capacity(text.len() + 1);
+    body.extend_from_slice(text.as_bytes());
+    body.extend_from_slice(b"\0");
+    body.freeze()
 }
 
 /// Says a store's error as a request's failure.
@@ -117,11 +145,18 @@ fn failed<'a>(doing: &'a str, path: &'a WirePath) -> impl Fn(Error) -> Refusal +
     move |error| Refusal::of(&error, doing, &path.shown)
 }
 
-/// Does a request and answers it.
-pub(crate) async fn answer(context: Context, request: Request) {
-    let outcome = match redirect::away(&context, &request).await {
-        Ok(()) => dispatch(&context, request).await,
-        Err(refusal) => Err(refusal),
+/// Does a request, or waits for what has its place already, and answers it.
+pub(crate) async fn answer(context: Context, request: Request, placed: Option<Placed>) {
+    let outcome = match (placed, redirect::away(&context, &request).await) {
+        (Some(placed), _) => match placed.await {
+            Ok(body) => {
+                context.ok(body).await;
+                Ok(())
+            }
+            Err(refusal) => Err(refusal),
+        },
+        (None, Ok(())) => dispatch(&context, request).await,
+        (None, Err(refusal)) => Err(refusal),
     };
     if let Err(refusal) = &outcome {
         context.outlet.refuse(context.stream, refusal).await;
@@ -136,9 +171,11 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
             Ok(())
         }
         Request::Open(open) => file::open(context, open).await,
-        Request::Close { handle } => file::close(context, handle).await,
         Request::Sync { handle } => file::sync(context, handle).await,
-        Request::Truncate { target, size } => file::truncate(context, target, size).await,
+        Request::Truncate {
+            target: Target::Path(path),
+            size,
+        } => file::truncate(context, &path, size).await,
         Request::Read(read) => read::read(context, read).await,
         Request::Pgread(read) => read::pages(context, read).await,
         Request::Readv { path_id, items } => vector::read(context, path_id, items).await,
@@ -185,11 +222,16 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
             context.ok(Bytes::new()).await;
             Ok(())
         }
-        Request::Chkpoint { handle, action } => file::checkpoint(context, handle, action).await,
         Request::Clone { .. } => Err(Refusal::unsupported("clone")),
         Request::Gpfile { .. } => Err(Refusal::unsupported("gpfile")),
-        // The connection took these itself.
+        // The connection took these itself, or gave them their place.
         Request::Protocol(_)
+        | Request::Close { .. }
+        | Request::Chkpoint { .. }
+        | Request::Truncate {
+            target: Target::Handle(_),
+            ..
+        }
         | Request::Login(_)
         | Request::Auth { .. }
         | Request::Bind { .. }

@@ -42,6 +42,7 @@ pub(super) async fn look(context: &Context, path: &WirePath, doing: &str) -> Ans
 pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> Answer<()> {
     let path = context.path(sent)?;
     if options & stat_bits::VFS != 0 {
+        may_look(context, &path).await?;
         let room = super::query::room(context);
         let free = room.free >> 20;
         let used = match room.total {
@@ -54,6 +55,21 @@ pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> Answer<(
     let node = look(context, &path, "stat").await?;
     context.text(&stat_text(&node)).await;
     Ok(())
+}
+
+/// Refuses who may not list anything there. That there is nothing yet is no refusal.
+async fn may_look(context: &Context, path: &WirePath) -> Answer<()> {
+    let caller = context.caller(path).await?;
+    let store = &context.door.store;
+    let looked = match &path.place {
+        Place::Root => store.list_buckets(&caller, None, 1).await.map(|_| ()),
+        Place::Bucket(bucket) => store.stat_bucket(&caller, bucket).await.map(|_| ()),
+        Place::Object(object) => match store.stat(&caller, object).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            found => found.map(|_| ()),
+        },
+    };
+    looked.map_err(failed("stat", path))
 }
 
 /// One byte for each path.

@@ -12,7 +12,7 @@ use dewar_xrootd_proto::request::Prepare;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, QueryKind};
 
 use super::file::is_above_objects;
-use super::{Context, checksum, config, failed, names, third_party};
+use super::{Context, checksum, config, failed, names, third_party, with_nul};
 use crate::error::{Answer, Refusal};
 use crate::limits::LIST_PATHS_MAX;
 use crate::path::{Place, WirePath};
@@ -154,6 +154,15 @@ async fn stats(context: &Context) -> Answer<()> {
     let counts = context.door.counts();
     let now = context.door.env.clock.now().secs();
     context.door.watched.look(now);
+    let sessions = context.door.sessions();
+    if context.is_unproven() {
+        // What a redirector needs, and no more.
+        let text = format!(
+            "<statistics tod=\"{now}\"><stats id=\"link\"><num>{sessions}</num></stats></statistics>"
+        );
+        context.text(&text).await;
+        return Ok(());
+    }
     let mut text = String::from("<statistics tod=\"");
     // Writing to a string cannot fail.
     let _ = write!(text, "{now}\" ver=\"dewar-");
@@ -209,10 +218,18 @@ pub(super) async fn prepare(context: &Context, prepare: Prepare) -> Answer<()> {
     Ok(())
 }
 
+/// Bytes of what is said of a path beside itself.
+const PREPARED_BYTES: usize = 200;
+
 /// What became of a `prepare`: its id, then the paths.
 async fn prepared(context: &Context, argument: &str) -> Answer<()> {
     let mut lines = argument.lines();
     let id = lines.next().unwrap_or_default();
+    let count = lines.clone().take(LIST_PATHS_MAX).count();
+    // A byte of a path is six at most.
+    let room = context
+        .room(argument.len() * 6 + count * PREPARED_BYTES)
+        .await;
     let mut text = String::from("{\"request_id\":");
     json(&mut text, id);
     text.push_str(",\"responses\":[");
@@ -244,7 +261,7 @@ async fn prepared(context: &Context, argument: &str) -> Answer<()> {
         text.push('}');
     }
     text.push_str("]}");
-    context.text(&text).await;
+    context.ok_in(room, with_nul(&text)).await;
     Ok(())
 }
 

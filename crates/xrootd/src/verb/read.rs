@@ -162,7 +162,7 @@ impl<'f> StoredSums<'f> {
 /// A range cut into frames.
 struct Frames<'s> {
     source: &'s Source,
-    /// Of a reader: its bytes in order.
+    /// Of a reader: its bytes from where it is on, in order.
     bytes: Option<FileBytes<'s>>,
     /// Read and not sent.
     rest: Verified,
@@ -174,10 +174,7 @@ impl<'s> Frames<'s> {
     fn new(source: &'s Source, range: ByteRange) -> Self {
         Self {
             source,
-            bytes: match source {
-                Source::Reader(reader) => Some(reader.file.read(range)),
-                Source::Writer(_) => None,
-            },
+            bytes: None,
             rest: Verified::default(),
             at: range.start,
             end: range.end,
@@ -190,7 +187,20 @@ impl<'s> Frames<'s> {
         if left == 0 {
             return Ok(None);
         }
-        let share = outlet.room(max.min(left as usize)).await;
+        let wanted = max.min(left as usize);
+        let share = match outlet.room_now(wanted) {
+            Some(share) => share,
+            None => {
+                // What was read beyond the last frame waits with this only where there is room for
+                // it too. It is what a stripe has behind the frame, and what is read ahead.
+                let kept = outlet.room_to_keep(FRAME_BYTES);
+                if kept.is_none() {
+                    self.forget();
+                }
+                outlet.room(wanted).await
+            }
+        };
+        let scarce = share.bytes() < wanted;
         let mut len = (share.bytes() as u64).min(left);
         if paged && len < left {
             let end = self.at + len;
@@ -200,8 +210,23 @@ impl<'s> Frames<'s> {
             }
         }
         let offset = self.at;
+        if scarce {
+            self.forget();
+        }
+        if self.bytes.is_none()
+            && let Source::Reader(reader) = self.source
+        {
+            let (start, end) = match scarce {
+                true => (offset, offset + len),
+                false => (offset, self.end),
+            };
+            self.bytes = Some(reader.file.read(ByteRange { start, end }));
+        }
         let pieces = self.take(len as usize).await?;
         self.at += len;
+        if scarce {
+            self.forget();
+        }
         Ok(Some(Frame {
             offset,
             len: len as usize,
@@ -209,6 +234,12 @@ impl<'s> Frames<'s> {
             share,
             last: self.at == self.end,
         }))
+    }
+
+    /// Begins anew where it is.
+    fn forget(&mut self) {
+        self.bytes = None;
+        self.rest = Verified::default();
     }
 
     async fn take(&mut self, len: usize) -> Answer<Vec<Verified>> {

@@ -16,7 +16,7 @@ use super::Context;
 use crate::connection::Outlet;
 use crate::error::{Answer, Refusal};
 use crate::limits::{FRAME_BYTES, VECTOR_READS};
-use crate::session::{Handle, Reader, Writer, copied};
+use crate::session::{Handle, Reader, Share, Writer, copied};
 
 /// Most bytes that one request may ask for.
 const TOTAL_MAX: u64 = i32::MAX as u64;
@@ -56,8 +56,17 @@ pub(super) async fn read(context: &Context, path_id: u8, items: Vec<ReadItem>) -
     let wanted = look(context, items)?;
     let mut rest = &wanted[..];
     while !rest.is_empty() {
-        let (now, later) = rest.split_at(frame_of(rest));
-        send(context, &outlet, now, later.is_empty()).await?;
+        let most = &rest[..frame_of(rest, FRAME_BYTES)];
+        let mut share = outlet.room(wire_len(most)).await;
+        let (now, later) = rest.split_at(frame_of(rest, share.bytes()));
+        let len = wire_len(now);
+        if len > share.bytes() {
+            // An element goes out whole.
+            drop(share);
+            share = outlet.room_for_whole(len).await;
+        }
+        share.shrink(len);
+        send(context, &outlet, share, now, later.is_empty()).await?;
         rest = later;
     }
     Ok(())
@@ -101,20 +110,31 @@ fn look(context: &Context, items: Vec<ReadItem>) -> Answer<Vec<Wanted>> {
     Ok(wanted)
 }
 
-/// How many elements go into the next frame; at least one.
-fn frame_of(wanted: &[Wanted]) -> usize {
+/// Bytes of elements on the wire.
+fn wire_len(wanted: &[Wanted]) -> usize {
+    let lens = wanted.iter().map(|wanted| wanted.item.len as usize);
+    lens.sum::<usize>() + wanted.len() * VECTOR_ITEM_BYTES
+}
+
+/// How many elements go into a frame of `max` bytes; at least one.
+fn frame_of(wanted: &[Wanted], max: usize) -> usize {
     let mut bytes = 0;
     let fits = |wanted: &&Wanted| {
         bytes += wanted.item.len as usize + VECTOR_ITEM_BYTES;
-        bytes <= FRAME_BYTES
+        bytes <= max
     };
     wanted.iter().take_while(fits).count().max(1)
 }
 
-async fn send(context: &Context, outlet: &Outlet, now: &[Wanted], last: bool) -> Answer<()> {
+async fn send(
+    context: &Context,
+    outlet: &Outlet,
+    share: Share,
+    now: &[Wanted],
+    last: bool,
+) -> Answer<()> {
     let data: usize = now.iter().map(|wanted| wanted.item.len as usize).sum();
-    let len = data + now.len() * VECTOR_ITEM_BYTES;
-    let share = outlet.room(len).await;
+    let len = wire_len(now);
     let runs = runs(now);
     let at_hand: Vec<Option<Bytes>> = runs.iter().map(Run::now).collect();
     let mut reads = Vec::new();
