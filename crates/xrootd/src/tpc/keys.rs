@@ -6,16 +6,25 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dewar_auth::Caller;
+use dewar_auth::Origin;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+
+use crate::callers::Proof;
 
 /// Keys that may wait for their destinations at the same time.
 const KEYS_MAX: usize = 2_000;
 
 /// How long a destination that comes before its key waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Who left a key: what they proved, and from where.
+#[derive(Clone)]
+pub(crate) struct Giver {
+    pub(crate) proof: Proof,
+    pub(crate) origin: Origin,
+}
 
 /// What a key opens, and to whom.
 #[derive(Clone)]
@@ -26,8 +35,8 @@ pub(crate) struct Grant {
     pub(crate) origin: String,
     /// Where the destination's host has its addresses.
     pub(crate) hosts: Vec<IpAddr>,
-    /// Whose rights count.
-    pub(crate) caller: Caller,
+    /// Whose rights count, those that they have when the key is used.
+    pub(crate) giver: Giver,
     pub(crate) until: Instant,
 }
 
@@ -94,7 +103,7 @@ impl Keys {
         path: &str,
         origin: &str,
         from: IpAddr,
-    ) -> Option<Caller> {
+    ) -> Option<Giver> {
         let until = Instant::now() + PATIENCE;
         loop {
             let came = self.came.notified();
@@ -106,7 +115,7 @@ impl Keys {
     }
 
     /// `None` where there is no such key, `Some(None)` where it is not for this one.
-    fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Caller>> {
+    fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Giver>> {
         let mut waiting = self.waiting.lock();
         let grant = waiting.get(key)?;
         let now = Instant::now();
@@ -121,14 +130,12 @@ impl Keys {
         let from = from.to_canonical();
         let near = |host: &IpAddr| *host == from || (host.is_loopback() && from.is_loopback());
         let fits = grant.path == path && grant.origin == who && grant.hosts.iter().any(near);
-        Some(fits.then_some(grant.caller))
+        Some(fits.then_some(grant.giver))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dewar_auth::Origin;
-
     use super::*;
 
     const KEY: &str = "0123456789abcdef01234567";
@@ -138,10 +145,13 @@ mod tests {
             path: "/b/x".to_owned(),
             origin: "ann.7".to_owned(),
             hosts: vec!["10.0.0.1".parse().expect("an address")],
-            caller: Caller::anonymous(Origin {
-                address: None,
-                secure: false,
-            }),
+            giver: Giver {
+                proof: Proof::User(dewar_types::UserId(7)),
+                origin: Origin {
+                    address: None,
+                    secure: false,
+                },
+            },
             until: Instant::now() + Duration::from_secs(seconds),
         }
     }

@@ -16,7 +16,7 @@ mod vector;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Caller, Secret};
+use dewar_auth::{Caller, Origin, Secret};
 use dewar_types::Error;
 use dewar_xrootd_proto::request::{Request, Stat, Target};
 use dewar_xrootd_proto::{ErrorCode, Reply, StreamId};
@@ -43,6 +43,13 @@ pub(crate) struct Context {
     pub(crate) stopping: bool,
 }
 
+fn proof_of(session: &Session) -> Answer<&Proof> {
+    session.proof().ok_or_else(|| {
+        let message = "Only a file to which there is a tpc key can be opened by nobody";
+        Refusal::new(ErrorCode::NotAuthorized, message)
+    })
+}
+
 impl Context {
     /// A path of the request, canonical.
     fn path(&self, sent: &str) -> Answer<WirePath> {
@@ -51,8 +58,13 @@ impl Context {
 
     /// Who asks: whom the token speaks for that hangs on the path, else the session's caller.
     async fn caller(&self, path: &WirePath) -> Answer<Caller> {
+        self.caller_of(&self.proof(path).await?).await
+    }
+
+    /// What who asks has proven.
+    async fn proof(&self, path: &WirePath) -> Answer<Proof> {
         if path.cgi().get("authz").is_none() || !self.door.callers.takes_tokens().await {
-            return self.caller_of_session(&self.session).await;
+            return proof_of(&self.session).cloned();
         }
         // Who sends what can be no token is not whoever the session belongs to.
         let token = path.cgi().decoded("authz").ok_or_else(|| {
@@ -62,22 +74,19 @@ impl Context {
             )
         })?;
         let token = token.strip_prefix("Bearer ").unwrap_or(&token);
-        let proof = Proof::Token(Arc::new(Secret::new(token.to_owned())));
-        self.caller_of(&proof).await
+        Ok(Proof::Token(Arc::new(Secret::new(token.to_owned()))))
     }
 
     async fn caller_of_session(&self, session: &Session) -> Answer<Caller> {
-        match session.proof() {
-            Some(proof) => self.caller_of(proof).await,
-            None => {
-                let message = "Only a file to which there is a tpc key can be opened by nobody";
-                Err(Refusal::new(ErrorCode::NotAuthorized, message))
-            }
-        }
+        self.caller_of(proof_of(session)?).await
     }
 
     async fn caller_of(&self, proof: &Proof) -> Answer<Caller> {
-        let told = self.door.callers.caller(proof, self.peer.origin()).await;
+        self.caller_from(proof, self.peer.origin()).await
+    }
+
+    async fn caller_from(&self, proof: &Proof, origin: Origin) -> Answer<Caller> {
+        let told = self.door.callers.caller(proof, origin).await;
         told.map_err(|error| Refusal::of_credential(&error, &self.peer.client.to_string()))
     }
 

@@ -16,7 +16,7 @@ use crate::error::{Answer, Refusal};
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
 use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
-use crate::tpc::keys::{Grant, Left};
+use crate::tpc::keys::{Giver, Grant, Left};
 use crate::tpc::wanted::{self, Fetch, Reading};
 
 /// For looking up a host that a client names.
@@ -56,8 +56,9 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
             let redeemed = keys.redeem(key, &path.shown, origin, from).await;
             context.door.meter.key_shown(redeemed.is_some());
             match redeemed {
-                Some(caller) => Ok(Reads {
-                    caller,
+                // Whom the giver's proof makes now: a key does not outlive the right to leave it.
+                Some(giver) => Ok(Reads {
+                    caller: context.caller_from(&giver.proof, giver.origin).await?,
                     grant: None,
                 }),
                 None => {
@@ -72,7 +73,8 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
             destination,
             time,
         }) => {
-            let caller = context.caller(path).await?;
+            let proof = context.proof(path).await?;
+            let caller = context.caller_of(&proof).await?;
             let hosts = addresses(destination).await.ok_or_else(|| {
                 let message = format!(
                     "Unable to open {}; tpc destination {destination:?} is unknown",
@@ -84,7 +86,10 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
                 path: path.shown.clone(),
                 origin: context.session.claimed().name.clone(),
                 hosts,
-                caller: caller.clone(),
+                giver: Giver {
+                    proof,
+                    origin: context.peer.origin(),
+                },
                 until: Instant::now() + time,
             };
             Ok(Reads {
