@@ -10,7 +10,7 @@ use dewar_checksum::AlgorithmSet;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
 use dewar_types::{BucketName, ObjectKey};
-use dewar_xrootd_proto::options::{open, stat};
+use dewar_xrootd_proto::options::{dirlist, open, stat};
 use dewar_xrootd_proto::request::{
     Checkpoint, CloneItem, Fattr, FattrAction, Open, PageRead, Read, ReadItem, Stat, Target, Write,
     WriteItem,
@@ -666,11 +666,47 @@ fn elements_of_a_vector_wait_for_room() {
     });
 }
 
+/// Makes an empty file, with a name that S3 takes.
+async fn made(rig: &Rig, key: &str) {
+    let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
+    let write = FileWrite {
+        object: ObjectRef {
+            bucket,
+            key: ObjectKey::new(key).expect("valid"),
+        },
+        mode: WriteMode::New,
+        size: None,
+        want: AlgorithmSet::EMPTY,
+        permissions: 0o644,
+    };
+    let store = &rig.door.store;
+    let revision = store.write_file(&rig.caller, write).await.expect(key);
+    revision.commit(None).await.expect(key);
+}
+
+#[test]
+fn listings_hold_room() {
+    run(async {
+        let rig = Rig::new(14).await;
+        for i in 0..200 {
+            made(&rig, &format!("d/{i:0244}")).await;
+        }
+        let mut client = rig.narrow().await;
+        let list = Request::Dirlist {
+            options: dirlist::STAT,
+            path: "/first/d".to_owned(),
+        };
+        // 70 kB each: there is room for 230, and 256 wait for theirs.
+        let begun = flood(&rig, &mut client, &list, 1500).await;
+        assert!(begun < 700, "{begun}");
+    });
+}
+
 #[test]
 fn what_no_path_can_name_is_not_listed() {
     run(async {
         let rig = Rig::new(11).await;
-        for key in [
+        let keys = [
             "d/../../evil",
             "d/./x",
             "d//x",
@@ -679,21 +715,9 @@ fn what_no_path_can_name_is_not_listed() {
             "d/ok",
             "d/...",
             "../x",
-        ] {
-            let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
-            let write = FileWrite {
-                object: ObjectRef {
-                    bucket,
-                    key: ObjectKey::new(key).expect("valid"),
-                },
-                mode: WriteMode::New,
-                size: None,
-                want: AlgorithmSet::EMPTY,
-                permissions: 0o644,
-            };
-            let store = &rig.door.store;
-            let revision = store.write_file(&rig.caller, write).await.expect(key);
-            revision.commit(None).await.expect(key);
+        ];
+        for key in keys {
+            made(&rig, key).await;
         }
         let mut client = rig.client().await;
         for (path, names) in [("/first/d", &b"...\nok\0"[..]), ("/first", b"d\0")] {
