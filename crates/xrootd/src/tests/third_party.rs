@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_auth::Origin;
+use dewar_types::UserId;
 use dewar_xrootd_client::{Client, Endpoint, Error, File, Identity};
 use dewar_xrootd_proto::options::open as bits;
 use dewar_xrootd_proto::reply::{OpenReply, ProtocolReply};
@@ -15,8 +17,8 @@ use tokio::time::Instant;
 
 use super::native_client::{opening, place};
 use super::rig::{Rig, run};
-use crate::tpc::keys::Grant;
-use crate::{DoorConfig, Source, Sources, TpcConfig};
+use crate::tpc::keys::{Giver, Grant};
+use crate::{DoorConfig, Proof, Source, Sources, TpcConfig};
 
 const KEY: &str = "0123456789abcdef01234567";
 
@@ -147,7 +149,13 @@ fn a_key_alone_opens_its_file_and_nothing_else() {
                 path: "/first/from".to_owned(),
                 origin: "ann.7".to_owned(),
                 hosts: vec![[127, 0, 0, 1].into()],
-                caller: closed.caller.clone(),
+                giver: Giver {
+                    proof: Proof::User(UserId(7)),
+                    origin: Origin {
+                        address: None,
+                        secure: false,
+                    },
+                },
                 until: Instant::now() + Duration::from_secs(9),
             },
         );
