@@ -19,7 +19,6 @@ mod rebuild;
 mod returned;
 mod rewrap;
 mod sample;
-mod tokens;
 mod upkeep;
 mod verbs;
 
