@@ -26,7 +26,6 @@ use super::disks::DECISION;
 use super::encodings::Encoding;
 use super::scrub::PROGRESS;
 use super::standing::Standing;
-use super::tokens::{DOUBT, TOKEN};
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record of a disk that was taken back and is to be looked through.
@@ -240,9 +239,7 @@ impl Store {
         let inner = &self.inner;
         let batch = Batch {
             puts: vec![(keys::disk(disk, RETURNED), Bytes::new())],
-            deletes: [DECISION, PROGRESS, TOKEN, DOUBT]
-                .map(|what| keys::disk(disk, what))
-                .to_vec(),
+            deletes: vec![keys::disk(disk, DECISION), keys::disk(disk, PROGRESS)],
             frees: true,
             ..Batch::default()
         };
