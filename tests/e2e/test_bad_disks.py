@@ -82,42 +82,6 @@ def test_disk_full(tmp_path, mounts):
 
 
 @root_only
-def test_a_full_pool_from_which_a_disk_is_away_for_a_moment(tmp_path, mounts):
-    """The journal moves to other disks then, and back; all of it fits into what is kept free."""
-    server = on_small_disks(tmp_path, mounts, "400m")
-    server.allow(r"full|room|space|NoSpace|shard|disk|journal|index|catalog|blob")
-    server.start()
-    try:
-        s3, written = server.boto(), []
-        with pytest.raises(botocore.exceptions.ClientError):
-            for number in range(1000):
-                size = 5_000_000 if number % 2 else 60_000
-                s3.put_object(Bucket="demo", Key=f"f{number:04}", Body=content(number, size))
-                written.append((number, size))
-        for away in (1, 4, 2):
-            disk, aside = server.disk(away), tmp_path / f"aside{away}"
-            aside.mkdir()
-            sh("mount", "--bind", str(disk), str(aside))
-            sh("umount", "-l", str(disk))
-            time.sleep(2.5)
-            sh("mount", "--bind", str(aside), str(disk))
-            sh("umount", "-l", str(aside))
-            for _ in range(3):
-                number, _ = written.pop()
-                s3.delete_object(Bucket="demo", Key=f"f{number:04}")
-            time.sleep(3)
-        server.kill()
-        server.start()
-        s3 = server.boto()
-        for number, _ in written[: len(written) // 2]:
-            s3.delete_object(Bucket="demo", Key=f"f{number:04}")
-        for number, size in written[len(written) // 2:]:
-            assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, size)
-    finally:
-        server.kill()
-
-
-@root_only
 def test_what_fills_a_pool_at_full_speed_leaves_its_reserve(tmp_path, mounts):
     """Several writers at once, and then small objects as long as they are taken: deletes go on, and so
     does the next process."""

@@ -9,26 +9,14 @@ use dewar_env::Space;
 use dewar_types::DiskId;
 use parking_lot::Mutex;
 
-/// What is kept for the journal, in bytes: its first two files, with which any disk may have to take
-/// the place of another that is away. A quarter of a disk that is too small for that.
-const JOURNAL_BYTES: u64 = 64 << 20;
-
-/// The most that is kept beside it, for what empties a disk, in bytes.
-const WORK_BYTES_MAX: u64 = 192 << 20;
-
-fn journal_bytes(total: u64) -> u64 {
-    JOURNAL_BYTES.min(total / 4)
-}
-
-fn work_bytes(total: u64) -> u64 {
-    WORK_BYTES_MAX.min(total / 16)
-}
+/// The most that is kept free on a disk, in bytes.
+const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
 /// A disk of `total` bytes with less room than this takes no new blobs: deletes, compaction, repair
 /// and the catalog need it.
 #[must_use]
 pub fn reserve_bytes(total: u64) -> u64 {
-    journal_bytes(total) + work_bytes(total)
+    RESERVE_BYTES_MAX.min(total / 16)
 }
 
 /// What is asked of the room on a disk.
@@ -44,13 +32,13 @@ pub(crate) enum Demand {
 
 impl Demand {
     fn fits(self, space: &Space) -> bool {
-        let work = work_bytes(space.total);
+        let reserve = reserve_bytes(space.total);
         let kept = match self {
-            Self::Begin => work,
-            Self::GoOn => work / 2,
-            Self::Seal => work / 4,
+            Self::Begin => reserve,
+            Self::GoOn => reserve / 2,
+            Self::Seal => reserve / 4,
         };
-        space.available > journal_bytes(space.total) + kept
+        space.available > kept
     }
 }
 
@@ -102,9 +90,8 @@ mod tests {
     #[test]
     fn the_reserve_follows_small_disks() {
         assert_eq!(reserve_bytes(0), 0);
-        assert_eq!(reserve_bytes(64 << 20), 20 << 20);
-        assert_eq!(reserve_bytes(1 << 30), 128 << 20);
-        assert_eq!(reserve_bytes(3 << 30), 256 << 20);
+        assert_eq!(reserve_bytes(1 << 30), 64 << 20);
+        assert_eq!(reserve_bytes(4 << 30), 256 << 20);
         assert_eq!(reserve_bytes(1 << 44), 256 << 20);
     }
 
@@ -115,7 +102,7 @@ mod tests {
         assert!(rooms.has(disk, Demand::Begin), "nothing is known");
         let space = Space {
             total: 1 << 30,
-            available: 164 << 20,
+            available: 100 << 20,
         };
         rooms.saw(disk, space);
         rooms.wrote(disk, 35 << 20);
