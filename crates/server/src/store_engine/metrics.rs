@@ -211,6 +211,18 @@ impl Figures {
                 })
             }),
         )?;
+        let in_doubt = self.store.in_doubt();
+        let members = self.pool.members().map(|member| {
+            let labels = [("disk", member.disk.label().to_owned())];
+            (labels, i64::from(in_doubt.contains(&member.id)))
+        });
+        let members: Vec<_> = members.collect();
+        page.gauges(
+            "disk_in_doubt",
+            "1 while a disk that was put back as it was at an earlier time is being read",
+            None,
+            members.into_iter(),
+        )?;
         let room = self.store.space();
         let spaces: Vec<_> = self
             .pool

@@ -73,6 +73,7 @@ impl UpkeepAdmin {
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
         let (hollow, room) = (self.store.hollow(), self.store.space());
+        let in_doubt = self.store.in_doubt();
         let is_full = |space: &Space| space.available <= reserve_bytes(space.total);
         let mut states = Vec::new();
         self.changes.folders.each(|folder| {
@@ -101,6 +102,9 @@ impl UpkeepAdmin {
                     Some(FULL.to_owned())
                 }
                 "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
+                "online" if id.is_some_and(|id| in_doubt.contains(&id)) => {
+                    Some(IN_DOUBT.to_owned())
+                }
                 _ => detail,
             };
             let state = self.changes.decided(folder, id, state);
@@ -373,6 +377,10 @@ fn disk_state(line: &DiskLine) -> &'static str {
 /// What is the matter with a disk whose folder of shards was lost.
 const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
                       what is gone is written again (find out who it was)";
+
+/// What is the matter with a disk that was put back as it was.
+const IN_DOUBT: &str = "it is an old copy of itself, or its file `blobs/token` is damaged: what is on it \
+                        counts again as it is read, and what is gone is written again";
 
 /// Why a disk is not in its folder.
 fn why_missing(folder: &Path) -> String {

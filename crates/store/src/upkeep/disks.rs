@@ -15,7 +15,9 @@ use minicbor::{Decode, Encode};
 
 use super::encodings::Encoding;
 use super::returned::RETURNED;
+use super::scrub::PROGRESS;
 use super::standing::Disks;
+use super::tokens::{DOUBT, decode_doubt};
 use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`Decision`].
@@ -90,14 +92,22 @@ impl Inner {
         let scan = Scan {
             from: &range.from,
             to: &range.to,
-            limit: 4 * DECISIONS_MAX,
+            limit: 6 * DECISIONS_MAX,
             reverse: false,
         };
         let mut found = Decisions::default();
+        let mut doubts = BTreeMap::new();
+        let mut passes = BTreeMap::new();
         for (key, value) in self.tree.kv().scan(scan).await?.pairs {
             let (disk, what) = keys::parse_disk(&key)?;
             if what == RETURNED {
                 found.returned.insert(disk);
+            }
+            if what == DOUBT {
+                doubts.insert(disk, decode_doubt(disk, &value)?);
+            }
+            if what == PROGRESS {
+                passes.insert(disk, self.decode_progress(disk, &value)?);
             }
             if what != DECISION {
                 continue;
@@ -115,6 +125,16 @@ impl Inner {
         self.blobs.placement().avoid(found.avoided());
         self.upkeep.emptied.lock().clear();
         *self.upkeep.decisions.lock() = found;
+        let mut known = self.upkeep.doubts.lock();
+        known.retain(|disk, _| doubts.contains_key(disk));
+        for (disk, doubt) in doubts {
+            // What was read since is known better here than in the catalog.
+            let same = known.get(&disk).is_some_and(|at| at.doubt == doubt);
+            if !same {
+                let pass = passes.remove(&disk).unwrap_or_default();
+                known.insert(disk, doubt.left_by(&pass));
+            }
+        }
         Ok(())
     }
 
@@ -142,6 +162,7 @@ impl Inner {
             out,
         )
         .without(&self.hollow())
+        .doubting(self.unverified(), self.settled())
     }
 
     /// Disks that have been away for too long, as far as they were found once.
@@ -385,9 +406,11 @@ impl Store {
     /// Whether everything could still be read without a disk; how many encodings have a part on it.
     async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
+        inner.look_for_anchors().await;
         let mut disks = inner.disks();
         // What has not been looked through may not be there.
         disks.distrust(&inner.upkeep.decisions.lock().returned);
+        disks.distrust(&inner.not_compared());
         let mut lost = BTreeMap::new();
         let mut count = 0_u64;
         let mut on_it = 0_u64;

@@ -5,7 +5,7 @@
 //! found good. An encoding's proof is the oldest of its shards', a line's the oldest of its
 //! encodings': "all of this was good at that time, at the latest".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -121,12 +121,24 @@ impl Store {
         let mut freeing = Freeing::default();
         freeing.refresh(&inner.tree).await?;
         let mut read = None;
+        let mut trusted = BTreeSet::new();
         if depth.read {
             read = Some(ledger.counted);
+            let doubted = inner.unverified();
+            let before = inner.steady();
             ledger.found_bad = inner.read_everything(&mut freeing, progress).await?;
+            let after = inner.steady();
+            for (disk, doubted) in doubted {
+                if before.get(&disk).is_some() && before.get(&disk) == after.get(&disk) {
+                    trusted.insert(disk);
+                    inner.end_doubt(disk, doubted.doubt).await?;
+                }
+            }
         }
         freeing.refresh(&inner.tree).await?;
-        let degraded = inner.count_encodings(&mut ledger, &freeing, read).await?;
+        let degraded = inner
+            .count_encodings(&mut ledger, &freeing, read, &trusted)
+            .await?;
         if depth.objects {
             inner.count_objects(&mut ledger, &degraded).await?;
         }
@@ -138,18 +150,30 @@ impl Store {
 type Degraded = BTreeMap<BlobId, i32>;
 
 impl Inner {
-    /// `read` is when everything was begun to be read, if it was.
+    /// Disks that can be read, with how often each returned: who is in this twice was not away between.
+    fn steady(&self) -> BTreeMap<DiskId, u32> {
+        let members = self.blobs.pool().members();
+        let there = members.filter_map(|member| Some((member.id, member.disk.state().returns()?)));
+        there.collect()
+    }
+
+    /// `read` is when everything was begun to be read, if it was; all of it on the disks `trusted`.
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
         freeing: &Freeing,
         read: Option<Timestamp>,
+        trusted: &BTreeSet<DiskId>,
     ) -> Result<Degraded> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
         }
-        let disks = self.disks();
+        let mut disks = self.disks();
+        disks.distrust(&self.not_compared());
+        for disk in trusted {
+            disks.trust(*disk);
+        }
         let mut degraded = Degraded::new();
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;

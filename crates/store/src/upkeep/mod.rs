@@ -2,6 +2,7 @@
 //!
 //! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
 //! - **Presence** notices when the folder of shards of a disk was removed or replaced.
+//! - **Tokens** tell an old copy of a disk that was put back.
 //! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
 //!   is not that of the disks that live; what could stand the fewest further failures first.
 //! - **The ledger** counts what could stand how many failures, from the records and from what was
@@ -24,6 +25,7 @@ mod repair;
 mod returned;
 mod scrub;
 mod standing;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -98,6 +100,12 @@ pub(crate) struct Upkeep {
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
     /// What is known of the folders of shards.
     presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
+    /// What is known of the tokens of disks.
+    tokens: Mutex<tokens::Tokens>,
+    /// Disks that are compared, or that no doubt is left about, one at a time.
+    comparing: tokio::sync::Mutex<()>,
+    /// Disks that are not what they were, with what has not been read since.
+    doubts: Mutex<BTreeMap<DiskId, tokens::Unverified>>,
     repair: Mutex<RepairStatus>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
     /// Shards that no record names any more, and that readers may still use.
@@ -132,6 +140,9 @@ impl Upkeep {
             emptied: Mutex::default(),
             away_since: Mutex::default(),
             presence: Mutex::default(),
+            tokens: Mutex::default(),
+            comparing: tokio::sync::Mutex::default(),
+            doubts: Mutex::default(),
             repair: Mutex::default(),
             scrubs: Mutex::default(),
             leftovers: Mutex::default(),

@@ -170,14 +170,26 @@ impl Inner {
     async fn due(&self, disk: DiskId) -> Result<Option<Progress>> {
         let mut progress = self.scrub_progress(disk).await?;
         self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
-        if progress.began.is_some() {
+        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let is_new = |below: BlobId| doubt.is_none_or(|doubt| below > doubt.below);
+        if progress.began.is_some() && is_new(progress.below) {
             return Ok(Some(progress));
+        }
+        if let Some(doubt) = doubt
+            && progress.began.is_none()
+            && progress.last.is_some()
+            && is_new(progress.last_below)
+        {
+            // It ended, and that nothing is in doubt any more could not be noted.
+            self.end_doubt(disk, doubt).await?;
+            return Ok(None);
         }
         let now = self.env.clock.now();
         let every = u64::try_from(self.upkeep.config.scrub_every.as_nanos()).unwrap_or(u64::MAX);
-        let due = progress
-            .last
-            .is_none_or(|(began, _)| began.0.saturating_add(every) <= now.0);
+        let due = doubt.is_some()
+            || progress
+                .last
+                .is_none_or(|(began, _)| began.0.saturating_add(every) <= now.0);
         if !due {
             return Ok(None);
         }
@@ -192,7 +204,12 @@ impl Inner {
         let Some(value) = self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value else {
             return Ok(Progress::default());
         };
-        let mut progress: Progress = minicbor::decode(&value).map_err(|error| {
+        self.decode_progress(disk, &value)
+    }
+
+    /// How far the scrub of a disk is, from the catalog's record.
+    pub(super) fn decode_progress(&self, disk: DiskId, value: &[u8]) -> Result<Progress> {
+        let mut progress: Progress = minicbor::decode(value).map_err(|error| {
             let what = format!("how far the scrub of disk {disk} is");
             Error::with_source(ErrorKind::Corrupt, what, error)
         })?;
@@ -216,11 +233,12 @@ impl Inner {
     /// Goes on with a pass to its end.
     async fn scrub_disk(&self, disk: DiskId, mut progress: Progress) -> Result<()> {
         let config = &self.upkeep.config;
-        let pace = Pace::new(
-            Arc::clone(&self.upkeep.demand),
-            config.scrub_busy,
-            config.scrub_idle,
-        );
+        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let (busy, idle) = match doubt {
+            Some(_) => (config.repair_busy, config.repair_idle),
+            None => (config.scrub_busy, config.scrub_idle),
+        };
+        let pace = Pace::new(Arc::clone(&self.upkeep.demand), busy, idle);
         {
             let mut scrubs = self.upkeep.scrubs.lock();
             let status = scrubs.entry(disk).or_default();
@@ -236,9 +254,14 @@ impl Inner {
                 if encoding.record.id >= progress.below {
                     break;
                 }
+                if self.unverified().get(&disk).map(|at| at.doubt) != doubt {
+                    // What it has read was another's.
+                    return Ok(());
+                }
                 self.scrub_encoding(disk, encoding, &mut freeing, &pace)
                     .await?;
                 progress.next = BlobId(encoding.record.id.0.saturating_add(1));
+                self.verified(disk, progress.below, progress.next);
                 if noted.elapsed() >= NOTE_EVERY {
                     self.write_progress(disk, &progress).await?;
                     noted = Instant::now();
@@ -254,6 +277,11 @@ impl Inner {
         progress.last_below = progress.below;
         progress.began = None;
         self.write_progress(disk, &progress).await?;
+        if let Some(doubt) = doubt
+            && progress.last_below > doubt.below
+        {
+            self.end_doubt(disk, doubt).await?;
+        }
         let mut scrubs = self.upkeep.scrubs.lock();
         let status = scrubs.entry(disk).or_default();
         status.began = None;
