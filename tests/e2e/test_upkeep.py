@@ -224,6 +224,32 @@ def test_what_rots_of_the_catalog_index_is_found_by_a_deep_check_and_mended(tend
     assert_sound(tended)
 
 
+@pytest.mark.parametrize("online", [True, False])
+def test_an_old_copy_of_a_disk_counts_only_as_far_as_it_was_read(tended, tmp_path, online):
+    """A folder is copied while the server runs, and put back after more was written."""
+    tended.allow(NOISE + r"|old copy|doubt|not there")
+    until("never whole", lambda: fsck(tended)[0] == 0)
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", tended.disk(2), copy], check=True)
+    if online:
+        # Which changes the token; without it names tell what is not there.
+        tended.restart()
+    write(tended.boto(), ["e", "f"], 2)
+    tended.stop()
+    tended.disk(2).rename(tmp_path / "new")
+    copy.rename(tended.disk(2))
+    if online:
+        tended.start()
+    code, ledger = fsck(tended)
+    worst = min(line["failures_left"] for line in ledger["lines"])
+    assert code == 1 and worst == ledger["full"] - 1, ledger
+    if not online:
+        tended.start()
+    until("never whole again", lambda: fsck(tended)[0] == 0)
+    assert fsck(tended, "--deep")[0] == 0
+    assert_sound(tended)
+
+
 def test_no_second_process_uses_the_same_disks(tended, tmp_path):
     """Each would write over what the other promised; a lock of the state folder alone does not see it."""
     state = tmp_path / "elsewhere"

@@ -19,6 +19,7 @@ mod rebuild;
 mod returned;
 mod rewrap;
 mod sample;
+mod tokens;
 mod upkeep;
 mod verbs;
 
