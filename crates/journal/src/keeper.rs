@@ -43,6 +43,8 @@ pub(crate) const SPARES_KEPT: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     set: Mutex<JoinSet<()>>,
+    /// The files are verified by one at a time.
+    pub(crate) verifying: tokio::sync::Mutex<()>,
 }
 
 impl Tasks {

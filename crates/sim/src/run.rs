@@ -675,6 +675,14 @@ impl Run {
         if self.bench.plan.weather == Weather::Doom {
             return;
         }
+        for again in [false, true] {
+            let found = engine.journal().verify().await;
+            if again && !matches!(found, Ok(0)) {
+                self.bench
+                    .fail(format!("the journal was mended, and yet: {found:?}"));
+                return;
+            }
+        }
         if !self.lose_some(process).await {
             return;
         }

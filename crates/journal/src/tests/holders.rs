@@ -362,3 +362,57 @@ async fn a_member_whose_epoch_file_somebody_removes_gets_it_again() {
     assert_eq!(journal.status().state, JournalState::Running);
     survives(&world, 2, &[0, 3], 1).await;
 }
+
+/// What rots while nobody reads it is found, does not count, and is written anew; of two bad copies each
+/// gives the other what it lacks.
+#[tokio::test(start_paused = true)]
+async fn files_that_rot_while_it_runs_are_found_and_mended() {
+    let world = formatted(3, 5, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..80 {
+        write(&journal, body(n)).await;
+    }
+    let status = journal.status();
+    assert!(status.files > 2, "{status:?}");
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    let files = |number: usize| {
+        let disk = world.disk(number);
+        let mut paths = disk.paths();
+        paths.retain(|path| {
+            let written = disk
+                .peek(path)
+                .is_some_and(|bytes| bytes.iter().any(|b| *b != 0));
+            path.ends_with(".log") && written
+        });
+        paths.sort();
+        paths
+    };
+    let (one, two) = (status.holders[0].0 as usize, status.holders[1].0 as usize);
+    let first = (files(one)[0].clone(), files(two)[0].clone());
+    assert!(world.disk(one).flip_bit(&first.0, 4096 + 200, 3));
+    // The header of a file, and a record that the other still has.
+    assert!(world.disk(two).flip_bit(&first.1, 20, 1));
+    assert_eq!(journal.verify().await.expect("mended"), 2);
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    let status = journal.status();
+    assert_eq!((status.files_to_copy, status.counters.damaged), (0, 2));
+    assert!(
+        !world.disk(one).paths().contains(&first.0),
+        "the bad one is gone"
+    );
+    let others = (0..5).filter(|n| *n != one && *n != two);
+    let others: Vec<usize> = others.take(2).collect();
+    survives(&world, 2, &others, 80).await;
+    // Without room for another copy it counts no more.
+    let second = files(one)[0].clone();
+    world.disk(one).set_capacity(0);
+    assert!(world.disk(one).flip_bit(&second, 4096 + 200, 3));
+    assert!(journal.verify().await.is_err());
+    let worse = journal.status();
+    assert_eq!((worse.files_to_copy, worse.margin), (1, status.margin - 1));
+    world.disk(one).set_capacity(1 << 40);
+    assert_eq!(journal.verify().await.expect("mended"), 1);
+    assert_eq!(journal.status().margin, status.margin);
+}

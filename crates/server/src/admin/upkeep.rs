@@ -158,7 +158,7 @@ pub struct LedgerInfo {
     pub at_risk: Vec<DangerInfo>,
     /// Whether there are more of them than are named.
     pub more: bool,
-    /// Shards, and pieces of the catalog index, read and found bad; only from `fsck --deep`.
+    /// Shards, pieces of the catalog index and files of the journal, read and found bad; only from `fsck --deep`.
     pub found_bad: u64,
 }
 

@@ -273,6 +273,11 @@ impl Figures {
             "Journal files in use on each holder",
             signed(journal.files),
         )?;
+        page.counter(
+            "journal_files_damaged",
+            "Copies of journal files that were found damaged while the server ran",
+            journal.counters.damaged,
+        )?;
         page.gauge(
             "journal_margin",
             "Disks that may be lost without losing a journal record",

@@ -327,7 +327,7 @@ impl UpkeepAdmin {
             };
             let counted = async {
                 let wrong = match deep {
-                    true => membership.verify_index().await?,
+                    true => membership.verify_catalog().await?,
                     false => 0,
                 };
                 let mut ledger = store.ledger(depth, &read).await?;

@@ -51,7 +51,7 @@ pub struct Ledger {
     pub at_risk: Vec<Danger>,
     /// Whether there were more.
     pub more: bool,
-    /// Shards, and pieces of the catalog index, that were read for this ledger and found bad; only when
+    /// Shards, pieces of the catalog index and files of the journal that were read for this ledger and found bad; only when
     /// everything was read.
     pub found_bad: u64,
 }
