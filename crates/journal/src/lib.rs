@@ -33,6 +33,7 @@ mod fuzz;
 mod hold;
 mod keeper;
 mod lane;
+mod leftovers;
 mod log;
 mod open;
 mod recovery;
@@ -201,8 +202,9 @@ impl Journal {
     }
 
     /// Which part of the log, in thousandths of what ordinary records may use, would be kept for
-    /// somebody who holds the records after `seq`. Whoever holds much of it keeps others from
-    /// writing. Records alone do not tell: each group takes whole blocks.
+    /// somebody who holds the records after `seq`; of the files that there are, if the disks have no
+    /// room for more. Whoever holds much of it keeps others from writing. Records alone do not tell:
+    /// each group takes whole blocks.
     #[must_use]
     pub fn share_after(&self, seq: Seq) -> usize {
         self.shared.share_after(seq)

@@ -407,6 +407,7 @@ impl Store {
     async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
         inner.look_for_anchors().await;
+        let unknown = inner.wait_until_known().await;
         let mut disks = inner.disks();
         // What has not been looked through may not be there.
         disks.distrust(&inner.upkeep.decisions.lock().returned);
@@ -433,7 +434,8 @@ impl Store {
             .await?;
         if count > 0 {
             let objects = inner.objects_in(&lost).await?;
-            let message = refusal(disk, count, &objects, count > lost.len() as u64);
+            let some = count > lost.len() as u64;
+            let message = refusal(disk, count, &objects, some, &unknown);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(on_it)
@@ -496,8 +498,15 @@ impl Store {
     }
 }
 
-/// What would be lost without a disk: how much, the first few objects, and where the others stand.
-fn refusal(disk: DiskId, blobs: u64, objects: &[String], some: bool) -> String {
+/// What would be lost without a disk: how much, the first few objects, and where the others stand. What is
+/// on disks in `unknown` may be there nevertheless.
+fn refusal(
+    disk: DiskId,
+    blobs: u64,
+    objects: &[String],
+    some: bool,
+    unknown: &BTreeSet<DiskId>,
+) -> String {
     let named = &objects[..objects.len().min(NAMED_MAX)];
     let mut lines: Vec<String> = named.iter().map(|path| format!("  {path}")).collect();
     let rest = objects.len() - named.len();
@@ -511,9 +520,13 @@ fn refusal(disk: DiskId, blobs: u64, objects: &[String], some: bool) -> String {
             "  and {least}{rest} more; `dewar fsck` names what has 0 failures left"
         ));
     }
+    let advice = match unknown.len() {
+        0 => "Bring other disks back first, or delete what may be lost".to_owned(),
+        count => format!("What is on {count} disks is still being looked through: try again later"),
+    };
     format!(
         "without disk {disk} {blobs} blobs could not be read any more, and with them {least}{} \
-         objects:\n{}\nBring other disks back first, or delete what may be lost",
+         objects:\n{}\n{advice}",
         objects.len(),
         lines.join("\n")
     )
@@ -526,15 +539,24 @@ mod tests {
     #[test]
     fn a_refusal_counts_everything_and_names_a_few() {
         let objects: Vec<String> = (0..90).map(|n| format!("bucket/{n}")).collect();
-        let said = refusal(DiskId(7), 40, &objects, false);
+        let said = refusal(DiskId(7), 40, &objects, false, &BTreeSet::new());
         assert!(
             said.contains("40 blobs") && said.contains("with them 90 objects"),
             "{said}"
         );
         assert!(said.contains("bucket/4\n  and 85 more"), "{said}");
         assert_eq!(said.lines().count(), NAMED_MAX + 3, "{said}");
-        let few = refusal(DiskId(7), 1, &objects[..2], false);
-        assert!(!few.contains("more; "), "{few}");
+        let few = refusal(
+            DiskId(7),
+            1,
+            &objects[..2],
+            false,
+            &BTreeSet::from([DiskId(8)]),
+        );
+        assert!(
+            !few.contains("more; ") && few.contains("try again later"),
+            "{few}"
+        );
     }
 
     /// The bytes are a format: docs/formats/segment.md.

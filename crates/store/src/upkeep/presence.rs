@@ -24,6 +24,7 @@ use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile,
 use dewar_types::{BlobId, DiskId, Result};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
 
 use super::encodings::Encoding;
 use super::freeing::Freeing;
@@ -40,6 +41,12 @@ pub(super) const DOUBTED: &str = "blobs/doubted";
 
 /// How often the anchors are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a decision waits for what is on all disks to be known.
+const KNOWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked meanwhile.
+const KNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Records looked at in one scan.
 const PAGE: usize = 512;
@@ -153,6 +160,20 @@ impl Inner {
                 let disk = member.disk.label();
                 tracing::debug!(disk, %error, "the token of a disk is not known yet");
             }
+        }
+    }
+
+    /// Waits for a while until it is known of each disk what is on it, which takes moments after a start
+    /// that follows a crash; the disks of which it is not known then.
+    pub(super) async fn wait_until_known(&self) -> BTreeSet<DiskId> {
+        let began = Instant::now();
+        loop {
+            let mut unknown = self.not_compared();
+            unknown.extend(self.hollow());
+            if unknown.is_empty() || began.elapsed() >= KNOWN_PATIENCE {
+                return unknown;
+            }
+            tokio::time::sleep(KNOWN_PAUSE).await;
         }
     }
 
