@@ -409,7 +409,7 @@ impl Store {
             })
             .await?;
         if count > 0 {
-            let objects = inner.objects_in(&lost).await?;
+            let objects = self.objects_in(&lost).await?;
             let message = refusal(disk, count, &objects, count > lost.len() as u64);
             return Err(Error::new(ErrorKind::Conflict, message));
         }

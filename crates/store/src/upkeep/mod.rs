@@ -15,6 +15,7 @@
 //! New shards are durable before a record names them, and old files go after it (invariant I1). A
 //! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
 
+mod at_risk;
 mod disks;
 mod encodings;
 mod freeing;
@@ -22,6 +23,7 @@ mod ledger;
 mod presence;
 mod repair;
 mod returned;
+mod rot;
 mod scrub;
 mod standing;
 
@@ -37,11 +39,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use at_risk::AtRisk;
 pub use disks::{Decision, DiskLine};
 pub use ledger::{Danger, Freed, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
 pub use returned::Holdings;
-pub use scrub::ScrubStatus;
+pub use rot::RotFound;
+pub use scrub::{ScrubPass, ScrubStatus};
 
 pub(crate) use encodings::Encoding;
 pub(crate) use presence::presence;
@@ -99,7 +103,10 @@ pub(crate) struct Upkeep {
     /// What is known of the folders of shards.
     presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
     repair: Mutex<RepairStatus>,
+    told: Mutex<repair::Told>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
+    /// Shards found bad since the start.
+    rot: Mutex<BTreeMap<DiskId, u64>>,
     /// Shards that no record names any more, and that readers may still use.
     leftovers: Mutex<Vec<Leftover>>,
 }
@@ -133,7 +140,9 @@ impl Upkeep {
             away_since: Mutex::default(),
             presence: Mutex::default(),
             repair: Mutex::default(),
+            told: Mutex::default(),
             scrubs: Mutex::default(),
+            rot: Mutex::default(),
             leftovers: Mutex::default(),
             config,
         }
