@@ -1,18 +1,50 @@
 //! `dewar status`: one screen that says what is wrong, how bad it is, and what to type.
 
 use super::columns::{amount, table};
-use super::exit::CommandResult;
+use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Request, Status};
+use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Reply, Request, Status};
 
-pub(super) fn run(target: &Target, json: bool) -> CommandResult {
+/// With `check`: what is less than it should be.
+const DEGRADED: u8 = 1;
+/// With `check`: something can be lost or is not served.
+const CRITICAL: u8 = 2;
+
+pub(super) fn run(target: &Target, json: bool, check: bool) -> CommandResult {
     let reply = block_on(async {
         let mut client = running(target).await?;
         Ok(client.ask(&Request::Status {}).await?)
-    })?;
-    accounts::show(&reply, json)
+    });
+    let reply = match reply {
+        Err(error) if check => return Err(CommandError::new(CRITICAL, error.message)),
+        reply => reply?,
+    };
+    accounts::show(&reply, json)?;
+    Ok(match &reply {
+        Reply::Status(status) if check => severity(status),
+        _ => 0,
+    })
+}
+
+/// The exit code that monitoring plugins have for it.
+fn severity(status: &Status) -> u8 {
+    let ledger = &status.ledger;
+    // A layout that survives no failure says so every day.
+    let at_risk = |left: i32| left < ledger.full && left <= 0;
+    let lines = ledger.lines.iter();
+    let mut lines = lines.filter(|line| line.blobs > 0 || line.objects.unwrap_or(0) > 0);
+    if lines.any(|line| at_risk(line.failures_left))
+        || at_risk(ledger.catalog)
+        || !status.pool.writable
+    {
+        return CRITICAL;
+    }
+    match findings(status).is_empty() {
+        true => 0,
+        false => DEGRADED,
+    }
 }
 
 /// Something that an administrator should know, and what to do about it.

@@ -360,6 +360,15 @@ impl Figures {
                 .iter()
                 .map(|(disk, status)| ([("disk", disk.clone())], status.bad)),
         )?;
+        let rot = self.store.rot_since_start();
+        page.counters(
+            "disk_rot_found",
+            "Shards that scrub or a deep check found bad",
+            self.pool.members().map(|member| {
+                let found = rot.get(&member.id).copied().unwrap_or(0);
+                ([("disk", member.disk.label().to_owned())], found)
+            }),
+        )?;
         page.gauges(
             "scrub_pass",
             "Bytes read in the pass under way, or in the last one",

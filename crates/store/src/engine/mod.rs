@@ -54,7 +54,7 @@ pub use folders::{Content, Folder, Folders};
 pub use joining::{LiveFolders, Outlook};
 pub use loss::LossReport;
 pub use membership::{Membership, Refusal};
-pub use rebuild::{Diagnosis, IndexFound, JournalFound, Rebuild, RebuildReport, Way};
+pub use rebuild::{Diagnosis, IndexFound, JournalFound, Made, Rebuild, RebuildReport, Told, Way};
 pub use restore::{Followed, Restore, RestoreReport};
 
 use joining::Looking;

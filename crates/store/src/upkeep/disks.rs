@@ -433,7 +433,7 @@ impl Store {
             })
             .await?;
         if count > 0 {
-            let objects = inner.objects_in(&lost).await?;
+            let objects = self.objects_in(&lost).await?;
             let some = count > lost.len() as u64;
             let message = refusal(disk, count, &objects, some, &unknown);
             return Err(Error::new(ErrorKind::Conflict, message));

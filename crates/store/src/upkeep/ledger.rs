@@ -11,19 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dewar_data::blob::Checked;
 use dewar_data::pace::Pace;
-use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
-use dewar_types::{BlobId, DiskId, EntryId, Result, Timestamp};
+use dewar_meta::ns::record::{Entry, Record, VersionRecord};
+use dewar_types::{BlobId, DiskId, Result, Timestamp};
 
+use super::at_risk::{AtRisk, Margins};
 use super::encodings::Encoding;
 use super::freeing::Freeing;
+use super::rot::RotLog;
 use super::scrub::Progress;
 use crate::{Inner, Store};
-
-/// Encodings below full redundancy that are remembered to find the objects in them.
-const DEGRADED_MAX: usize = 1 << 20;
 
 /// Objects that are named.
 pub(super) const NAMED_MAX: usize = 1000;
@@ -47,7 +45,8 @@ pub struct Ledger {
     /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
     /// gone of them already is not bad.
     pub freeing: Freed,
-    /// Objects below full redundancy, the worst first, [`NAMED_MAX`] at most. Only when asked for.
+    /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] of them where there are more.
+    /// Only when asked for.
     pub at_risk: Vec<Danger>,
     /// Whether there were more.
     pub more: bool,
@@ -109,6 +108,18 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
+        Ok(self.check(depth, progress).await?.0)
+    }
+
+    /// The same, and the objects below full redundancy that the ledger does not name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn check(
+        &self,
+        depth: LedgerDepth,
+        progress: &AtomicU64,
+    ) -> Result<(Ledger, AtRisk)> {
         let inner = &self.inner;
         inner.look_for_anchors().await;
         let mut ledger = Ledger {
@@ -136,18 +147,20 @@ impl Store {
             }
         }
         freeing.refresh(&inner.tree).await?;
-        let degraded = inner
-            .count_encodings(&mut ledger, &freeing, read, &trusted)
-            .await?;
+        let counting = inner.count_encodings(&mut ledger, &freeing, read, &trusted);
+        let mut margins = counting.await?;
         if depth.objects {
-            inner.count_objects(&mut ledger, &degraded).await?;
+            margins.add_packed(inner).await?;
+            inner.count_objects(&mut ledger, &margins).await?;
         }
-        Ok(ledger)
+        let mut rest = AtRisk::new(inner, margins, &ledger);
+        while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
+            ledger.at_risk.extend(rest.next(NAMED_MAX).await?);
+        }
+        ledger.more = !rest.is_over();
+        Ok((ledger, rest))
     }
 }
-
-/// Encodings below full redundancy, with what they have left.
-type Degraded = BTreeMap<BlobId, i32>;
 
 impl Inner {
     /// Disks that can be read, with how often each returned: who is in this twice was not away between.
@@ -164,7 +177,7 @@ impl Inner {
         freeing: &Freeing,
         read: Option<Timestamp>,
         trusted: &BTreeSet<DiskId>,
-    ) -> Result<Degraded> {
+    ) -> Result<Margins> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
@@ -174,7 +187,7 @@ impl Inner {
         for disk in trusted {
             disks.trust(*disk);
         }
-        let mut degraded = Degraded::new();
+        let mut margins = Margins::new(ledger.full, ledger.catalog, disks.clone());
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
             if freeing.holds(record.id) {
@@ -202,19 +215,22 @@ impl Inner {
                 true => proven,
                 false => line.proven.min(proven),
             };
-            if standing.margin < ledger.full && degraded.len() < DEGRADED_MAX {
-                degraded.insert(record.id, standing.margin);
+            if standing.margin < ledger.full {
+                margins.hold(record.id, standing.margin);
             }
         })
         .await?;
-        Ok(degraded)
+        Ok(margins)
     }
 
     /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
     /// is bad.
     async fn read_everything(&self, freeing: &mut Freeing, progress: &AtomicU64) -> Result<u64> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
-        let mut bad = 0;
+        let mut rot = RotLog::new("fsck");
+        let began = self.env.clock.now();
+        let below = self.tree.ids().blob().await?;
+        let mut proven: BTreeSet<DiskId> = self.blobs.pool().members().map(|m| m.id).collect();
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
@@ -222,47 +238,55 @@ impl Inner {
                 if freeing.holds(encoding.record.id) {
                     continue;
                 }
-                bad += self.read_encoding(encoding, freeing, &pace).await?;
+                let unread = self
+                    .read_encoding(encoding, freeing, &pace, &mut rot)
+                    .await?;
+                proven.retain(|disk| !unread.contains(disk));
                 progress.fetch_add(1, Ordering::Relaxed);
             }
             match page.next {
                 Some(next) => from = next,
-                None => return Ok(bad),
+                None => break,
             }
         }
+        rot.sum_up(self);
+        // Who has read a disk as a whole has scrubbed it.
+        for disk in proven {
+            self.note_proof(disk, began, below).await?;
+        }
+        Ok(rot.total())
     }
 
+    /// Reads the shards of an encoding; the disks that could not be read.
     async fn read_encoding(
         &self,
         encoding: &Encoding,
         freeing: &mut Freeing,
         pace: &Pace,
-    ) -> Result<u64> {
+        rot: &mut RotLog,
+    ) -> Result<Vec<DiskId>> {
         let record = &encoding.record;
-        let mut bad = 0;
+        let mut unread = Vec::new();
         let shards = (0..record.disks.len())
             .filter(|shard| !record.missing.contains(&(*shard as u8)))
             .map(async |shard| (shard, self.blobs.check(record, shard, pace).await));
         for (shard, checked) in futures_util::future::join_all(shards).await {
-            if let Checked::Damaged(_) = checked?
-                && self.is_meant(encoding, freeing).await?
-            {
-                bad += 1;
-                self.table
-                    .note(encoding, shard, self.env.clock.now())
-                    .await?;
-                self.upkeep.queued();
+            match checked? {
+                Checked::Good => {}
+                Checked::Unreachable => unread.push(record.disks[shard]),
+                Checked::Damaged(damage) => {
+                    if self.is_meant(encoding, freeing).await? {
+                        rot.note(self, encoding, shard, &damage.pages).await?;
+                    }
+                }
             }
         }
-        Ok(bad)
+        Ok(unread)
     }
 
-    /// Counts objects by what they have left, and names those that are not as safe as they should be.
-    async fn count_objects(&self, ledger: &mut Ledger, degraded: &Degraded) -> Result<()> {
-        let packed = self.packed_in(degraded).await?;
+    /// Counts objects by what they have left.
+    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<()> {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
-        let mut dangers: Vec<(i32, EntryId, String)> = Vec::new();
-        let mut dirs: BTreeMap<EntryId, (EntryId, String)> = BTreeMap::new();
         let kv = self.tree.kv().snapshot();
         for table in [keys::ENTRY, keys::VERSION] {
             let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
@@ -276,32 +300,16 @@ impl Inner {
                 };
                 let page = kv.scan(scan).await?;
                 for (key, value) in &page.pairs {
-                    let (parent, name, version) = if table == keys::VERSION {
-                        let (parent, name, id) = keys::parse_version(key)?;
-                        let version = VersionRecord::from_value(key, value)?;
-                        (parent, format!("{name} (version {id})"), version)
+                    let version = if table == keys::VERSION {
+                        VersionRecord::from_value(key, value)?
                     } else {
-                        let (parent, name, _) = keys::parse_entry(key)?;
                         match Entry::from_value(key, value)? {
-                            Entry::Dir(dir) => {
-                                dirs.insert(dir.attributes.id, (parent, name.to_owned()));
-                                continue;
-                            }
-                            Entry::File(file) => (parent, name.to_owned(), file.current),
-                            Entry::Symlink(_) => continue,
+                            Entry::File(file) => file.current,
+                            Entry::Dir(_) | Entry::Symlink(_) => continue,
                         }
                     };
-                    let margin = self.margin_of(&version, ledger, degraded, &packed).await?;
+                    let margin = margins.of(self, &version).await?;
                     *counts.entry(margin).or_default() += 1;
-                    if margin < ledger.full {
-                        ledger.more |= dangers.len() >= NAMED_MAX;
-                        // The worst are kept.
-                        dangers.push((margin, parent, name));
-                        if dangers.len() >= 2 * NAMED_MAX {
-                            dangers.sort_by_key(|(margin, ..)| *margin);
-                            dangers.truncate(NAMED_MAX);
-                        }
-                    }
                 }
                 match page.pairs.last().filter(|_| page.more) {
                     Some((last, _)) => from = keys::just_after(last),
@@ -312,99 +320,24 @@ impl Inner {
         for (margin, objects) in counts {
             ledger.lines.entry(margin).or_default().objects = Some(objects);
         }
-        dangers.sort_by_key(|(margin, ..)| *margin);
-        dangers.truncate(NAMED_MAX);
-        ledger.at_risk = dangers
-            .into_iter()
-            .map(|(margin, parent, name)| Danger {
-                margin,
-                path: path_of(&dirs, parent, &name),
-            })
-            .collect();
         Ok(())
-    }
-
-    /// Paths of objects that have a part in one of these blobs, some of them if there are many.
-    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
-        let mut ledger = Ledger::default();
-        self.count_objects(&mut ledger, blobs).await?;
-        let named = ledger.at_risk.into_iter();
-        Ok(named.map(|danger| danger.path).collect())
-    }
-
-    /// Segments that were packed into a blob below full redundancy.
-    async fn packed_in(&self, degraded: &Degraded) -> Result<Degraded> {
-        let mut packed = Degraded::new();
-        let mut range = keys::encodings(keys::SEGMENT, BlobId(0));
-        while !degraded.is_empty() {
-            let scan = Scan {
-                from: &range.from,
-                to: &range.to,
-                limit: PAGE,
-                reverse: false,
-            };
-            let page = self.tree.kv().scan(scan).await?;
-            for (key, value) in &page.pairs {
-                if let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(value)?
-                    && let Some(margin) = degraded.get(&blob)
-                {
-                    packed.insert(keys::parse_blob(key)?, *margin);
-                }
-            }
-            match page.pairs.last().filter(|_| page.more) {
-                Some((last, _)) => range.from = keys::just_after(last),
-                None => break,
-            }
-        }
-        Ok(packed)
-    }
-
-    /// The fewest failures that any part of a version's best copy survives.
-    async fn margin_of(
-        &self,
-        version: &VersionRecord,
-        ledger: &Ledger,
-        degraded: &Degraded,
-        packed: &Degraded,
-    ) -> Result<i32> {
-        let mut best = None;
-        for (copy, stored) in version.copies.iter().enumerate() {
-            if stored.state == CopyState::Cached {
-                continue;
-            }
-            let extents = self.tree.extents(version, copy).await?;
-            let margin = extents
-                .iter()
-                .map(|extent| {
-                    let known = degraded
-                        .get(&extent.blob)
-                        .or_else(|| packed.get(&extent.blob));
-                    match known {
-                        Some(margin) => *margin,
-                        None if extent.slot.is_some() && self.segments.is_unsealed(extent.blob) => {
-                            ledger.catalog.min(ledger.full)
-                        }
-                        None => ledger.full,
-                    }
-                })
-                .min();
-            // Without content it is as safe as its name.
-            best = best.max(Some(margin.unwrap_or(ledger.full)));
-        }
-        Ok(best.unwrap_or(ledger.full))
     }
 }
 
-fn path_of(dirs: &BTreeMap<EntryId, (EntryId, String)>, parent: EntryId, name: &str) -> String {
-    let mut path = name.to_owned();
-    let mut at = parent;
-    // Cycles cannot be, but a damaged catalog must not hang whoever looks at it.
-    for _ in 0..1024 {
-        let Some((above, name)) = dirs.get(&at) else {
-            break;
-        };
-        path = format!("{name}/{path}");
-        at = *above;
+impl Store {
+    /// Paths of objects that have a part in one of these blobs, [`NAMED_MAX`] of them if there are many.
+    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
+        let inner = &self.inner;
+        let mut margins = Margins::only(blobs);
+        margins.add_packed(inner).await?;
+        let mut ledger = Ledger::default();
+        inner.count_objects(&mut ledger, &margins).await?;
+        let mut at_risk = AtRisk::new(inner, margins, &ledger);
+        let mut named = Vec::new();
+        while named.len() < NAMED_MAX && !at_risk.is_over() {
+            named.extend(at_risk.next(NAMED_MAX).await?);
+        }
+        named.truncate(NAMED_MAX);
+        Ok(named.into_iter().map(|danger| danger.path).collect())
     }
-    path
 }

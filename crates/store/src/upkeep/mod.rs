@@ -16,6 +16,7 @@
 //! New shards are durable before a record names them, and old files go after it (invariant I1). A
 //! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
 
+mod at_risk;
 mod disks;
 mod encodings;
 mod freeing;
@@ -23,6 +24,7 @@ mod ledger;
 mod presence;
 mod repair;
 mod returned;
+mod rot;
 mod scrub;
 mod standing;
 mod tokens;
@@ -39,11 +41,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use at_risk::AtRisk;
 pub use disks::{Decision, DiskLine};
 pub use ledger::{Danger, Freed, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
 pub use returned::Holdings;
-pub use scrub::ScrubStatus;
+pub use rot::RotFound;
+pub use scrub::{ScrubPass, ScrubStatus};
 
 pub(crate) use encodings::Encoding;
 pub(crate) use presence::presence;
@@ -107,7 +111,10 @@ pub(crate) struct Upkeep {
     /// Disks that are not what they were, with what has not been read since.
     doubts: Mutex<BTreeMap<DiskId, tokens::Unverified>>,
     repair: Mutex<RepairStatus>,
+    told: Mutex<repair::Told>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
+    /// Shards found bad since the start.
+    rot: Mutex<BTreeMap<DiskId, u64>>,
     /// Shards that no record names any more, and that readers may still use.
     leftovers: Mutex<Vec<Leftover>>,
 }
@@ -144,7 +151,9 @@ impl Upkeep {
             comparing: tokio::sync::Mutex::default(),
             doubts: Mutex::default(),
             repair: Mutex::default(),
+            told: Mutex::default(),
             scrubs: Mutex::default(),
+            rot: Mutex::default(),
             leftovers: Mutex::default(),
             config,
         }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::encodings::Encoding;
 use super::freeing::Freeing;
+use super::rot::RotLog;
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record that holds a [`Progress`].
@@ -75,6 +76,17 @@ pub struct ScrubStatus {
     pub bad: u64,
 }
 
+/// The pass over a disk that is due or under way, or the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubPass {
+    /// The disk.
+    pub disk: DiskId,
+    /// Whether the disk can be read now.
+    pub readable: bool,
+    /// What it does and found. [`ScrubStatus::began`] stands as soon as a pass is asked for.
+    pub status: ScrubStatus,
+}
+
 impl Default for Progress {
     /// Nothing was read yet.
     fn default() -> Self {
@@ -107,14 +119,10 @@ impl Progress {
     /// When a shard on this disk was last read and found good, if it is not known to be bad:
     /// the beginning of the pass that read it.
     pub(super) fn proof(&self, blob: BlobId) -> Option<Timestamp> {
-        if let Some(began) = self.began
-            && blob < self.next.min(self.below)
-        {
-            return Some(began);
-        }
-        self.last
-            .filter(|_| blob < self.last_below)
-            .map(|(began, _)| began)
+        let now = self.began.filter(|_| blob < self.next.min(self.below));
+        let last = self.last.filter(|_| blob < self.last_below);
+        // What read everything meanwhile counts as a pass, too.
+        now.max(last.map(|(began, _)| began))
     }
 }
 
@@ -217,6 +225,34 @@ impl Inner {
         Ok(progress)
     }
 
+    /// Notes that all blobs below `below` on a disk were read from `began` on.
+    pub(super) async fn note_proof(
+        &self,
+        disk: DiskId,
+        began: Timestamp,
+        below: BlobId,
+    ) -> Result<()> {
+        let mut progress = self.scrub_progress(disk).await?;
+        if progress.last.is_none_or(|(last, _)| last < began) {
+            progress.last = Some((began, self.env.clock.now()));
+            progress.last_below = below;
+            self.write_progress(disk, &progress).await?;
+            self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
+        }
+        Ok(())
+    }
+
+    /// Notes how far a pass is, and keeps a newer proof that somebody else noted meanwhile.
+    async fn note_progress(&self, disk: DiskId, progress: &mut Progress) -> Result<()> {
+        let known = self.scrub_progress(disk).await?;
+        let began = |progress: &Progress| progress.last.map(|(began, _)| began);
+        if began(&known) > began(progress) {
+            progress.last = known.last;
+            progress.last_below = known.last_below;
+        }
+        self.write_progress(disk, progress).await
+    }
+
     async fn write_progress(&self, disk: DiskId, progress: &Progress) -> Result<()> {
         // Writing into a vector cannot fail.
         let value = minicbor::to_vec(progress).unwrap_or_default();
@@ -248,6 +284,7 @@ impl Inner {
         }
         let mut noted = Instant::now();
         let mut freeing = Freeing::default();
+        let mut rot = RotLog::new("scrub");
         loop {
             let page = self.table.encodings(progress.next, PAGE).await?;
             for encoding in &page.encodings {
@@ -256,14 +293,18 @@ impl Inner {
                 }
                 if self.unverified().get(&disk).map(|at| at.doubt) != doubt {
                     // What it has read was another's.
+                    rot.sum_up(self);
                     return Ok(());
                 }
-                self.scrub_encoding(disk, encoding, &mut freeing, &pace)
-                    .await?;
+                let scrubbed = self.scrub_encoding(disk, encoding, &mut freeing, &pace, &mut rot);
+                if let Err(error) = scrubbed.await {
+                    rot.sum_up(self);
+                    return Err(error);
+                }
                 progress.next = BlobId(encoding.record.id.0.saturating_add(1));
                 self.verified(disk, progress.below, progress.next);
                 if noted.elapsed() >= NOTE_EVERY {
-                    self.write_progress(disk, &progress).await?;
+                    self.note_progress(disk, &mut progress).await?;
                     noted = Instant::now();
                 }
             }
@@ -276,7 +317,8 @@ impl Inner {
         progress.last = progress.began.map(|began| (began, ended));
         progress.last_below = progress.below;
         progress.began = None;
-        self.write_progress(disk, &progress).await?;
+        rot.sum_up(self);
+        self.note_progress(disk, &mut progress).await?;
         if let Some(doubt) = doubt
             && progress.last_below > doubt.below
         {
@@ -299,6 +341,7 @@ impl Inner {
         encoding: &Encoding,
         freeing: &mut Freeing,
         pace: &Pace,
+        rot: &mut RotLog,
     ) -> Result<()> {
         let record = &encoding.record;
         let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
@@ -317,19 +360,10 @@ impl Inner {
             }
             Checked::Damaged(damage) => {
                 if self.is_meant(encoding, freeing).await? {
-                    let blob = record.id;
-                    let first = damage.pages.iter().take(PAGES_NAMED_MAX);
-                    let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
-                    let pages = pages.collect::<Vec<_>>().join(" ");
-                    let folder = self.folder_of(disk);
-                    tracing::warn!(%blob, shard, folder, %disk, pages, "the scrub found a bad shard");
                     dewar_env::reached("the scrub found a bad shard");
-                    let now = self.env.clock.now();
-                    self.table.note(encoding, shard, now).await?;
+                    rot.note(self, encoding, shard, &damage.pages).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();
                     scrubs.entry(disk).or_default().bad += 1;
-                    drop(scrubs);
-                    self.upkeep.queued();
                 }
             }
         }
@@ -341,9 +375,6 @@ impl Inner {
     }
 }
 
-/// Runs of bad pages that the log line of a shard names.
-const PAGES_NAMED_MAX: usize = 8;
-
 impl Store {
     /// How far the scrub of each disk is, by disk.
     #[must_use]
@@ -353,6 +384,35 @@ impl Store {
             .iter()
             .map(|(disk, status)| (*disk, *status))
             .collect()
+    }
+
+    /// The passes over all disks that are there, as the catalog has them.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn scrub_passes(&self) -> Result<Vec<ScrubPass>> {
+        let inner = &self.inner;
+        let mut passes = Vec::new();
+        let members = inner.blobs.pool().members();
+        let members: Vec<_> = members
+            .map(|member| (member.id, member.disk.state().readable()))
+            .collect();
+        for (disk, readable) in members {
+            let progress = inner.scrub_progress(disk).await?;
+            let known = inner.upkeep.scrubs.lock().get(&disk).copied();
+            let mut status = known.unwrap_or_default();
+            if progress.began.is_some() && status.began != progress.began {
+                // It was asked for, and nothing was read yet.
+                (status.shards, status.bytes) = (0, 0);
+            }
+            (status.began, status.last) = (progress.began, progress.last);
+            passes.push(ScrubPass {
+                disk,
+                readable,
+                status,
+            });
+        }
+        Ok(passes)
     }
 
     /// Makes a pass over a disk due now; one under way goes on.
