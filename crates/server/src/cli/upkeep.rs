@@ -1,9 +1,10 @@
 //! `dewar scrub` and `dewar fsck`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::accounts::{Shared, strange};
 use super::columns::{amount, print, print_json, table};

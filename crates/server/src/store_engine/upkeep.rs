@@ -568,7 +568,9 @@ fn without_right_in(folder: &str) -> Option<String> {
         let inside = folder.join(name);
         // What is not there is told by those who look for it.
         let why = inside.exists().then(|| whose(&inside, folder)).flatten()?;
-        Some(format!("its folder `{name}` cannot be used by this process: {why}"))
+        Some(format!(
+            "its folder `{name}` cannot be used by this process: {why}"
+        ))
     })
 }
 
@@ -651,7 +653,10 @@ mod tests {
         let sealed = std::fs::Permissions::from_mode(0o500);
         std::fs::set_permissions(&blobs, sealed).expect("set");
         let said = without_right_in(&label).expect("told");
-        assert!(said.contains("`blobs`") && said.contains("chmod -R u+rwX"), "{said}");
+        assert!(
+            said.contains("`blobs`") && said.contains("chmod -R u+rwX"),
+            "{said}"
+        );
         std::fs::remove_dir(&blobs).expect("removed");
         // A file system that the kernel has shut off is nobody's right.
         assert_eq!(whose(path, path), None);

@@ -113,15 +113,7 @@ impl Engine {
     ) -> Result<RestoreReport> {
         let disks = disks_of(folders, dewar, config.pool);
         let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
-        let label = how.source.label();
-        // What the catalog was made of, when that was one of these backups and is not settled.
-        let begun = diagnosis.rebuilt.clone().filter(|rebuilt| {
-            rebuilt.from == RebuiltFrom::Backup && diagnosis.way.is_exact() && !how.force
-        });
-        let begun = begun.and_then(|rebuilt| {
-            let name = rebuilt.source.strip_prefix(label)?.strip_prefix('/')?;
-            Some(name.to_owned())
-        });
+        let begun = begun(&diagnosis, &how);
         let (name, backup) = choose(&how, begun.as_ref(), dewar).await?;
         verify(&*how.source, &backup).await?;
         let files = backup
@@ -291,6 +283,15 @@ async fn followed(
         until,
         exact,
     })
+}
+
+/// Of which of the backups the catalog was made, where that is not settled.
+fn begun(diagnosis: &Diagnosis, how: &Restore<'_>) -> Option<String> {
+    let rebuilt = diagnosis.rebuilt.as_ref().filter(|rebuilt| {
+        rebuilt.from == RebuiltFrom::Backup && diagnosis.way.is_exact() && !how.force
+    })?;
+    let name = rebuilt.source.strip_prefix(how.source.label())?;
+    Some(name.strip_prefix('/')?.to_owned())
 }
 
 /// The backup that is wanted: the one that was begun with, where none is named.

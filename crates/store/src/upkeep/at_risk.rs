@@ -291,7 +291,7 @@ impl AtRisk {
 /// What stands under a key.
 enum Found {
     Dir(EntryId, String),
-    Version(String, VersionRecord),
+    Version(String, Box<VersionRecord>),
     Other,
 }
 
@@ -299,12 +299,15 @@ fn read(of_versions: bool, key: &Bytes, value: &Bytes) -> Result<Found> {
     if of_versions {
         let (_, name, id) = keys::parse_version(key)?;
         let version = VersionRecord::from_value(key, value)?;
-        return Ok(Found::Version(format!("{name} (version {id})"), version));
+        return Ok(Found::Version(
+            format!("{name} (version {id})"),
+            Box::new(version),
+        ));
     }
     let (_, name, _) = keys::parse_entry(key)?;
     Ok(match Entry::from_value(key, value)? {
         Entry::Dir(dir) => Found::Dir(dir.attributes.id, name.to_owned()),
-        Entry::File(file) => Found::Version(name.to_owned(), file.current),
+        Entry::File(file) => Found::Version(name.to_owned(), Box::new(file.current)),
         Entry::Symlink(_) => Found::Other,
     })
 }

@@ -140,7 +140,7 @@ impl Store {
             ledger.found_bad = inner.read_everything(&mut freeing, progress).await?;
             let after = inner.steady();
             for (disk, doubted) in doubted {
-                if before.get(&disk).is_some() && before.get(&disk) == after.get(&disk) {
+                if before.contains_key(&disk) && before.get(&disk) == after.get(&disk) {
                     trusted.insert(disk);
                     inner.end_doubt(disk, doubted.doubt).await?;
                 }
@@ -252,7 +252,11 @@ impl Inner {
         rot.sum_up(self);
         // Who has read a disk as a whole has scrubbed it.
         for disk in proven {
-            self.note_proof(disk, began, below).await?;
+            if let Err(error) = self.note_proof(disk, began, below).await {
+                // The catalog may not be writable just now; what was found is told all the same.
+                let folder = self.folder_of(disk);
+                tracing::info!(folder, %disk, %error, "that a disk was read as a whole is not noted");
+            }
         }
         Ok(rot.total())
     }
