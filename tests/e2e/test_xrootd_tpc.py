@@ -169,9 +169,14 @@ class Relay:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                # It is down, and may come back.
+                client.close()
+                continue
             threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
 
