@@ -134,6 +134,67 @@ def test_what_fills_a_pool_at_full_speed_leaves_its_reserve(tmp_path, mounts):
 
 
 @root_only
+def test_full_disks_are_away_for_moments_one_after_the_other(tmp_path, mounts):
+    """The journal moves to other disks each time, in the room that is kept free."""
+    server = Server(tmp_path / "away")
+    server.allow(r"full|room|space|NoSpace|shard|journal|holder|index|disk\d|missing")
+    folders = []
+    for number in range(1, 7):
+        image, top = tmp_path / f"image{number}", tmp_path / f"top{number}"
+        with image.open("wb") as file:
+            file.truncate(4 << 30)
+        top.mkdir()
+        sh("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(image))
+        sh("mount", "-o", "loop", str(image), str(top))
+        mounts(["umount", "-l", str(top)])
+        found = os.statvfs(top)
+        others = found.f_bavail * found.f_frsize - (340 << 20)
+        sh("fallocate", "-l", str(others), str(top / "others"))
+        (top / "disk").mkdir()
+        folders.append(top / "disk")
+        server.disk(number).mkdir(parents=True)
+        sh("mount", "--bind", str(top / "disk"), str(server.disk(number)))
+        mounts(["umount", "-l", str(server.disk(number))])
+    server.start()
+    try:
+        s3, written = server.boto(), []
+        with pytest.raises(botocore.exceptions.ClientError) as error:
+            for number in range(1000):
+                s3.put_object(Bucket="demo", Key=f"f{number:04}", Body=content(number, 5_000_000))
+                written.append(number)
+        assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 507
+        for number in (1, 4, 2, 5, 3, 6, 2, 1, 5, 4):
+            sh("umount", "-l", str(server.disk(number)))
+            time.sleep(2.5)
+            sh("mount", "--bind", str(folders[number - 1]), str(server.disk(number)))
+            for _ in range(100):
+                if all(disk["state"] == "online" for disk in server.admin("status")["pool"]["disks"]):
+                    break
+                time.sleep(0.2)
+            else:
+                pytest.fail(f"disk {number} does not come back")
+            time.sleep(2)
+        half = len(written) // 2
+        for number in written[:half]:
+            s3.delete_object(Bucket="demo", Key=f"f{number:04}")
+        server.kill()
+        server.start()
+        s3 = server.boto()
+        for number in written[half:]:
+            assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 5_000_000)
+        for _ in range(120):
+            try:
+                s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
+                break
+            except botocore.exceptions.ClientError:
+                time.sleep(0.5)
+        else:
+            pytest.fail("the room that deletes freed is not used")
+    finally:
+        server.kill()
+
+
+@root_only
 def test_a_disk_that_returns_errors(tmp_path, mounts):
     """The file behind a loop device is cut: whatever lay behind the cut gives EIO."""
     image = tmp_path / "disk.img"

@@ -22,6 +22,7 @@ use crate::epoch::{EpochId, Member, Span};
 use crate::format::{BLOCK_BYTES, FileHeader};
 use crate::keeper::Replacement;
 use crate::lane::{JOURNAL_DIR, Lane, Slot, name_number, open_slot};
+use crate::leftovers::is_whole;
 use crate::log::{FileInfo, Shared};
 
 /// Bytes gathered for one write.
@@ -37,9 +38,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// until it has all that is needed, or is no holder any more.
 pub(crate) async fn fill(shared: Arc<Shared>, to: Replacement, files: Vec<FileInfo>) {
     let mut pause = PAUSE;
+    let mut leftovers = to.leftovers;
     while let Err(error) = fill_once(&shared, &to.lane, &files).await {
         if to.lane.failure().is_some() {
             return;
+        }
+        if !leftovers.is_empty() && is_whole(&shared.state.lock()) {
+            // Others have all of it, and what is left here may be what takes the room.
+            remove(&to.lane, std::mem::take(&mut leftovers)).await;
+            continue;
         }
         if pause == PAUSE {
             let disk = to.lane.disk.label();
@@ -48,8 +55,12 @@ pub(crate) async fn fill(shared: Arc<Shared>, to: Replacement, files: Vec<FileIn
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
-    for path in &to.leftovers {
-        if let Err(error) = to.lane.disk.remove(path).await {
+    remove(&to.lane, leftovers).await;
+}
+
+async fn remove(lane: &Lane, paths: Vec<String>) {
+    for path in paths {
+        if let Err(error) = lane.disk.remove(&path).await {
             tracing::warn!(%error, "an old journal file stays");
         }
     }

@@ -62,7 +62,7 @@ impl Leftovers {
 }
 
 /// Whether m+1 holders have everything that is needed.
-fn is_whole(state: &State) -> bool {
+pub(crate) fn is_whole(state: &State) -> bool {
     let complete = state
         .lanes
         .iter()
