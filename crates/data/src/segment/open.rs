@@ -193,6 +193,13 @@ impl Segments {
         self.state.lock().unsealed.contains_key(&segment)
     }
 
+    /// The lowest id of those in memory: it may be written to its disks long after later ones.
+    #[must_use]
+    pub fn first_unsealed(&self) -> Option<BlobId> {
+        let state = self.state.lock();
+        state.unsealed.keys().next().copied()
+    }
+
     /// Bytes in memory.
     #[must_use]
     pub fn unsealed_bytes(&self) -> u64 {

@@ -221,7 +221,7 @@ impl Figures {
             "disk_in_doubt",
             "1 while a disk that was put back as it was at an earlier time is being read",
             None,
-            members.into_iter(),
+            members,
         )?;
         let room = self.store.space();
         let spaces: Vec<_> = self

@@ -353,6 +353,11 @@ impl Inner {
             return Ok(());
         };
         let written = self.written();
+        // What is sealed later has an id from before.
+        let below = match self.segments.first_unsealed() {
+            Some(unsealed) => unsealed.min(written.0),
+            None => written.0,
+        };
         let (lineage, kept) = self.kept(member.id).await?;
         let fresh = Token::from(self.env.rng.u128().to_be_bytes());
         let now = {
@@ -370,7 +375,7 @@ impl Inner {
         let kept = Kept {
             lineage,
             token: now,
-            below: written.0,
+            below,
         };
         let value = minicbor::to_vec(kept).unwrap_or_default();
         let batch = Batch {
