@@ -45,6 +45,13 @@ pub(super) fn text(status: &Status) -> String {
         "pool {} {}: writes {writes}\n",
         pool.name, pool.layout
     ));
+    for further in &pool.further {
+        let writes = if further.writable { "yes" } else { "no" };
+        text.push_str(&format!(
+            "pool {} {}: writes {writes}\n",
+            further.name, further.layout
+        ));
+    }
     let rows: Vec<_> = pool
         .disks
         .iter()
@@ -93,6 +100,7 @@ fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
             Some(last) if last.failures_left < 0 && line.failures_left < 0 => {
                 last.blobs += line.blobs;
                 last.bytes += line.bytes;
+                last.lacking += line.lacking;
             }
             _ => told.push(line.clone()),
         }
@@ -115,7 +123,11 @@ fn findings(status: &Status) -> Vec<Finding> {
     for line in &told_as_one(&ledger.lines) {
         let (blobs, bytes) = (line.blobs, amount(line.bytes));
         let what = match line.failures_left {
-            left if left >= ledger.full => continue,
+            _ if line.lacking == 0 => continue,
+            left if line.lacking < line.blobs => format!(
+                "{} of {blobs} blobs that survive {left} more failures should survive more",
+                line.lacking
+            ),
             left if left < 0 && away => format!("{bytes} in {blobs} blobs CANNOT BE READ now"),
             left if left < 0 => format!(
                 "{bytes} in {blobs} blobs lack more shards than the layout survives, and no disk of the \
@@ -360,6 +372,7 @@ mod tests {
                 layout: "4+2".to_owned(),
                 margin: 2,
                 writable: true,
+                further: Vec::new(),
                 disks: (1..=6).map(|number| disk(number, "online")).collect(),
                 notes: Vec::new(),
             },
@@ -378,6 +391,7 @@ mod tests {
         status.ledger.lines = vec![LedgerLineInfo {
             failures_left: -1,
             blobs: 3,
+            lacking: 3,
             bytes: 1 << 20,
             ..LedgerLineInfo::default()
         }];

@@ -111,7 +111,7 @@ impl Engine {
             .iter()
             .map(|run| (*run, Arc::clone(&how.source), run_path(run)));
         let runs = runs_in_files(files.collect(), backup.upto).await?;
-        let disks = disks_of(folders, dewar, config.pool);
+        let disks = disks_of(folders, dewar, config);
         let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
         if let (Way::Exact { upto }, false) = (diagnosis.way, how.force) {
             return Err(Error::new(

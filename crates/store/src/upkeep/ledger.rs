@@ -15,7 +15,7 @@ use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys;
 use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
-use dewar_types::{BlobId, DiskId, EntryId, Result, Timestamp};
+use dewar_types::{BlobId, DiskId, EntryId, PoolId, Result, Timestamp};
 
 use super::encodings::Encoding;
 use super::freeing::Freeing;
@@ -36,7 +36,8 @@ const PAGE: usize = 512;
 pub struct Ledger {
     /// When it was counted.
     pub counted: Timestamp,
-    /// Failures that the pool's layout is to survive.
+    /// Failures that the catalog is to survive, and the layout of at least one pool; that of no pool
+    /// survives more.
     pub full: i32,
     /// By failures left; negative means that it cannot be read now.
     pub lines: BTreeMap<i32, LedgerLine>,
@@ -72,6 +73,8 @@ pub struct LedgerLine {
     pub blobs: u64,
     /// Their content in bytes.
     pub bytes: u64,
+    /// Of the blobs, those with fewer failures left than the layouts of their pools are to survive.
+    pub lacking: u64,
     /// Objects; only when asked for.
     pub objects: Option<u64>,
     /// Everything in this line was good at this time or later; `None` if for something no time is
@@ -113,7 +116,7 @@ impl Store {
         inner.look_for_anchors().await;
         let mut ledger = Ledger {
             counted: inner.env.clock.now(),
-            full: i32::from(inner.blobs.pool().layout().m),
+            full: i32::try_from(inner.blobs.pool().tolerance()).unwrap_or(i32::MAX),
             catalog: inner.table.catalog_margin(),
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
@@ -128,7 +131,14 @@ impl Store {
         freeing.refresh(&inner.tree).await?;
         let degraded = inner.count_encodings(&mut ledger, &freeing, read).await?;
         if depth.objects {
-            inner.count_objects(&mut ledger, &degraded).await?;
+            let disks = inner.blobs.pool().layouts().collect::<BTreeMap<_, _>>();
+            let most = ledger.full;
+            let meant = |pool: PoolId| {
+                let number = u16::try_from(pool.0).ok();
+                let layout = number.and_then(|number| disks.get(&number));
+                layout.map_or(most, |layout| i32::from(layout.m))
+            };
+            inner.count_objects(&mut ledger, &degraded, meant).await?;
         }
         Ok(ledger)
     }
@@ -174,11 +184,13 @@ impl Inner {
             let line = ledger.lines.entry(standing.margin).or_default();
             line.blobs += 1;
             line.bytes += record.len;
+            let lacks = standing.margin < disks.meant(record);
+            line.lacking += u64::from(lacks);
             line.proven = match first {
                 true => proven,
                 false => line.proven.min(proven),
             };
-            if standing.margin < ledger.full && degraded.len() < DEGRADED_MAX {
+            if lacks && degraded.len() < DEGRADED_MAX {
                 degraded.insert(record.id, standing.margin);
             }
         })
@@ -234,7 +246,13 @@ impl Inner {
     }
 
     /// Counts objects by what they have left, and names those that are not as safe as they should be.
-    async fn count_objects(&self, ledger: &mut Ledger, degraded: &Degraded) -> Result<()> {
+    /// `meant` says how many failures what is in a pool is to survive.
+    async fn count_objects(
+        &self,
+        ledger: &mut Ledger,
+        degraded: &Degraded,
+        meant: impl Fn(PoolId) -> i32,
+    ) -> Result<()> {
         let packed = self.packed_in(degraded).await?;
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
         let mut dangers: Vec<(i32, EntryId, String)> = Vec::new();
@@ -267,9 +285,11 @@ impl Inner {
                             Entry::Symlink(_) => continue,
                         }
                     };
-                    let margin = self.margin_of(&version, ledger, degraded, &packed).await?;
+                    let (margin, lacks) = self
+                        .margin_of(&version, ledger, degraded, &packed, &meant)
+                        .await?;
                     *counts.entry(margin).or_default() += 1;
-                    if margin < ledger.full {
+                    if lacks {
                         ledger.more |= dangers.len() >= NAMED_MAX;
                         // The worst are kept.
                         dangers.push((margin, parent, name));
@@ -303,7 +323,7 @@ impl Inner {
     /// Paths of objects that have a part in one of these blobs, some of them if there are many.
     pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
         let mut ledger = Ledger::default();
-        self.count_objects(&mut ledger, blobs).await?;
+        self.count_objects(&mut ledger, blobs, |_| 0).await?;
         let named = ledger.at_risk.into_iter();
         Ok(named.map(|danger| danger.path).collect())
     }
@@ -335,20 +355,23 @@ impl Inner {
         Ok(packed)
     }
 
-    /// The fewest failures that any part of a version's best copy survives.
+    /// The fewest failures that any part of a version's best copy survives, and whether it is to survive
+    /// more.
     async fn margin_of(
         &self,
         version: &VersionRecord,
         ledger: &Ledger,
         degraded: &Degraded,
         packed: &Degraded,
-    ) -> Result<i32> {
-        let mut best = None;
+        meant: &impl Fn(PoolId) -> i32,
+    ) -> Result<(i32, bool)> {
+        let mut best: Option<(i32, bool)> = None;
         for (copy, stored) in version.copies.iter().enumerate() {
             if stored.state == CopyState::Cached {
                 continue;
             }
             let extents = self.tree.extents(version, copy).await?;
+            let full = meant(stored.pool);
             let margin = extents
                 .iter()
                 .map(|extent| {
@@ -358,16 +381,19 @@ impl Inner {
                     match known {
                         Some(margin) => *margin,
                         None if extent.slot.is_some() && self.segments.is_unsealed(extent.blob) => {
-                            ledger.catalog.min(ledger.full)
+                            ledger.catalog.min(full)
                         }
-                        None => ledger.full,
+                        None => full,
                     }
                 })
                 .min();
             // Without content it is as safe as its name.
-            best = best.max(Some(margin.unwrap_or(ledger.full)));
+            let margin = margin.unwrap_or(full);
+            if best.is_none_or(|(best, _)| best < margin) {
+                best = Some((margin, margin < full));
+            }
         }
-        Ok(best.unwrap_or(ledger.full))
+        Ok(best.unwrap_or((ledger.full, false)))
     }
 }
 
