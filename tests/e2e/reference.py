@@ -48,7 +48,9 @@ ofs.tpc autorm ttl 15 60 xfr 4 pgm {program}
 
     def start(self):
         for path in [self.folder, *self.folder.rglob("*")]:
-            shutil.chown(path, USER)
+            # What an earlier run left may lead to nothing.
+            if not path.is_symlink():
+                shutil.chown(path, USER)
         # A port that was free a moment ago may not be any more.
         for _ in range(5):
             self.port = free_port_base()

@@ -4,7 +4,9 @@ Needs root for mounts: as an ordinary user the tests run inside a user namespace
 mounted; a failing block device cannot be made there, and that test says so."""
 
 import concurrent.futures
+import fcntl
 import os
+import struct
 import subprocess
 import time
 
@@ -210,6 +212,59 @@ def test_two_disks_turn_read_only(tmp_path, mounts):
         assert [list(disk.glob("blobs/**/*")) != [] for disk in disks] == [True, True]
     finally:
         server.kill()
+
+
+# Shuts an ext4 off as the kernel does after an error, without a word in the mount.
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = struct.pack("I", 2)
+
+
+@root_only
+def test_a_file_system_that_is_shut_off_is_noticed_while_nobody_writes(tmp_path, mounts):
+    server = Server(tmp_path / "off")
+    disk = server.disk(3)
+    disk.mkdir(parents=True)
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(2 << 30)
+    try:
+        sh("mkfs.ext4", "-q", "-F", str(image))
+        sh("mount", "-o", "loop", str(image), str(disk))
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no ext4 on a loop device here: {error}")
+    mounts(["umount", "-l", str(disk)])
+    server.allow(r"disk\d|shard|journal|holder|missing|cannot be written")
+    server.start()
+    try:
+        server.boto().put_object(Bucket="demo", Key="k", Body=content(1, 2_000_000))
+        folder = os.open(disk, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, NO_LOG_FLUSH)
+        except OSError as error:
+            pytest.skip(f"it cannot be shut off here: {error}")
+        finally:
+            os.close(folder)
+        deadline = time.monotonic() + 30
+        while server.admin("status")["pool"]["disks"][2]["state"] == "online":
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        assert server.boto().get_object(Bucket="demo", Key="k")["Body"].read() == content(1, 2_000_000)
+    finally:
+        server.kill()
+
+
+def test_an_identity_file_that_is_damaged_is_told_before_the_next_start(own_server):
+    server = own_server
+    identity = server.disk(4) / "dewar-disk"
+    good = identity.read_bytes()
+    identity.write_bytes(good[:10] + b"?" + good[11:])
+    disk = server.admin("status")["pool"]["disks"][3]
+    assert disk["state"] == "online" and "damaged" in disk["detail"], disk
+    [line] = [line for line in server.admin("disk", "list") if line["path"] == str(server.disk(4))]
+    assert "dewar-disk" in line["advice"], line
+    assert server.admin("status", "--check", check=False).returncode == 1
+    identity.write_bytes(good)
+    assert server.admin("status")["pool"]["disks"][3]["detail"] is None
 
 
 def test_rot_is_repaired_on_read(own_server):

@@ -197,6 +197,96 @@ def test_with_nothing_left_of_the_catalog_the_disks_tell(lab, tmp_path):
     assert any(entry["Key"].startswith(f"{BUCKET}/data/large0@") for entry in older)
 
 
+def killed_after(lab, lines, *command):
+    """The command, killed when its report has so many lines; where the report is."""
+    process = subprocess.Popen([BIN, *command, "--dir", str(lab.data), "--json"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        found = list(lab.data.rglob("catalog-report.jsonl"))
+        if found and len(found[0].read_bytes().splitlines()) >= lines:
+            break
+        time.sleep(0.001)
+    assert process.poll() is None, "it was over before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return found[0]
+
+
+def told_back(report):
+    return {line["path"] for line in map(json.loads, report.read_text().splitlines())
+            if line["found"] == "object"}
+
+
+@pytest.mark.parametrize("way", ["restore", "rebuild"])
+def test_what_was_cut_short_ends_with_a_report_of_all_when_it_is_typed_again(lab, tmp_path, way):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    s3 = lab.boto()
+    s3.put_object(Bucket=BUCKET, Key="first", Body=b"first")
+    catalog(lab, "backup", str(backups))
+    expected = {f"later{n:03}": content(n, 20_000) for n in range(150)}
+    for key, body in expected.items():
+        s3.put_object(Bucket=BUCKET, Key=key, Body=body)
+    lab.kill()
+    lose_catalog(lab)
+    command = {"restore": ["restore", str(backups), "--salvage"],
+               "rebuild": ["catalog", "rebuild", "--accept-loss"]}[way]
+    report = killed_after(lab, 20, *command)
+    first = told_back(report)
+    assert len(first) >= 10
+    killed_after(lab, len(report.read_bytes().splitlines()) + 20, *command)
+    info = json.loads(catalog(lab, *command).stdout)
+    assert info["gone_on"] and info["settled"], info
+    assert info["made_of"] == {"restore": "backup", "rebuild": "blobs"}[way], info
+    if way == "rebuild":
+        assert any("without content" in line for line in info["unknown"]), info
+    assert info["report"] == str(report)
+    told = told_back(report)
+    # What was put back in the very moment of a kill may not have been told.
+    assert first < told and len(told) >= len(expected) - 2
+    assert info["blobs"]["objects"] == len(told), info
+    assert not list(lab.data.rglob("catalog-work.json"))
+    # Nothing is left to be done, and a look at it alarms nobody.
+    look = json.loads(catalog(lab, "catalog", "rebuild", "--dry-run").stdout)
+    assert look["made_of"] == "exact" and look["settled"] and look["blobs"] is None, look
+    assert look["report"] != str(report), "a look took the place of the report"
+    look = json.loads(catalog(lab, "restore", str(backups), "--dry-run").stdout)
+    assert look["here_upto"] > 0, look
+    # The next one keeps the report.
+    catalog(lab, "catalog", "rebuild")
+    assert [kept for kept in report.parent.glob("catalog-report-before-*") if told_back(kept) == told]
+    lab.start()
+    s3 = lab.boto()
+    if way == "rebuild":
+        users = [user["name"] for user in lab.admin("user", "list")]
+        s3 = as_user(lab, next(name for name in users if name.startswith("salvaged-")))
+    check(s3, expected)
+
+
+def test_a_restore_without_salvage_says_what_it_does_not_put_back(lab, tmp_path):
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    s3 = lab.boto()
+    s3.put_object(Bucket=BUCKET, Key="first", Body=b"first")
+    catalog(lab, "backup", str(backups))
+    body = content(1, 20_000)
+    s3.put_object(Bucket=BUCKET, Key="later", Body=body)
+    lab.kill()
+    lose_catalog(lab)
+    refused = catalog(lab, "catalog", "rebuild", check=False)
+    assert "--accept-loss" in refused.stderr and "--salvage" in refused.stderr, refused.stderr
+    told = subprocess.run([BIN, "restore", str(backups), "--dir", str(lab.data)],
+                          capture_output=True, text=True, timeout=300)
+    assert told.returncode == 0 and "not put back  1 objects" in told.stdout, told.stdout
+    assert "left to do" in told.stdout, told.stdout
+    # The same with --salvage goes on with it.
+    info = json.loads(catalog(lab, "restore", str(backups), "--salvage").stdout)
+    assert info["blobs"]["objects"] == 1 and info["settled"], info
+    lab.start()
+    assert lab.boto().get_object(Bucket=BUCKET, Key="later")["Body"].read() == body
+
+
 def test_a_damaged_backup_is_refused_by_name(lab, tmp_path):
     backups = tmp_path / "backups"
     backups.mkdir()

@@ -424,7 +424,8 @@ def test_removing_says_what_it_did(tended):
     done = subprocess.run([BIN, "disk", "remove", "6", "--dir", str(server.data)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for words in ["disk 6 was removed", "shards", "final", f"dewar disk readmit {server.disk(6)}"]:
+    for words in ["disk 6 was removed", "shards", "final", f"dewar disk readmit {server.disk(6)}",
+                  "what is there without it", "PROVEN SINCE"]:
         assert words in done.stdout, done.stdout
     # Taken back by its number it is as before.
     back = server.admin("disk", "readmit", "6")
@@ -434,6 +435,51 @@ def test_removing_says_what_it_did(tended):
     wait_for_disks(server, 6)
     assert_sound(server)
     check(server.boto(), NAMES, 1)
+
+
+def test_a_disk_in_another_folder_is_not_missed_in_the_old_one(tended):
+    server = tended
+    server.stop()
+    old, new = server.disk(6), server.disk(6).with_name("moved6")
+    shutil.move(old, new)
+    config = server.data / "dewar.toml"
+    text = config.read_text()
+    assert "disk6" in text, text
+    config.write_text(text.replace("disk6", "moved6"))
+    server.start()
+    wait_for_disks(server, 6)
+    disks = server.admin("status")["pool"]["disks"]
+    assert [disk["state"] for disk in disks] == ["online"] * 6, disks
+    assert line(server, old) is None and line(server, new)["number"] == 6
+    remembered = json.loads((server.data / "pool.json").read_text())["disks"]
+    assert all(disk["id"] for disk in remembered) and len(remembered) == 6, remembered
+    server.restart()
+    assert line(server, old) is None
+    # One that is waited for in vain is forgotten when that is said.
+    server.stop()
+    path = server.data / "pool.json"
+    pool = json.loads(path.read_text())
+    pool["disks"].append({"number": 9, "id": None, "folder": str(old), "removed": False})
+    path.write_text(json.dumps(pool))
+    server.start()
+    assert state(server, old) == "missing"
+    server.admin("disk", "remove", str(old))
+    assert line(server, old) is None
+    server.restart()
+    assert line(server, old) is None
+    assert_sound(server)
+
+
+def test_a_removed_disk_that_is_gone_asks_for_nothing(tended):
+    server = tended
+    pull(server, 6)
+    wait_for_disks(server, 5)
+    server.admin("disk", "remove", "6")
+    found = next(line for line in server.admin("disk", "list") if line["number"] == 6)
+    assert found["state"] == "removed" and found["advice"] is None, found
+    put_back(server, 6)
+    until("it is seen", lambda: (line(server, server.disk(6)) or {}).get("advice"))
+    assert "readmit" in line(server, server.disk(6))["advice"]
 
 
 def test_a_loss_that_takes_the_catalog_is_not_accepted(tended):

@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
@@ -63,6 +64,10 @@ def status_text(server):
     return done.stdout
 
 
+def log_lines(server):
+    return server.log_path.read_text(errors="replace").splitlines()
+
+
 def passes(server):
     return [line["scrubbed"] for line in server.admin("disk", "list")]
 
@@ -87,11 +92,25 @@ def test_a_scrub_finds_rot_and_repair_mends_it(tended):
     code, ledger = fsck(server)
     assert code == 0, "nobody has looked yet"
     began = time.time()
-    server.admin("scrub")
+    done = server.admin("scrub", check=False)
+    assert done.returncode == 1, done.stderr
+    told = {line["path"]: line for line in json.loads(done.stdout)}
+    assert all(line["began"] is None and line["bytes"] > 0 for line in told.values()), told
+    assert told[str(server.disk(2))]["bad"] == len(shards(server, 2)), told
+    assert told[str(server.disk(1))]["bad"] == 0, told
     until("repaired", lambda: server.admin("status")["repair"]["repaired"] >= len(shards(server, 2)))
     until("nothing is known to be bad", lambda: all(
         line["bad_shards"] == 0 for line in server.admin("disk", "list")))
     assert lost.stat().st_size == len(kept)
+    # What was found is not forgotten when it is mended.
+    found = disk(server, 2)["rot_found"]
+    assert found == len(shards(server, 2)) and disk(server, 1)["rot_found"] == 0
+    text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    [line] = [line for line in text.splitlines()
+              if line.startswith("dewar_disk_rot_found_total") and str(server.disk(2)) in line]
+    assert float(line.split()[-1]) == found
+    server.restart()
+    assert disk(server, 2)["rot_found"] == found
     assert_sound(server)
     _, ledger = fsck(server)
     proven = time.mktime(time.strptime(ledger["lines"][0]["proven"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
@@ -104,12 +123,12 @@ def test_repair_goes_on_after_a_kill(tended):
     server.allow(NOISE)
     for path in shards(server, 3):
         path.unlink()
-    server.admin("scrub")
+    server.admin("scrub", "--no-wait")
     for _ in range(5):
         time.sleep(0.15)
         server.kill()
         server.start()
-    server.admin("scrub")
+    server.admin("scrub", "--no-wait")
     until("all shards are back", lambda: len(shards(server, 3)) >= 8 and all(
         line["bad_shards"] == 0 for line in server.admin("disk", "list")))
     assert_sound(server)
@@ -222,6 +241,98 @@ def test_what_rots_of_the_catalog_index_is_found_by_a_deep_check_and_mended(tend
     assert code == 1 and ledger["found_bad"] > 0, ledger
     until("it is not mended", lambda: fsck(tended, "--deep")[1]["found_bad"] == 0)
     assert_sound(tended)
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_an_old_copy_of_a_disk_counts_only_as_far_as_it_was_read(tended, tmp_path, online):
+    """A folder is copied while the server runs, and put back after more was written."""
+    tended.allow(NOISE + r"|old copy|doubt|not there")
+    until("never whole", lambda: fsck(tended)[0] == 0)
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", tended.disk(2), copy], check=True)
+    if online:
+        # Which changes the token; without it names tell what is not there.
+        tended.restart()
+    write(tended.boto(), ["e", "f"], 2)
+    tended.stop()
+    tended.disk(2).rename(tmp_path / "new")
+    copy.rename(tended.disk(2))
+    if online:
+        tended.start()
+    code, ledger = fsck(tended)
+    worst = min(line["failures_left"] for line in ledger["lines"])
+    assert code == 1 and worst == ledger["full"] - 1, ledger
+    if not online:
+        tended.start()
+    until("never whole again", lambda: fsck(tended)[0] == 0)
+    assert fsck(tended, "--deep")[0] == 0
+    assert_sound(tended)
+
+
+def test_a_deep_check_says_whose_bytes_have_rotted_and_counts_as_a_scrub(tended):
+    server = tended
+    server.allow(NOISE)
+    assert_sound(server)
+    before = disk(server, 4)["scrubbed"]
+    rotten = shards(server, 4)
+    assert len(rotten) > 5
+    for path in rotten:
+        flip(path, path.stat().st_size // 2)
+    time.sleep(1.1)
+    code, ledger = fsck(server, "--deep")
+    assert code == 1 and ledger["found_bad"] == len(rotten), ledger
+    said = [line for line in log_lines(server) if "found a bad shard" in line and "fsck" in line]
+    assert len(said) == 5 and all(str(server.disk(4)) in line for line in said), said
+    assert any("demo/" in line for line in said), said
+    [summed] = [line for line in log_lines(server) if "the first were named" in line]
+    assert str(len(rotten)) in summed
+    assert disk(server, 4)["rot_found"] == len(rotten)
+    assert before is None or disk(server, 4)["scrubbed"] > before
+    until("it is mended", lambda: disk(server, 4)["bad_shards"] == 0)
+    repairs = [line for line in log_lines(server) if "repaired" in line and " INFO " in line]
+    assert len(repairs) <= 3, repairs
+    assert_sound(server)
+
+
+def test_fsck_names_every_object_at_risk(tmp_path):
+    """More than one answer holds: page by page, in the text and in the JSON, on- and offline."""
+    # Nothing is rebuilt meanwhile.
+    environment = {"DEWAR_POOL_SMALL_OBJECT_THRESHOLD": "1KiB", "DEWAR_UPKEEP_REBUILD_AFTER": "1h"}
+    server = Server(tmp_path / "own", environment=environment).start()
+    try:
+        server.allow(NOISE)
+        s3 = server.boto()
+        s3.put_object(Bucket="demo", Key="src", Body=content(1, 20_000))
+        keys = [f"d{n % 7}/deep/o{n:04}" for n in range(2300)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: s3.copy_object(
+                Bucket="demo", Key=key, CopySource={"Bucket": "demo", "Key": "src"}), keys))
+        pull(server, 1)
+        wait_for_disks(server, 5)
+        until("the catalog is copied", lambda: server.admin("status")["ledger"]["catalog"] >= 2)
+        code, online = fsck(server)
+        names = [danger["path"] for danger in online["at_risk"]]
+        expected = {f"demo/{key}" for key in keys} | {"demo/src"}
+        assert code == 1 and not online["more"]
+        assert set(names) == expected and len(names) == len(expected)
+        text = subprocess.run([BIN, "fsck", "--dir", str(server.data)], capture_output=True, text=True,
+                              timeout=60)
+        assert text.returncode == 1
+        assert {line.split()[-1] for line in text.stdout.splitlines() if "demo/" in line} == expected
+        # For monitoring: less than it should be, and no more.
+        checked = server.admin("status", "--check", check=False)
+        assert checked.returncode == 1, checked
+        pull(server, 2)
+        wait_for_disks(server, 4)
+        assert server.admin("status", "--check", check=False).returncode == 2
+        put_back(server, 2)
+        server.stop()
+        assert server.admin("status", "--check", check=False).returncode == 2, "nobody answers"
+        code, offline = fsck(server)
+        assert code == 1 and {danger["path"] for danger in offline["at_risk"]} == expected
+        put_back(server, 1)
+    finally:
+        server.kill()
 
 
 def test_no_second_process_uses_the_same_disks(tended, tmp_path):

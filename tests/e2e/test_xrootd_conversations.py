@@ -67,7 +67,7 @@ ALLOWED = [
     (r"^query config 'version'", r"v5", r"dewar-", "another program"),
     (r"^query config 'window'", r"\d+", r"window", "Dewar leaves the size of windows to the kernel"),
     (r"^query visa", r"^error 3000", r"^error 3013", "neither has it"),
-    (r"^query prepare", r"^error 3000", r"request_id", "everything is online, whoever asked for it"),
+    (r"^query prepare", r"^error 3000", r"request_id|^ok$", "everything is online, whoever asked for it"),
     (r"^prepare .*/none", r"^ok", r"^error 3011", "what is not there is told before it is waited for"),
 ]
 
@@ -200,6 +200,7 @@ TOOLS_STEPS = [
     xrdfs("query", "stats", "a"),
     xrdfs("query", "opaque", "x"),
     xrdfs("query", "opaquefile", "/data/c/big"),
+    xrdfs("query", "checksumcancel", "/data/c/big"),
     xrdfs("query", "prepare", "17", "/data/c/big"),
     xrdfs("xattr", "/data/c/big", "set", "one=1"),
     xrdfs("xattr", "/data/c/big", "get", "one"),
@@ -387,7 +388,7 @@ CALL_STEPS = [
         ("query", Q + "CONFIG", "readv_iov_max readv_ior_max tpc"), ("query", Q + "CHECKSUM", "/data/d/q"),
         ("query", Q + "CHECKSUM", "/data/d/none"), ("query", Q + "SPACE", "/data"), ("query", Q + "XATTR", "/data/d/q"),
         ("query", Q + "STATS", "a"), ("query", Q + "OPAQUE", "x"), ("query", Q + "OPAQUEFILE", "/data/d/q"),
-        ("query", Q + "VISA", "x"), ("prepare", ["/data/d/q"], "=flags.PrepareFlags.STAGE"),
+        ("query", Q + "VISA", "x"), ("query", Q + "PREPARE", "17"), ("query", Q + "CHECKSUMCANCEL", "/data/d/q"), ("prepare", ["/data/d/q"], "=flags.PrepareFlags.STAGE"),
         ("prepare", ["/data/d/none"], "=flags.PrepareFlags.STAGE"),
         ("set_xattr", "/data/d/q", [["k", "v"], ["l", "w"]]), ("get_xattr", "/data/d/q", ["k", "none"]),
         ("list_xattr", "/data/d/q"), ("del_xattr", "/data/d/q", ["k", "none"]), ("list_xattr", "/data/d/none"),
@@ -410,3 +411,32 @@ def test_the_library_of_the_sixth_generation(sides):
             if left != right and not same_result(request, left, right):
                 found.append(f"{name} {call}: {left} and {right}")
     assert not found, "\n".join(found)
+
+
+# A command of xrdfs, or a code of its `query`, and what asks the same in the library's steps.
+COMMANDS = {
+    "chmod": "chmod", "ls": "dirlist", "locate": "locate", "mkdir": "mkdir", "mv": "mv", "stat": "stat", "statvfs": "statvfs",
+    "rm": "rm", "rmdir": "rmdir", "truncate": "truncate", "prepare": "prepare", "cat": "b.read", "tail": "c.read",
+    "spaceinfo": "SPACE", "xattr": "set_xattr",
+}
+CODES = {
+    "config": "CONFIG", "checksum": "CHECKSUM", "opaque": "OPAQUE", "opaquefile": "OPAQUEFILE", "space": "SPACE",
+    "stats": "STATS", "xattr": "XATTR", "prepare": "PREPARE", "checksumcancel": "CHECKSUMCANCEL",
+}
+# They are answered by the program itself.
+LOCAL = {"exit", "help", "cd", "query", "cache"}
+
+
+def test_no_command_is_left_out():
+    """What the program's own help names is compared above, in both generations."""
+    told = subprocess.run([str(TOOLS / "bin" / "xrdfs"), "localhost:1", "help"], capture_output=True, text=True,
+                          env=environment()).stdout
+    commands = set(re.findall(r"^   (\w+)(?: |$)", told.split("Available commands:")[1], re.M)) - LOCAL
+    codes = set(re.findall(r"^     (\w+) +<", told.split("query <code>")[1].split("\n   rm ")[0], re.M))
+    assert len(commands) > 12 and len(codes) > 7, told
+    fifth = [words for kind, words in TOOLS_STEPS if kind == "xrdfs"]
+    sixth = {word.removeprefix(Q) for _, calls in CALL_STEPS for call in calls for word in call if isinstance(word, str)}
+    assert commands <= {words[0] for words in fifth}, commands - {words[0] for words in fifth}
+    assert codes <= {words[1] for words in fifth if words[0] == "query"}
+    for command in commands | codes:
+        assert (COMMANDS.get(command) or CODES[command]) in sixth, command

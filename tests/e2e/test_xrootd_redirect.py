@@ -96,7 +96,16 @@ def test_servers_are_restarted_one_after_the_other_and_no_transfer_fails(sites, 
     servers, redirector = sites
     source = url(redirector, "/demo/dir/file")
     over = threading.Event()
-    done, failed = [], []
+    done, sent, failed = [], [], []
+    (tmp_path / "up").write_bytes(DATA)
+
+    def upload():
+        while not over.is_set():
+            copied = xrdcp("-f", tmp_path / "up", url(redirector, f"/demo/dir/up{len(sent) % 3}"), check=False)
+            if copied.returncode != 0:
+                failed.append(copied.stderr)
+                return
+            sent.append(f"dir/up{len(sent) % 3}")
 
     def download(number):
         target = tmp_path / f"down{number}"
@@ -112,6 +121,7 @@ def test_servers_are_restarted_one_after_the_other_and_no_transfer_fails(sites, 
                                 stderr=subprocess.PIPE, text=True)
     assert bindings.stdout.readline() == "ready\n"
     threads = [threading.Thread(target=download, args=(number,)) for number in range(2)]
+    threads.append(threading.Thread(target=upload))
     for thread in threads:
         thread.start()
     try:
@@ -132,7 +142,9 @@ def test_servers_are_restarted_one_after_the_other_and_no_transfer_fails(sites, 
     stdout, stderr = bindings.communicate("stop\n", timeout=120)
     assert not failed, failed
     assert bindings.returncode == 0, stderr
-    assert len(done) >= 6 and int(stdout) > 0
+    assert len(done) >= 6 and int(stdout) > 0 and len(sent) >= 3
+    for key in set(sent):
+        assert servers[0].boto().get_object(Bucket="demo", Key=key)["Body"].read() == DATA, key
 
 
 def test_a_server_that_is_killed_is_left_for_another(sites):

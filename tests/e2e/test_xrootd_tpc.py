@@ -109,6 +109,14 @@ def test_a_file_goes_to_the_reference(dewar, reference, copy, size):
     assert reference.get("out") == data
 
 
+@pytest.mark.parametrize("wanted", ["4", "15"])
+def test_what_comes_on_more_streams_is_put_in_order(dewar, reference, wanted):
+    data = content("streams", 60_000_001)
+    reference.put("streams", data)
+    xrdcp("--tpc", "only", "-f", "-S", wanted, reference.url("streams"), url(dewar, "streams"), **V4)
+    assert get(dewar, "streams") == data
+
+
 @pytest.mark.parametrize("copy", [older, newer])
 def test_a_file_goes_from_dewar_to_dewar(dewar, other, copy):
     data = content("between", 20_000_003)
@@ -169,9 +177,14 @@ class Relay:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                # It is down, and may come back.
+                client.close()
+                continue
             threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
 
@@ -345,6 +358,10 @@ def test_where_it_must_not_fetch_it_does_not(reference, tmp_path):
         assert done.returncode != 0 and not exists(server, "f")
         xrdcp("--tpc", "first", reference.url("f"), url(server, "f"), **V4)
         assert get(server, "f") == b"here"
+        # It is a source all the same, and clients find that out.
+        assert xrdfs(server, "query", "config", "tpc").stdout.strip() == "1"
+        older(url(server, "f"), reference.url("from-nowhere"))
+        assert reference.get("from-nowhere") == b"here"
         # A host by its name and port, though it is this machine.
         server.stop()
         configure(server, tpc_sources=f'["localhost:{reference.port}"]')

@@ -13,7 +13,7 @@ pub struct JournalConfig {
     pub m: usize,
     /// Bytes of one file; a multiple of 4096, at least 64 KiB. The largest record must fit.
     pub file_bytes: u64,
-    /// Files in use at most, per holder; at least 6. Two of them are kept from
+    /// Files in use at most, per holder; at least [`JournalConfig::FILES_LEAST`]. Two of them are kept from
     /// [`crate::Room::Ordinary`], one of these for [`crate::Room::Last`].
     pub files_max: usize,
     /// Bytes that may wait for their acknowledgement; more have to wait in `admit`.
@@ -41,6 +41,9 @@ pub struct JournalConfig {
 }
 
 impl JournalConfig {
+    /// The fewest files that a journal can do with.
+    pub const FILES_LEAST: usize = 6;
+
     /// Defaults for pools that survive the loss of `m` disks.
     #[must_use]
     pub fn new(m: usize) -> Self {
@@ -72,7 +75,7 @@ impl JournalConfig {
             "file_bytes must be a multiple of 4096 and at least 65536"
         } else if self.file_bytes > 1 << 30 {
             "file_bytes must be at most 1 GiB"
-        } else if self.files_max < 6 {
+        } else if self.files_max < Self::FILES_LEAST {
             "files_max must be at least 6"
         } else if self.groups_in_flight_max == 0 {
             "groups_in_flight_max must not be 0"

@@ -152,12 +152,8 @@ impl Source for Elsewhere {
     }
 }
 
-async fn copy(
-    shared: &Shared,
-    source: impl Source,
-    lane: &Lane,
-    file: &FileInfo,
-) -> Result<Arc<Slot>, Error> {
+/// The records of a file, as a chain goes through them.
+pub(crate) fn way(file: &FileInfo) -> (Span, Start) {
     let header = &file.header;
     let span = Span {
         epoch: header.epoch,
@@ -172,6 +168,18 @@ async fn copy(
         first: header.first,
         prev: header.prev,
     };
+    (span, start)
+}
+
+/// Writes a file of the log to a new slot, from copies that verify.
+pub(crate) async fn copy(
+    shared: &Shared,
+    source: impl Source,
+    lane: &Lane,
+    file: &FileInfo,
+) -> Result<Arc<Slot>, Error> {
+    let header = &file.header;
+    let (span, start) = way(file);
     let mut chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
     // Before room is taken for what may be nowhere.
     let first = chain.next().await?;

@@ -26,6 +26,7 @@ use crate::epoch::{
 };
 use crate::fill::fill;
 use crate::lane::{Found, Lane, Stock};
+use crate::leftovers::{Leftovers, sweep};
 use crate::log::{Phase, Shared, State};
 
 /// How often the keeper looks without having been called.
@@ -43,6 +44,8 @@ pub(crate) const SPARES_KEPT: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     set: Mutex<JoinSet<()>>,
+    /// The files are verified by one at a time.
+    pub(crate) verifying: tokio::sync::Mutex<()>,
 }
 
 impl Tasks {
@@ -77,6 +80,7 @@ impl Tasks {
             waiting: Vec::new(),
             looked: shared.env.clock.elapsed(),
             robbed: Arc::default(),
+            leftovers: Arc::default(),
         };
         self.spawn(shared, keeper.run());
     }
@@ -147,6 +151,7 @@ struct Keeper {
     looked: Duration,
     /// Members whose epoch file somebody removed.
     robbed: Arc<Mutex<BTreeSet<DiskId>>>,
+    leftovers: Arc<Mutex<Leftovers>>,
 }
 
 #[derive(Clone)]
@@ -173,6 +178,7 @@ impl Keeper {
             }
             self.look_for_files();
             self.look().await;
+            self.sweep_leftovers();
             self.write_floor().await;
             self.refresh(&mut seen).await;
         }
@@ -237,6 +243,26 @@ impl Keeper {
                     shared.attention.notify_one();
                 }
             });
+        }
+    }
+
+    /// Has disks emptied that hold the journal no more.
+    fn sweep_leftovers(&self) {
+        let Some(tasks) = self.tasks.upgrade() else {
+            return;
+        };
+        let due = {
+            let state = self.shared.state.lock();
+            let holding = |id| {
+                let waiting = self.waiting.iter().map(|new| &new.lane);
+                let mut lanes = state.lanes.iter().chain(waiting);
+                self.preparing == Some(id) || lanes.any(|lane| lane.id == id)
+            };
+            self.leftovers.lock().due(&state, holding)
+        };
+        for member in due {
+            let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.leftovers));
+            tasks.spawn(&self.shared, sweep(shared, member, all));
         }
     }
 
@@ -316,10 +342,12 @@ impl Keeper {
             if lasting.count() > state.quorum {
                 return;
             }
+            let leftovers = self.leftovers.lock();
             let free = state.members.iter().find(|member| {
                 !holding.iter().any(|lane| lane.id == member.id)
                     && !state.leaving.contains(&member.id)
                     && !self.resting.contains_key(&member.id)
+                    && !leftovers.is_busy(member.id)
                     && member.disk.state().writable()
             });
             free.map(Arc::clone)

@@ -16,7 +16,7 @@
 //! was given up may still happen. For the same reason a disk that was dropped starts with new
 //! files, and what it still has of the log stays until the copies are complete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,6 +88,8 @@ struct Inner {
     outstanding_bytes: usize,
     /// Old files that are still being copied here.
     missing: Vec<u64>,
+    /// Files that are here and damaged.
+    damaged: BTreeSet<u64>,
     /// Somebody waits for a spare slot.
     called: bool,
     /// The disk had no room for a further file.
@@ -427,6 +429,7 @@ impl Lane {
     pub(crate) fn release(&self, file: u64) {
         let mut inner = self.inner.lock();
         inner.missing.retain(|missing| *missing != file);
+        inner.damaged.remove(&file);
         if let Some(placed) = inner.files.remove(&file) {
             inner.retired.push(placed.slot);
             drop(inner);
@@ -456,9 +459,45 @@ impl Lane {
         self.inner.lock().missing.contains(&file)
     }
 
-    /// How many files are still to be copied here.
+    /// How many files are still to be copied here, for the first time or because they are damaged.
     pub(crate) fn missing_count(&self) -> usize {
-        self.inner.lock().missing.len()
+        let inner = self.inner.lock();
+        inner.missing.len() + inner.damaged.len()
+    }
+
+    /// Whether something up to this record is still being written here.
+    pub(crate) fn is_behind(&self, last: Seq) -> bool {
+        let inner = self.inner.lock();
+        let mut under_way = inner.outstanding.values();
+        under_way.any(|outstanding| outstanding.last <= last)
+    }
+
+    /// A file is not what it should be.
+    pub(crate) fn set_damaged(&self, file: u64, slot: &Arc<Slot>) {
+        let mut inner = self.inner.lock();
+        let placed = inner.files.get(&file);
+        if placed.is_some_and(|placed| Arc::ptr_eq(&placed.slot, slot)) {
+            inner.damaged.insert(file);
+        }
+    }
+
+    /// Puts a good copy of a file in the place of a damaged one. If that is not needed any more, the copy
+    /// takes something else; whether it was.
+    pub(crate) fn replace(&self, file: u64, damaged: &Arc<Slot>, good: Arc<Slot>) -> bool {
+        let mut inner = self.inner.lock();
+        match inner.files.get_mut(&file) {
+            Some(placed) if Arc::ptr_eq(&placed.slot, damaged) => {
+                placed.slot = good;
+                inner.damaged.remove(&file);
+                true
+            }
+            _ => {
+                inner.retired.push(good);
+                drop(inner);
+                self.attention.notify_one();
+                false
+            }
+        }
     }
 
     /// A file was copied; `None` if it is not needed any more.

@@ -33,6 +33,7 @@ mod fuzz;
 mod hold;
 mod keeper;
 mod lane;
+mod leftovers;
 mod log;
 mod open;
 mod recovery;
@@ -40,6 +41,7 @@ mod status;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,11 +202,28 @@ impl Journal {
     }
 
     /// Which part of the log, in thousandths of what ordinary records may use, would be kept for
-    /// somebody who holds the records after `seq`. Whoever holds much of it keeps others from
-    /// writing. Records alone do not tell: each group takes whole blocks.
+    /// somebody who holds the records after `seq`; of the files that there are, if the disks have no
+    /// room for more. Whoever holds much of it keeps others from writing. Records alone do not tell:
+    /// each group takes whole blocks.
     #[must_use]
     pub fn share_after(&self, seq: Seq) -> usize {
         self.shared.share_after(seq)
+    }
+
+    /// Reads all complete files of all holders and mends what is damaged; how many copies of files were.
+    /// To be done once a day: the opening verifies them, and may be long ago.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when one could not be mended: the log says which and why.
+    pub async fn verify(&self) -> Result<u64, Error> {
+        let found = verify::verify(&self.shared, &self.tasks.verifying).await;
+        match found.left {
+            0 => Ok(found.bad),
+            left => {
+                let message = format!("{left} journal files are damaged and could not be mended");
+                Err(Error::new(ErrorKind::Corrupt, message))
+            }
+        }
     }
 
     /// What the journal says about itself.

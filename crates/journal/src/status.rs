@@ -59,6 +59,8 @@ pub struct Status {
     pub files: usize,
     /// At most so many.
     pub files_max: usize,
+    /// Too many holders have no room for a further file: whoever holds records should let them go.
+    pub cramped: bool,
     /// Bytes appended and not yet durable.
     pub unacked_bytes: usize,
     /// What it has done since it was opened.
@@ -99,6 +101,7 @@ impl Shared {
             holds: state.holds.values().cloned().collect(),
             files: state.files.len(),
             files_max: self.config.files_max,
+            cramped: state.is_cramped(),
             unacked_bytes: state.unacked_bytes(),
             counters: state.counters,
         }

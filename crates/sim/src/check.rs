@@ -27,6 +27,13 @@ use crate::plan::Weather;
 /// Reads everything. Whether it came to the end: the power may fail meanwhile.
 pub(crate) async fn everything(process: &Process, rng: &SimRng) -> bool {
     let bench = &process.bench;
+    let sound = |number: &usize| !bench.plan.victims.contains(number);
+    for disk in process.store.in_doubt() {
+        let known = process.ids.iter().find(|(_, id)| **id == disk);
+        if let Some((number, _)) = known.filter(|(number, _)| sound(number)) {
+            bench.fail(format!("disk {number} is doubted and has never misbehaved"));
+        }
+    }
     let decided = bench.all_decided();
     if decided {
         bench.model.lock().freeze();
@@ -236,7 +243,7 @@ async fn strays(
         let shards = named.get(id).into_iter().flatten();
         expected.extend(shards.cloned());
         // The anchor of the folder, and the mark of its doubt.
-        let marks = ["blobs/anchor", "blobs/doubted"];
+        let marks = ["blobs/anchor", "blobs/doubted", "blobs/token"];
         let ours = |path: &String| {
             !path.ends_with(".tmp")
                 && !marks.contains(&path.as_str())

@@ -47,7 +47,9 @@ pub(crate) async fn strike(process: Arc<Process>, rng: SimRng) {
         let disk = process.world.disk(number);
         let lasts = Duration::from_millis(rng.below(8000));
         let what = match plan.weather {
-            Weather::Storm | Weather::Doom if rng.coin() => ruin(&disk, plan.focus, &rng),
+            Weather::Storm | Weather::Doom if plan.focus != Focus::Old && rng.coin() => {
+                ruin(&disk, plan.focus, &rng)
+            }
             _ => disturb(&process.bench, &disk, &rng, lasts).await,
         };
         process
@@ -381,7 +383,12 @@ impl Shelf {
                 0 => None,
                 _ => damage::dwell(&disk, plan.focus, rng),
             };
-            let what = match rng.below(6) {
+            let draw = match (plan.focus, rng.below(6)) {
+                (Focus::Old, 0..4) => 0,
+                (Focus::Old, _) => 5,
+                (_, draw) => draw,
+            };
+            let what = match draw {
                 _ if damaged.is_some() => damaged.unwrap_or_default(),
                 0 => {
                     let old: Vec<_> = self.images.iter().filter(|i| i.0 == number).collect();

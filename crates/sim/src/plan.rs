@@ -73,6 +73,8 @@ pub enum Focus {
     Readers,
     /// The journal fills faster than what empties it can work.
     FullLog,
+    /// Disks are put back as they were at an earlier time, and the ledger is believed.
+    Old,
 }
 
 impl Focus {
@@ -95,6 +97,10 @@ impl Focus {
 
     fn draw(rng: &SimRng) -> Self {
         let n = pick(rng, Self::ALL.len() * 3 / 2);
+        // One of those that would dwell on nothing.
+        if n == Self::ALL.len() {
+            return Self::Old;
+        }
         Self::ALL.get(n).copied().unwrap_or(Self::Nothing)
     }
 
@@ -115,9 +121,12 @@ impl Focus {
                 7..9 => Weather::Fog,
                 _ => Weather::Doom,
             },
-            Self::Shards | Self::Index | Self::Log | Self::EpochFiles | Self::Upkeep => {
-                Weather::Storm
-            }
+            Self::Shards
+            | Self::Index
+            | Self::Log
+            | Self::EpochFiles
+            | Self::Upkeep
+            | Self::Old => Weather::Storm,
             Self::Openings if rng.coin() => Weather::Fog,
             Self::Openings | Self::Groups | Self::Birth | Self::Readers | Self::FullLog => {
                 Weather::Calm
@@ -304,6 +313,16 @@ impl Plan {
                 self.mix = Mix::Few;
                 self.clients = 4;
                 self.engine.small_bytes_max = 1000;
+            }
+            Focus::Old => {
+                self.mix = Mix::All;
+                // Who was removed has nothing to lose.
+                self.admin = false;
+                self.processes = 4;
+                self.engine.small_bytes_max = 1000;
+                // Nothing else finds what is not there.
+                self.engine.upkeep.scrub_every = seconds(14 * 24 * 3600);
+                self.engine.upkeep.out_after = seconds(600);
             }
             Focus::FullLog => {
                 let ms = Duration::from_millis;

@@ -300,6 +300,12 @@ impl Run {
         let Some(process) = self.enter(&engine, &ids).await else {
             return false;
         };
+        if last && self.bench.plan.focus == Focus::Old {
+            *self.bench.doing.lock() = "a look at the ledger";
+            if !self.believe(&process).await {
+                return false;
+            }
+        }
         let rng = self.rng.fork();
         *self.bench.doing.lock() = "the first look";
         let look = self.bench.plan.focus.is_damage() || self.rng.coin();
@@ -618,6 +624,46 @@ impl Run {
         true
     }
 
+    /// Believes the ledger before anything was read: as many disks go as it says can go, of those
+    /// that never misbehaved first. Whether all could be read.
+    async fn believe(&self, process: &Process) -> bool {
+        let plan = &self.bench.plan;
+        let counted = AtomicU64::new(0);
+        let ledger = match process.store.ledger(LedgerDepth::default(), &counted).await {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                self.bench
+                    .fail(format!("the ledger cannot be counted: {error:?}"));
+                return false;
+            }
+        };
+        let worst = ledger.lines.keys().copied().min().unwrap_or(ledger.full);
+        let worst = worst.min(ledger.catalog);
+        self.bench
+            .trace
+            .note(format_args!("the ledger at the opening: {worst}"));
+        let mut order: Vec<usize> = (0..plan.disks).collect();
+        shuffle(&self.rng, &mut order);
+        order.sort_by_key(|number| plan.victims.contains(number));
+        order.truncate(usize::try_from(worst).unwrap_or(0));
+        for &number in &order {
+            self.world.disk(number).vanish();
+        }
+        let read = actor::readable(process).await;
+        for &number in &order {
+            self.world.disk(number).come_back();
+        }
+        if let Err(error) = read {
+            self.bench.fail(format!(
+                "it cannot be read without disks {order:?}; the ledger says {:?} at the opening: \
+                 {error:?}",
+                ledger.lines
+            ));
+            return false;
+        }
+        true
+    }
+
     /// The last process: no trouble, everything is looked at, and nothing may be left over.
     async fn finish(&self, process: &Process, engine: &Engine, ids: &BTreeMap<usize, DiskId>) {
         self.rest().await;
@@ -628,6 +674,14 @@ impl Run {
         }
         if self.bench.plan.weather == Weather::Doom {
             return;
+        }
+        for again in [false, true] {
+            let found = engine.journal().verify().await;
+            if again && !matches!(found, Ok(0)) {
+                self.bench
+                    .fail(format!("the journal was mended, and yet: {found:?}"));
+                return;
+            }
         }
         if !self.lose_some(process).await {
             return;

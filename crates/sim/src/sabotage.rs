@@ -56,6 +56,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
     known(0, "readers keep what they read"),
     known(274, "one hand on a blob"),
     known(16, "a repair replaces what it read"),
+    known(166, "tokens of disks"),
 ];
 
 /// Branches that are rarely taken and that a thousand seeds must take.
@@ -88,6 +89,8 @@ pub const RARE: &[&str] = &[
     "a shard moved to another disk",
     "a leftover was named again",
     "the scrub found a bad shard",
+    "a disk was found to be an old copy",
+    "a doubt was settled",
     "segments were compacted",
     // The journal while it runs.
     "an epoch began while running",

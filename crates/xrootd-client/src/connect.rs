@@ -1,5 +1,6 @@
 //! From an address to a session.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -7,8 +8,8 @@ use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
 use dewar_xrootd_proto::{
-    Handshake, HandshakeReply, Reply, Request, ResponseHeader, Status, StreamId, VERSION,
-    VERSION_PAGES,
+    Handshake, HandshakeReply, Reply, Request, ResponseHeader, SessionId, Status, StreamId,
+    VERSION, VERSION_PAGES,
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
@@ -35,6 +36,9 @@ pub(crate) struct Begun {
     /// Bits of [`server`].
     pub(crate) flags: u32,
     pub(crate) version: u32,
+    pub(crate) session: SessionId,
+    /// Where that server was reached.
+    pub(crate) address: SocketAddr,
 }
 
 impl Begun {
@@ -47,9 +51,49 @@ impl Begun {
 /// Connects to the first address that answers and logs in. Has no deadline of its own.
 pub(crate) async fn begin(
     place: &Endpoint,
-    addresses: &[std::net::SocketAddr],
+    addresses: &[SocketAddr],
     tls: Option<&Arc<ClientConfig>>,
     identity: &Identity,
+) -> Result<Begun> {
+    let expect = match identity.third_party {
+        true => protocol::EXPECT_TPC,
+        false => protocol::EXPECT_LOGIN,
+    };
+    let mut begun = reach(place, addresses, tls, expect).await?;
+    begun.session = login(&mut begun, place, identity).await?;
+    Ok(begun)
+}
+
+/// Another connection of a session that has begun, to the same address and encrypted if that one is, and
+/// its number. Has no deadline of its own.
+pub(crate) async fn bind(
+    place: &Endpoint,
+    address: SocketAddr,
+    tls: Option<&Arc<ClientConfig>>,
+    session: SessionId,
+) -> Result<(Box<dyn Stream>, u8)> {
+    let place = Endpoint {
+        secure: tls.is_some(),
+        ..place.clone()
+    };
+    let mut begun = reach(&place, &[address], tls, protocol::EXPECT_BIND).await?;
+    match exchange(&mut begun, &Request::Bind { session }).await? {
+        Reply::Ok(body) => match body.first() {
+            Some(number @ 1..) => Ok((begun.stream, *number)),
+            _ => Err(Error::Protocol(
+                "a bound connection without number".to_owned(),
+            )),
+        },
+        reply => Err(unexpected(reply)),
+    }
+}
+
+/// Connects to the first address that answers, up to where a login may come.
+async fn reach(
+    place: &Endpoint,
+    addresses: &[SocketAddr],
+    tls: Option<&Arc<ClientConfig>>,
+    expect: u8,
 ) -> Result<Begun> {
     let unreachable = |why: String| Error::Connect {
         host: place.to_string(),
@@ -59,45 +103,38 @@ pub(crate) async fn begin(
     for address in addresses.iter().take(ADDRESSES_TRIED_MAX) {
         match TcpStream::connect(address).await {
             Ok(socket) => {
-                found = Ok(socket);
+                found = Ok((socket, *address));
                 break;
             }
             Err(error) => found = Err(unreachable(error.to_string())),
         }
     }
-    let mut socket = found?;
-    let local = socket
-        .peer_addr()
-        .is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
+    let (mut socket, address) = found?;
+    let local = address.ip().to_canonical().is_loopback();
     socket
         .set_nodelay(true)
         .map_err(|error| unreachable(error.to_string()))?;
-    let said = negotiate(&mut socket, place, tls.is_some(), identity).await?;
+    let said = negotiate(&mut socket, place, tls.is_some(), expect).await?;
     let goes = said.flags & (server::GOTO_TLS | server::TLS_LOGIN) != 0;
-    let mut begun = match tls.filter(|_| goes) {
-        Some(config) => Begun {
-            stream: Box::new(encrypt(socket, place, config).await?),
-            secure: true,
-            local,
-            flags: said.flags,
-            version: said.version,
-        },
+    let (stream, secure): (Box<dyn Stream>, bool) = match tls.filter(|_| goes) {
+        Some(config) => (Box::new(encrypt(socket, place, config).await?), true),
         None if place.secure || goes => {
             return Err(no_tls(
                 place,
                 "the server offers none, or this client has none",
             ));
         }
-        None => Begun {
-            stream: Box::new(socket),
-            secure: false,
-            local,
-            flags: said.flags,
-            version: said.version,
-        },
+        None => (Box::new(socket), false),
     };
-    login(&mut begun, place, identity).await?;
-    Ok(begun)
+    Ok(Begun {
+        stream,
+        secure,
+        local,
+        flags: said.flags,
+        version: said.version,
+        session: SessionId::default(),
+        address,
+    })
 }
 
 fn no_tls(place: &Endpoint, why: impl std::fmt::Display) -> Error {
@@ -123,7 +160,7 @@ async fn negotiate(
     socket: &mut TcpStream,
     place: &Endpoint,
     able: bool,
-    identity: &Identity,
+    expect: u8,
 ) -> Result<ProtocolReply> {
     let mut flags = 0;
     if able {
@@ -135,10 +172,7 @@ async fn negotiate(
     let asked = Protocol {
         version: VERSION,
         flags,
-        expect: match identity.third_party {
-            true => protocol::EXPECT_TPC,
-            false => protocol::EXPECT_LOGIN,
-        },
+        expect,
     };
     let mut hello = BytesMut::from(&Handshake::BYTES[..]);
     Request::Protocol(asked).encode(StreamId::default(), &mut hello);
@@ -187,7 +221,7 @@ fn unexpected(reply: Reply) -> Error {
     }
 }
 
-async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Result<()> {
+async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Result<SessionId> {
     let info = format!("xrd.appname={}&xrd.rn=dewar", identity.program);
     let login = Login {
         pid: std::process::id(),
@@ -209,7 +243,7 @@ async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Resu
     };
     let reply = LoginReply::decode(body)?;
     if reply.security.is_empty() {
-        return Ok(());
+        return Ok(reply.session);
     }
     let mut refused: Option<String> = None;
     let offered = reply.security.split("&P=").filter(|way| !way.is_empty());
@@ -226,17 +260,17 @@ async fn login(begun: &mut Begun, place: &Endpoint, identity: &Identity) -> Resu
             continue;
         };
         let request = Request::Auth { kind, credential };
-        let reply = match exchange(begun, &request).await {
-            Ok(reply) => reply,
+        let answer = match exchange(begun, &request).await {
+            Ok(answer) => answer,
             // Some hang up after what they refuse.
             Err(_) if refused.is_some() => break,
             Err(error) => return Err(error),
         };
-        match reply {
-            Reply::Ok(_) => return Ok(()),
+        match answer {
+            Reply::Ok(_) => return Ok(reply.session),
             Reply::Error { code, message } => refused = Some(format!("[{code}] {message}")),
             Reply::AuthMore(_) => refused = Some(format!("{name} wants more")),
-            reply => return Err(unexpected(reply)),
+            answer => return Err(unexpected(answer)),
         }
     }
     Err(Error::Login {

@@ -1,19 +1,22 @@
 //! A session with one server.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dewar_xrootd_proto::options::dirlist as list_bits;
 use dewar_xrootd_proto::reply::{DIRLIST_STAT_HEAD, StatText};
 use dewar_xrootd_proto::request::{Stat, Target};
-use dewar_xrootd_proto::{FileHandle, QueryKind, Reply, Request, StreamId};
+use dewar_xrootd_proto::{FileHandle, QueryKind, Reply, Request, SessionId, StreamId};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::DropGuard;
 
-use crate::connect::{Begun, begin};
+use crate::connect::{Begun, begin, bind};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::limits::{EVENTS_MAX, SMALL_BYTES_MAX, WAIT_MAX};
@@ -38,6 +41,13 @@ struct Inner {
     local: bool,
     pages: bool,
     flags: u32,
+    session: SessionId,
+    /// Where the server was reached; its other connections go there too.
+    address: SocketAddr,
+    /// Numbers of connections that are bound to the session beside the first.
+    bound: Mutex<Vec<u8>>,
+    /// Whose turn it is.
+    turn: AtomicUsize,
     _end: DropGuard,
 }
 
@@ -84,6 +94,7 @@ impl Connection {
         let shared = Shared::new();
         let (secure, local) = (begun.secure, begun.local);
         let (pages, flags) = (begun.has_pages(), begun.flags);
+        let (session, address) = (begun.session, begun.address);
         let (reader, writer) = tokio::io::split(begun.stream);
         let (queue, requests) = mpsc::channel(options.requests_max.max(1));
         let stall = options.stall_time;
@@ -99,10 +110,42 @@ impl Connection {
                 local,
                 pages,
                 flags,
+                session,
+                address,
+                bound: Mutex::default(),
+                turn: AtomicUsize::new(0),
                 _end: shared.cut.clone().drop_guard(),
                 shared,
             }),
         }
+    }
+
+    /// Binds another connection to the session, to the same address. From then on what files are read in
+    /// comes on all of them in turn. When one ends, the session does.
+    ///
+    /// # Errors
+    /// As [`Connection::open`], or the server wants no more of them; the session goes on as it was.
+    pub async fn bind(&self, tls: Option<&Arc<ClientConfig>>) -> Result<()> {
+        let inner = &self.inner;
+        let limit = inner.options.connect_time;
+        let tls = tls.filter(|_| inner.secure);
+        let binding = bind(&inner.place, inner.address, tls, inner.session);
+        let bound = timeout(limit, binding).await;
+        let (stream, number) = bound.map_err(|_| Error::Timeout {
+            what: "binding a connection",
+            limit,
+        })??;
+        let shared = Arc::clone(&inner.shared);
+        tokio::spawn(receive(stream, inner.options.stall_time, shared));
+        inner.bound.lock().push(number);
+        Ok(())
+    }
+
+    /// On which of the session's connections the next answer shall come.
+    pub(crate) fn next_path(&self) -> u8 {
+        let bound = self.inner.bound.lock();
+        let turn = self.inner.turn.fetch_add(1, Relaxed) % (bound.len() + 1);
+        turn.checked_sub(1).map_or(0, |at| bound[at])
     }
 
     /// The server.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use dewar_xrootd_proto::limits::VECTOR_ITEM_BYTES;
 use dewar_xrootd_proto::options::pages::RETRY;
-use dewar_xrootd_proto::page::{crc32c, page_len, unwrap_pages, wire_len, wrap_pages};
+use dewar_xrootd_proto::page::{crc32c, page_len, unwrap_summed_pages, wire_len, wrap_pages};
 use dewar_xrootd_proto::reply::{BadPages, OpenReply, Progress, StatText};
 use dewar_xrootd_proto::request::{Open, PageRead, Read, ReadItem, Stat, Target, Write};
 use dewar_xrootd_proto::{FileHandle, Request};
@@ -19,6 +19,17 @@ pub struct File {
     handle: FileHandle,
     stat: Option<StatText>,
     path: String,
+}
+
+/// Bytes that came in pages, each of which is what its checksum says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Where in the file they begin.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// CRC-32C of each of the file's pages, or pieces of one, that they touch.
+    pub crcs: Vec<u32>,
 }
 
 impl File {
@@ -81,6 +92,7 @@ impl File {
             handle: self.handle,
             offset: position(offset)?,
             len: bounded(len)?,
+            path_id: self.connection.next_path(),
             ..Read::default()
         });
         let parts = self.connection.ask(&request, &[], len as usize).await?;
@@ -96,10 +108,20 @@ impl File {
     /// # Errors
     /// As for every request; [`Error::Protocol`] for a page that fails its checksum.
     pub async fn read_pages(&self, offset: u64, len: u32) -> Result<Vec<Bytes>> {
+        let parts = self.read_summed_pages(offset, len).await?;
+        Ok(parts.into_iter().map(|pages| pages.bytes).collect())
+    }
+
+    /// The same with the checksums.
+    ///
+    /// # Errors
+    /// As [`Self::read_pages`].
+    pub async fn read_summed_pages(&self, offset: u64, len: u32) -> Result<Vec<Pages>> {
         let request = Request::Pgread(PageRead {
             handle: self.handle,
             offset: position(offset)?,
             len: bounded(len)?,
+            path_id: self.connection.next_path(),
             ..PageRead::default()
         });
         let room = wire_len(offset, len as usize);
@@ -116,9 +138,14 @@ impl File {
             if pages.offset != at {
                 return Err(Error::Protocol("pages from another place".to_owned()));
             }
-            let bytes = unwrap_pages(at, part.bytes)?;
+            let (bytes, crcs) = unwrap_summed_pages(at, part.bytes)?;
+            let offset = at;
             at += bytes.len() as u64;
-            out.push(bytes);
+            out.push(Pages {
+                offset,
+                bytes,
+                crcs,
+            });
         }
         Ok(out)
     }

@@ -4,6 +4,7 @@
 //! - A [`Connection`] is a session with one server: handshake, TLS where both sides can, login, and a
 //!   proof (a token over TLS, a name, or the host) where the server wants one. Requests run side by
 //!   side under stream ids of their own; how many may is bounded.
+//!   More connections can be bound to it, on which what is read comes in turns.
 //! - A [`File`] is open on one connection. Page reads are verified, and page writes send damaged
 //!   pages again.
 //! - A [`Client`] opens files wherever servers say they are. Every server that is connected to is
@@ -12,7 +13,8 @@
 //!
 //! # Limits
 //! Every wait has a deadline ([`Options`]). A reply may have as many bytes as were asked for and not
-//! one more; nothing is taken from a socket beyond it. A server that breaks the protocol or does not
+//! one more; nothing is taken from a socket beyond it, and on each of a session's connections no more than one
+//! such reply at a time. A server that breaks the protocol or does not
 //! answer in time loses the connection, and everything that waits for it fails.
 //!
 //! # Cancellation
@@ -36,7 +38,7 @@ pub use client::Client;
 pub use connection::Connection;
 pub use endpoint::{DEFAULT_PORT, Endpoint};
 pub use error::{Error, Result};
-pub use file::File;
+pub use file::{File, Pages};
 pub use options::{Identity, Options, Token};
 pub use resolve::{Resolver, SystemResolver, system};
 pub use rustls::ClientConfig as TlsConfig;

@@ -172,9 +172,18 @@ impl PageReader {
 ///
 /// # Errors
 /// [`DecodeError::Checksum`] for the first page that is not what it should be; as [`data_len`].
-pub fn unwrap_pages(offset: u64, mut wire: Bytes) -> Result<Bytes, DecodeError> {
+pub fn unwrap_pages(offset: u64, wire: Bytes) -> Result<Bytes, DecodeError> {
+    unwrap_summed_pages(offset, wire).map(|(bytes, _)| bytes)
+}
+
+/// The same, with the checksum of each page.
+///
+/// # Errors
+/// As [`unwrap_pages`].
+pub fn unwrap_summed_pages(offset: u64, mut wire: Bytes) -> Result<(Bytes, Vec<u32>), DecodeError> {
     let len = data_len(offset, wire.len())?;
     let mut out = BytesMut::with_capacity(len);
+    let mut crcs = Vec::with_capacity(page_count(offset, len));
     let mut at = offset;
     while wire.len() > CRC_BYTES {
         let crc = wire.split_to(CRC_BYTES);
@@ -191,8 +200,9 @@ pub fn unwrap_pages(offset: u64, mut wire: Bytes) -> Result<Bytes, DecodeError> 
         }
         at += page.len() as u64;
         out.put_slice(&page);
+        crcs.push(found);
     }
-    Ok(out.freeze())
+    Ok((out.freeze(), crcs))
 }
 
 /// Puts checksums before the pages of `data`, which begins at `offset`; nothing is copied but the
@@ -279,7 +289,10 @@ mod tests {
             let wire: Vec<u8> = wrap_pages(offset, &cut(whole.clone()), |_, page| crc32c(page)).concat();
             prop_assert_eq!(wire.len(), wire_len(offset, whole.len()));
             prop_assert_eq!(data_len(offset, wire.len()), Ok(whole.len()));
-            prop_assert_eq!(unwrap_pages(offset, Bytes::from(wire.clone())), Ok(whole.clone()));
+            let (bytes, crcs) = unwrap_summed_pages(offset, Bytes::from(wire.clone())).expect("sound");
+            prop_assert_eq!(&bytes, &whole);
+            prop_assert_eq!(crcs.len(), page_count(offset, whole.len()));
+            prop_assert_eq!(crcs.first().copied(), whole.get(..page_len(offset, whole.len())).filter(|page| !page.is_empty()).map(crc32c));
             let mut reader = PageReader::new(offset, wire.len()).expect("a length that was made");
             let (mut got, mut ends) = (Vec::new(), 0);
             for mut piece in cut(Bytes::from(wire)) {

@@ -46,4 +46,4 @@ pub use measure::{CopyEnd, Meter, NoMeter, Outcome};
 pub use path::Translation;
 pub use redirect::{Elsewhere, Redirect, When};
 pub use sss::{KeyUser, KeytabError, SssKey, fuzz_sss, parse_keytab};
-pub use tpc::{Source, Sources, TpcConfig, Trust};
+pub use tpc::{Pace, Source, Sources, TpcConfig, Trust};

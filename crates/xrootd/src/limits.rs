@@ -66,6 +66,9 @@ pub const LIST_PATHS_MAX: usize = 10_000;
 /// When a client may ask again for a file that is not opened because the server stops.
 pub const OPEN_LATER: Duration = Duration::from_secs(5);
 
+/// When a client may ask again for a third-party copy, or to leave a key for one, that found no room.
+pub const COPY_LATER: Duration = Duration::from_secs(5);
+
 /// When a client may ask again where no server is there that could serve it.
 pub const SERVER_LATER: Duration = Duration::from_secs(2);
 

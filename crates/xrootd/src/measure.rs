@@ -34,7 +34,7 @@ pub enum CopyEnd {
     Cancelled,
     /// The source, or one that it named, is none from where files may be fetched.
     Forbidden,
-    /// The source could not be reached, or was lost on the way.
+    /// The source could not be reached, was lost on the way, or was too slow.
     Unreachable,
     /// The source said no.
     Refused,

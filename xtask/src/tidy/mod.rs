@@ -8,6 +8,7 @@ mod edges;
 mod exceptions;
 mod folders;
 mod links;
+mod proofs;
 mod sources;
 mod text;
 
@@ -57,7 +58,7 @@ struct Tree {
 /// Folders that are made, not written.
 const MADE: [&str; 4] = ["target", "__pycache__", "node_modules", "artifacts"];
 /// Endings of the files that are looked at.
-const ENDINGS: [&str; 3] = ["rs", "md", "toml"];
+const ENDINGS: [&str; 4] = ["rs", "md", "py", "toml"];
 
 /// Prints all violations; fails if there are any.
 pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
@@ -78,6 +79,7 @@ pub(crate) fn violations(workspace: &Workspace) -> Result<Vec<Violation>> {
     found.extend(sources::check(&tree));
     found.extend(folders::check(&tree));
     found.extend(links::check(&tree, &workspace.root));
+    found.extend(proofs::check(&tree));
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(found)
 }

@@ -214,6 +214,21 @@ impl BlobStore {
         })
     }
 
+    /// What the first shard found that can be read says of the blob it is of, when there are too few
+    /// to assemble it.
+    pub async fn described(
+        &self,
+        blob: BlobId,
+        found: &[FoundShard],
+    ) -> Option<(ShardKind, Vec<u8>)> {
+        for shard in found {
+            if let Ok(header) = self.own_header(blob, shard).await {
+                return Some((header.kind, header.owner.to_vec()));
+            }
+        }
+        None
+    }
+
     /// The header of a shard file, if it is what its name and place say.
     async fn own_header(&self, blob: BlobId, found: &FoundShard) -> Result<ShardHeader, String> {
         let at = || format!("shard {} on disk {}", found.shard, found.disk);

@@ -59,6 +59,15 @@ impl Drop for Permit {
     }
 }
 
+impl State {
+    /// Whether too many holders have no room for a further file, and older ones are in use.
+    pub(crate) fn is_cramped(&self) -> bool {
+        let current = self.current_file();
+        let roomy = self.lanes.iter().filter(|lane| !lane.lacks_room(current));
+        self.files.len() > 1 && roomy.count() < self.quorum
+    }
+}
+
 impl Shared {
     /// Waits for room for a record with a body of `body` bytes.
     ///
@@ -195,7 +204,12 @@ impl Shared {
         let state = self.state.lock();
         let behind = state.files.iter().rev();
         let files = behind.take_while(|file| file.last > seq).count();
-        files.saturating_sub(1) * 1000 / self.ordinary_files_max()
+        // There may be as many as there are, if the disks have no room for more.
+        let most = match state.is_cramped() {
+            true => state.files.len() - 1,
+            false => self.ordinary_files_max(),
+        };
+        files.saturating_sub(1) * 1000 / most
     }
 
     /// Whether the files that exist hold this much more.

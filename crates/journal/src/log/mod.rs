@@ -143,6 +143,8 @@ pub struct Counters {
     pub changes: u64,
     /// Records that were intact in one copy and not in another when the journal was opened.
     pub mended: u64,
+    /// Files of holders that were found damaged while it ran.
+    pub damaged: u64,
 }
 
 /// Where a journal begins to write.

@@ -8,6 +8,7 @@ use dewar_types::ErrorKind;
 
 use super::*;
 use crate::JournalState;
+use crate::format::{BLOCK_BYTES, FileHeader};
 
 async fn settled(journal: &Journal, wanted: impl Fn(&crate::Status) -> bool) -> crate::Status {
     for _ in 0..200 {
@@ -361,4 +362,113 @@ async fn a_member_whose_epoch_file_somebody_removes_gets_it_again() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(journal.status().state, JournalState::Running);
     survives(&world, 2, &[0, 3], 1).await;
+}
+
+/// What rots while nobody reads it is found, does not count, and is written anew; of two bad copies each
+/// gives the other what it lacks.
+#[tokio::test(start_paused = true)]
+async fn files_that_rot_while_it_runs_are_found_and_mended() {
+    let world = formatted(3, 5, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    drop(recovery);
+    for n in 0..80 {
+        write(&journal, body(n)).await;
+    }
+    let status = journal.status();
+    assert!(status.files > 2, "{status:?}");
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    // Those with records, in the order of the log.
+    let files = |number: usize| {
+        let disk = world.disk(number);
+        let mut files = BTreeMap::new();
+        for path in disk.paths() {
+            let bytes = disk.peek(&path).unwrap_or_default();
+            let block = BLOCK_BYTES as usize;
+            if path.ends_with(".log")
+                && bytes[block..].iter().any(|byte| *byte != 0)
+                && let Ok(Some(header)) = FileHeader::decode(&bytes[..block])
+            {
+                files.insert(header.file, path);
+            }
+        }
+        files.into_values().collect::<Vec<String>>()
+    };
+    let (one, two) = (status.holders[0].0 as usize, status.holders[1].0 as usize);
+    let first = (files(one)[0].clone(), files(two)[0].clone());
+    assert!(world.disk(one).flip_bit(&first.0, 8192 + 200, 3));
+    // The header of a file, and a record that the other still has.
+    assert!(world.disk(two).flip_bit(&first.1, 20, 1));
+    assert_eq!(journal.verify().await.expect("mended"), 2);
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    let status = journal.status();
+    assert_eq!((status.files_to_copy, status.counters.damaged), (0, 2));
+    assert!(
+        !world.disk(one).paths().contains(&first.0),
+        "the bad one is gone"
+    );
+    let others = (0..5).filter(|n| *n != one && *n != two);
+    let others: Vec<usize> = others.take(2).collect();
+    survives(&world, 2, &others, 80).await;
+    // Without room for another copy it counts no more.
+    let second = files(one)[0].clone();
+    world.disk(one).set_capacity(0);
+    assert!(world.disk(one).flip_bit(&second, 8192 + 200, 3));
+    assert!(journal.verify().await.is_err());
+    let worse = journal.status();
+    assert_eq!((worse.files_to_copy, worse.margin), (1, status.margin - 1));
+    world.disk(one).set_capacity(1 << 40);
+    assert_eq!(journal.verify().await.expect("mended"), 1);
+    assert_eq!(journal.status().margin, status.margin);
+}
+
+/// Nothing is left of the journal on disks that hold it no more once others have all of it, so one disk after
+/// the other may be away for a moment although none has room for much more than the journal.
+#[tokio::test(start_paused = true)]
+async fn full_disks_can_hold_the_journal_again_after_they_were_away() {
+    let world = formatted(4, 6, 2).await;
+    let (journal, recovery) = open(&world, 2).await.expect("opens");
+    drop(recovery);
+    let hold = journal.hold("index", 0);
+    let logs = |n: usize| {
+        let paths = world.disk(n).paths().into_iter();
+        paths.filter(|path| path.ends_with(".log")).count() as u64
+    };
+    for n in 0..60 {
+        write(&journal, body(n)).await;
+    }
+    let files = journal.status().files as u64;
+    for n in 0..6 {
+        // What is there or has to come, the file of a new epoch, and one that is begun meanwhile.
+        world.disk(n).set_capacity((files + 3) * (64 << 10));
+    }
+    let mut written = 60;
+    for round in 0..24 {
+        let status = settled(&journal, |status| {
+            status.state == JournalState::Running && status.margin == 3
+        })
+        .await;
+        let id = status.holders[round % 4];
+        world.disk(id.0 as usize).vanish();
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        world.disk(id.0 as usize).come_back();
+        for _ in 0..3 {
+            write(&journal, body(written)).await;
+            written += 1;
+        }
+        hold.advance(journal.durable_seq().saturating_sub(20));
+    }
+    let status = settled(&journal, |status| status.margin == 3).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for n in 0..6 {
+        let holds = status.holders.contains(&DiskId(n as u128));
+        assert_eq!(logs(n) > 0, holds, "disk {n}: {status:?}");
+    }
+    let lost = [status.holders[0].0 as usize, status.holders[1].0 as usize];
+    let recovered = {
+        let world = world.crash(99);
+        lost.iter().for_each(|disk| world.disk(*disk).vanish());
+        all(open(&world, 2).await.expect("opens").1).await
+    };
+    assert_eq!(recovered.keys().next_back(), Some(&written));
 }

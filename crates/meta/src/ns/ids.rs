@@ -131,6 +131,12 @@ impl Ids {
         Ok(BlobId::new(self.zone, number))
     }
 
+    /// No blob that gets its id from now on has one below this. Nothing is given or reserved.
+    #[must_use]
+    pub fn next_blob(&self) -> BlobId {
+        BlobId::new(self.zone, self.state.lock().blob.next)
+    }
+
     /// An id for a version or change, above all that this zone gave before.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use super::quota::{QuotaInfo, QuotaRequest};
 use super::secret_text;
 use super::share::{ShareInfo, ShareRequest};
 use super::upkeep::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
-    LedgerInfo, RepairInfo,
+    AtRiskInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved,
+    FsckInfo, LedgerInfo, RepairInfo, ScrubInfo,
 };
 use crate::audit::AuditLog;
 
@@ -257,6 +257,13 @@ pub enum Request {
     },
     /// How does the check fare?
     Fsck {},
+    /// Which objects at risk does the last check name beyond the first ones?
+    FsckMore {
+        /// The page, from 0 on, one after the other. The last one can be asked for again.
+        page: u64,
+    },
+    /// How do the scrubs fare?
+    ScrubStatus {},
     /// Policies and groups.
     Identity(IdentityRequest),
     /// Issuers of tokens, roles and sessions.
@@ -338,6 +345,10 @@ pub enum Reply {
     DiskReadmitted(DiskReadmitted),
     /// How a check fares.
     Fsck(FsckInfo),
+    /// Objects at risk.
+    AtRisk(AtRiskInfo),
+    /// How the scrubs fare.
+    Scrubs(Vec<ScrubInfo>),
     /// How a backup fares.
     Backup(BackupInfo),
     /// A user, as it is now.
@@ -462,6 +473,10 @@ pub trait AdminApi: Send + Sync {
     async fn fsck_start(&self, deep: bool) -> Result<()>;
     /// How the check fares.
     async fn fsck(&self) -> Result<FsckInfo>;
+    /// A page of the objects at risk that the last check did not name at once.
+    async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo>;
+    /// How the scrubs fare.
+    async fn scrubs(&self) -> Result<Vec<ScrubInfo>>;
     /// Answers about policies and groups.
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply>;
     /// Answers about issuers of tokens, roles and sessions.
@@ -553,6 +568,8 @@ pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Rep
             Reply::Done
         }
         Request::Fsck {} => Reply::Fsck(api.fsck().await?),
+        Request::FsckMore { page } => Reply::AtRisk(api.fsck_more(page).await?),
+        Request::ScrubStatus {} => Reply::Scrubs(api.scrubs().await?),
         Request::Identity(request) => Reply::Identity(api.identity(request).await?),
         Request::Federation(request) => Reply::Federation(api.federation(request).await?),
         Request::Quota(request) => Reply::Quotas(api.quota(request).await?),

@@ -69,12 +69,21 @@ pub struct RestoreWish {
 }
 
 /// What came of a rebuild or a restore.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CatalogInfo {
     /// `exact`, `part of the journal`, `index`, `blobs` or `backup`: what the catalog is made of.
     pub made_of: String,
     /// Whether nothing was changed.
     pub dry_run: bool,
+    /// Whether an attempt that was cut short was gone on with: this is what came of both.
+    pub gone_on: bool,
+    /// Whether objects that the catalog does not know are put back; otherwise they are only counted.
+    pub placed: bool,
+    /// The last batch of the catalog that is whole on the disks, so that no backup is needed; only from
+    /// looking at a backup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub here_upto: Option<u64>,
     /// The last batch that is known; `None` when it is none.
     pub upto: Option<u64>,
     /// What was found of the journal.
@@ -107,7 +116,8 @@ pub struct CatalogInfo {
 }
 
 /// What was found among the blobs.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct BlobsInfo {
     /// Blobs that were looked at.
     pub looked_at: u64,
@@ -147,4 +157,19 @@ pub struct BlobsInfo {
     pub users: u64,
     /// Buckets that were made.
     pub buckets: u64,
+}
+
+impl BlobsInfo {
+    /// Adds what an earlier attempt did. What it found lost or open is found again, and not added.
+    pub(crate) fn add_done(&mut self, earlier: &Self) {
+        self.objects += earlier.objects;
+        self.bytes += earlier.bytes;
+        self.kept += earlier.kept;
+        self.kept_bytes += earlier.kept_bytes;
+        self.parts += earlier.parts;
+        self.joined += earlier.joined;
+        self.moved += earlier.moved;
+        self.users += earlier.users;
+        self.buckets += earlier.buckets;
+    }
 }

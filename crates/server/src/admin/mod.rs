@@ -40,8 +40,9 @@ pub use socket::{AdminSocket, SocketError};
 pub use told::carry_out;
 pub(crate) use told::done_here;
 pub use upkeep::{
-    DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FULL,
-    FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT, RepairInfo,
+    AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
+    DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT, RepairInfo,
+    ScrubInfo,
 };
 
 #[cfg(test)]

@@ -92,6 +92,14 @@ impl AdminApi for Memory {
         Ok(FsckInfo::default())
     }
 
+    async fn fsck_more(&self, _: u64) -> Result<AtRiskInfo> {
+        Ok(AtRiskInfo::default())
+    }
+
+    async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
+        Ok(Vec::new())
+    }
+
     async fn identity(&self, _request: IdentityRequest) -> Result<IdentityReply> {
         Ok(IdentityReply::Done)
     }

@@ -102,6 +102,8 @@ fn told(request: &Request) -> Told {
         Request::Scrub { disk } => changes("admin:scrub", disk.clone().unwrap_or_default()),
         Request::FsckStart { .. } => changes("admin:fsck", ""),
         Request::Fsck {} => looks("admin:fsck-status", ""),
+        Request::FsckMore { .. } => looks("admin:fsck-status", ""),
+        Request::ScrubStatus {} => looks("admin:scrub-status", ""),
         Request::Identity(request) => identity(request),
         Request::Federation(request) => federation(request),
         Request::Quota(request) => match request {

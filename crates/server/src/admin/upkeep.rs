@@ -34,7 +34,13 @@ pub struct DiskInfo {
     pub total_bytes: Option<u64>,
     /// What may still be written there.
     pub available_bytes: Option<u64>,
-    /// When the last complete scrub ended, RFC 3339 in UTC.
+    /// Shards found bad by scrub or `fsck --deep` since it joined the pool, mended or not.
+    #[serde(default)]
+    pub rot_found: u64,
+    /// When the last of them was found, RFC 3339 in UTC.
+    #[serde(default)]
+    pub rot_last: Option<String>,
+    /// When the last complete scrub, or `fsck --deep`, ended, RFC 3339 in UTC.
     pub scrubbed: Option<String>,
     /// When the scrub under way began.
     pub scrub_began: Option<String>,
@@ -78,6 +84,9 @@ pub struct DiskRemoved {
     /// Disks that should be added: with fewer than twice the failures to be survived and one, the
     /// journal cannot be written any more after as many failures.
     pub short_of: usize,
+    /// How much stands how many failures without it; `None` where a folder was forgotten.
+    #[serde(default)]
+    pub ledger: Option<LedgerInfo>,
 }
 
 /// A removed disk that was just taken back.
@@ -154,11 +163,12 @@ pub struct LedgerInfo {
     /// Their content in bytes.
     #[serde(default)]
     pub freeing_bytes: u64,
-    /// Objects below full redundancy, the worst first; only from `fsck`.
+    /// Objects below full redundancy, the worst first; only from `fsck`, and the first ones where there
+    /// are very many.
     pub at_risk: Vec<DangerInfo>,
-    /// Whether there are more of them than are named.
+    /// Whether there are more of them: pages of [`AtRiskInfo`] name those.
     pub more: bool,
-    /// Shards, and pieces of the catalog index, read and found bad; only from `fsck --deep`.
+    /// Shards, pieces of the catalog index and files of the journal, read and found bad; only from `fsck --deep`.
     pub found_bad: u64,
 }
 
@@ -225,4 +235,38 @@ pub struct FsckInfo {
     pub ledger: Option<LedgerInfo>,
     /// Why it could not be finished.
     pub error: Option<String>,
+}
+
+/// A page of the objects at risk that a check did not name at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtRiskInfo {
+    /// Objects below full redundancy, the worst first; there may be none on a page.
+    pub at_risk: Vec<DangerInfo>,
+    /// Whether a page follows.
+    pub more: bool,
+}
+
+/// The scrub of a disk: under way or due, or the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubInfo {
+    /// The disk's id in 32 hexadecimal digits.
+    pub id: String,
+    /// What people call it by.
+    pub number: Option<u32>,
+    /// Its folder.
+    pub path: String,
+    /// Whether it can be read now.
+    pub readable: bool,
+    /// When the pass under way was asked for, RFC 3339 in UTC.
+    pub began: Option<String>,
+    /// When the last complete pass ended.
+    pub ended: Option<String>,
+    /// Shards read in the pass, since the start of the server.
+    pub shards: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the file system in use: about what a pass reads.
+    pub used_bytes: Option<u64>,
+    /// Shards that the scrub found bad since the start of the server.
+    pub bad: u64,
 }

@@ -209,6 +209,21 @@ fn text(info: &CatalogInfo) -> String {
         other => other,
     };
     line("catalog", &format!("{exact}{}", upto.unwrap_or_default()));
+    if info.gone_on {
+        line(
+            "attempt",
+            "it goes on with one that did not end: this is what came of all of it",
+        );
+    }
+    if let Some(upto) = info.here_upto.filter(|_| info.dry_run) {
+        line(
+            "here",
+            &format!(
+                "the catalog on the disks is whole, up to batch {upto}: no backup is needed, and to restore \
+                 one would ask for --force"
+            ),
+        );
+    }
     if let (Some(backup), Some(taken)) = (&info.backup, &info.backup_taken) {
         line("backup", &format!("{backup}, taken {taken}"));
         match (info.followed_upto, &info.exact_until) {
@@ -243,7 +258,7 @@ fn text(info: &CatalogInfo) -> String {
         line("mended", &format!("{} pieces of the index", info.mended));
     }
     if let Some(blobs) = &info.blobs {
-        blobs_text(blobs, &mut line);
+        blobs_text(blobs, put_back(info), &mut line);
     }
     if let Some(report) = &info.report {
         line("report", &report.display().to_string());
@@ -256,14 +271,23 @@ fn text(info: &CatalogInfo) -> String {
     } else if !info.settled {
         line(
             "left to do",
-            "what the catalog does not name is kept: `dewar catalog rebuild` puts it back, with \
-             --discard-unnamed it is given up",
+            "what the catalog does not name is kept on the disks: `dewar catalog rebuild` puts it back, \
+             with --discard-unnamed it is given up",
         );
     }
     text
 }
 
-fn blobs_text(blobs: &BlobsInfo, line: &mut impl FnMut(&str, &str)) {
+/// What is said of objects that the catalog did not know.
+fn put_back(info: &CatalogInfo) -> &'static str {
+    match (info.placed, info.dry_run) {
+        (true, false) => "put back",
+        (_, true) => "to put back",
+        (false, false) => "not put back",
+    }
+}
+
+fn blobs_text(blobs: &BlobsInfo, put_back: &str, line: &mut impl FnMut(&str, &str)) {
     line(
         "blobs",
         &format!(
@@ -277,7 +301,7 @@ fn blobs_text(blobs: &BlobsInfo, line: &mut impl FnMut(&str, &str)) {
         }
     };
     some(
-        "put back",
+        put_back,
         blobs.objects,
         &format!("objects with {}", amount(blobs.bytes)),
     );

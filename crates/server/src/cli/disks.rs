@@ -1,26 +1,18 @@
 //! `dewar disk`, `dewar scrub` and `dewar fsck`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, one, show, strange};
+use super::accounts::{Shared, one};
 use super::columns::{amount, table};
-use super::exit::{CommandError, CommandResult, FAILED, USAGE};
+use super::exit::{CommandError, CommandResult, USAGE};
 use super::run::block_on;
-use super::target::{Reached, reach, replace_lost, running};
+use super::target::replace_lost;
 use crate::admin::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, FsckInfo,
-    LedgerInfo, Reply, Request,
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, LedgerInfo, Request,
 };
 use crate::engine::OpenEngine;
-
-/// How often a check that is under way is asked how it fares.
-const ASK_EVERY: Duration = Duration::from_millis(500);
-
-/// How often a person is told.
-const TELL_EVERY: u32 = 20;
 
 /// What can be asked and decided about disks.
 #[derive(Debug, Subcommand)]
@@ -105,25 +97,6 @@ pub struct ReplaceArgs {
     shared: Shared,
 }
 
-/// Which disks to scrub.
-#[derive(Debug, Args)]
-pub struct ScrubArgs {
-    /// Only this disk: its folder, its id, or the first digits of it
-    disk: Option<String>,
-    #[command(flatten)]
-    shared: Shared,
-}
-
-/// How deep to look.
-#[derive(Debug, Args)]
-pub struct FsckArgs {
-    /// Read every shard of every object from the disks first
-    #[arg(long)]
-    deep: bool,
-    #[command(flatten)]
-    shared: Shared,
-}
-
 pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandResult {
     let decide = |shared: &Shared, disk: String, action, narrower| {
         let request = Request::DiskDecide {
@@ -169,16 +142,6 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
     }
 }
 
-pub(super) fn scrub(args: ScrubArgs) -> CommandResult {
-    let disk = args.disk.map(named);
-    // Only a server that runs has the time.
-    let reply = block_on(async {
-        let mut client = running(&args.shared.target).await?;
-        Ok(client.ask(&Request::Scrub { disk }).await?)
-    })?;
-    show(&reply, args.shared.json)
-}
-
 fn absolute(folder: &Path) -> Result<String, CommandError> {
     let path = std::path::absolute(folder).map_err(|error| {
         let message = format!("{}: {error}", folder.display());
@@ -190,52 +153,12 @@ fn absolute(folder: &Path) -> Result<String, CommandError> {
 }
 
 /// A folder as the server knows it, if it is one as seen from here.
-fn named(disk: String) -> String {
+pub(super) fn named(disk: String) -> String {
     // One that is gone is a path all the same.
     match std::path::absolute(&disk) {
         Ok(path) if path.is_dir() || disk.contains('/') => path.to_string_lossy().into_owned(),
         _ => disk,
     }
-}
-
-/// Exit code 1 when something is not as safe as it should be.
-pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult {
-    let found = block_on(reach(
-        &args.shared.target,
-        opener,
-        async |reached: &mut Reached| {
-            let start = Request::FsckStart { deep: args.deep };
-            let Reply::Done = reached.ask(start).await? else {
-                return Err(strange());
-            };
-            let mut asked = 0_u32;
-            loop {
-                let Reply::Fsck(fsck) = reached.ask(Request::Fsck {}).await? else {
-                    return Err(strange());
-                };
-                if !fsck.running {
-                    return Ok(fsck);
-                }
-                asked += 1;
-                if args.deep && asked.is_multiple_of(TELL_EVERY) {
-                    eprintln!("{} blobs read", fsck.blobs_read);
-                }
-                tokio::time::sleep(ASK_EVERY).await;
-            }
-        },
-    ))?;
-    if let Some(error) = &found.error {
-        return Err(CommandError::new(FAILED, error));
-    }
-    let sound = found.ledger.as_ref().is_some_and(|ledger| {
-        let whole = |line: &crate::admin::LedgerLineInfo| line.lacking == 0;
-        ledger.lines.iter().all(whole)
-            && ledger.at_risk.is_empty()
-            && ledger.catalog >= ledger.full
-            && ledger.found_bad == 0
-    });
-    show(&Reply::Fsck(found), args.shared.json)?;
-    Ok(if sound { 0 } else { FAILED })
 }
 
 pub(super) fn text(disks: &[DiskInfo]) -> String {
@@ -257,13 +180,14 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
                 disk.shards.to_string(),
                 amount(disk.bytes),
                 disk.bad_shards.to_string(),
+                disk.rot_found.to_string(),
                 disk.available_bytes.map_or("-".to_owned(), amount),
                 scrub,
             ]
         })
         .collect();
     let head = &[
-        "NUMBER", "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "ROOM", "SCRUBBED",
+        "NUMBER", "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "FOUND", "ROOM", "SCRUBBED",
     ];
     let mut text = table(head, &rows);
     for advice in disks.iter().filter_map(|disk| disk.advice.as_ref()) {
@@ -302,6 +226,10 @@ pub(super) fn removed_text(removed: &DiskRemoved) -> String {
              is back or replaced: add {} more disk{plural} (`dewar disk add FOLDER`)\n",
             removed.short_of
         ));
+    }
+    if let Some(ledger) = &removed.ledger {
+        text.push_str("what is there without it:\n");
+        text.push_str(&ledger_text(ledger));
     }
     text.push_str(&match (removed.left_behind, path) {
         (true, Some(path)) => format!(
@@ -397,32 +325,6 @@ pub(super) fn decided_text(decided: &DiskDecided) -> String {
     }
 }
 
-pub(super) fn fsck_text(fsck: &FsckInfo) -> String {
-    let Some(ledger) = &fsck.ledger else {
-        return "no check was made\n".to_owned();
-    };
-    let mut text = ledger_text(ledger);
-    if fsck.blobs_read > 0 {
-        text.push_str(&format!(
-            "{} blobs read, {} bad shards or pieces of the catalog index found\n",
-            fsck.blobs_read, ledger.found_bad
-        ));
-    }
-    if !ledger.at_risk.is_empty() {
-        text.push_str("\nat risk, the worst first:\n");
-        let rows: Vec<_> = ledger
-            .at_risk
-            .iter()
-            .map(|danger| vec![left(danger.failures_left), danger.path.clone()])
-            .collect();
-        text.push_str(&table(&["FAILURES LEFT", "OBJECT"], &rows));
-        if ledger.more {
-            text.push_str("... and more\n");
-        }
-    }
-    text
-}
-
 pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     let counted = ledger.lines.iter().any(|line| line.objects.is_some());
     let rows: Vec<_> = ledger
@@ -467,7 +369,7 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     text
 }
 
-fn left(failures: i32) -> String {
+pub(super) fn left(failures: i32) -> String {
     match failures {
         failures if failures < 0 => "unreadable".to_owned(),
         failures => failures.to_string(),

@@ -25,6 +25,7 @@ mod run;
 mod share;
 pub(crate) mod status;
 mod target;
+mod upkeep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +42,7 @@ pub use audit::AuditArgs;
 pub use authdb::ImportAuthdbArgs;
 pub use catalog::{BackupArgs, CatalogCommand, RestoreArgs};
 pub use configuration::ConfigCommand;
-pub use disks::{DiskCommand, FsckArgs, ScrubArgs};
+pub use disks::DiskCommand;
 pub use federation::{IssuerCommand, RoleCommand, SessionCommand};
 pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
@@ -49,6 +50,7 @@ pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
 pub use share::ShareArgs;
 pub use target::Target;
+pub use upkeep::{FsckArgs, ScrubArgs};
 
 /// What the server's side can be told to do.
 #[derive(Debug, Subcommand)]
@@ -147,6 +149,11 @@ pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// For monitoring: exit with 1 when something is less safe than it should be or wants a hand, and with
+    /// 2 when one more failure could lose something, something cannot be read or written, or no server
+    /// answers
+    #[arg(long)]
+    check: bool,
 }
 
 /// Carries `dewar bench journal` out.
@@ -175,10 +182,10 @@ pub fn run<O: OpenEngine>(command: Command, opener: &O) -> ExitCode {
         Command::Quota(command) => quota::quota(command, opener),
         Command::Share(args) => share::share(*args, opener),
         Command::Audit(args) => audit::audit(&args),
-        Command::Status(args) => status::run(&args.target, args.json),
+        Command::Status(args) => status::run(&args.target, args.json, args.check),
         Command::Disk(command) => disks::disk(command, opener),
-        Command::Scrub(args) => disks::scrub(args),
-        Command::Fsck(args) => disks::fsck(&args, opener),
+        Command::Scrub(args) => upkeep::scrub(args),
+        Command::Fsck(args) => upkeep::fsck(&args, opener),
         Command::Backup(args) => catalog::backup(&args, opener),
         Command::Restore(args) => catalog::restore(args, opener),
         Command::Catalog(command) => catalog::catalog(command, opener),

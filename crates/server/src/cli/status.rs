@@ -1,18 +1,49 @@
 //! `dewar status`: one screen that says what is wrong, how bad it is, and what to type.
 
 use super::columns::{amount, table};
-use super::exit::CommandResult;
+use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Request, Status};
+use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Reply, Request, Status};
 
-pub(super) fn run(target: &Target, json: bool) -> CommandResult {
+/// With `check`: what is less than it should be.
+const DEGRADED: u8 = 1;
+/// With `check`: something can be lost or is not served.
+const CRITICAL: u8 = 2;
+
+pub(super) fn run(target: &Target, json: bool, check: bool) -> CommandResult {
     let reply = block_on(async {
         let mut client = running(target).await?;
         Ok(client.ask(&Request::Status {}).await?)
-    })?;
-    accounts::show(&reply, json)
+    });
+    let reply = match reply {
+        Err(error) if check => return Err(CommandError::new(CRITICAL, error.message)),
+        reply => reply?,
+    };
+    accounts::show(&reply, json)?;
+    Ok(match &reply {
+        Reply::Status(status) if check => severity(status),
+        _ => 0,
+    })
+}
+
+/// The exit code that monitoring plugins have for it.
+fn severity(status: &Status) -> u8 {
+    let ledger = &status.ledger;
+    // A layout that survives no failure says so every day.
+    let at_risk = |line: &LedgerLineInfo| line.lacking > 0 && line.failures_left <= 0;
+    if ledger.lines.iter().any(at_risk)
+        || (ledger.catalog < ledger.full && ledger.catalog <= 0)
+        || !status.pool.writable
+        || status.pool.further.iter().any(|pool| !pool.writable)
+    {
+        return CRITICAL;
+    }
+    match findings(status).is_empty() {
+        true => 0,
+        false => DEGRADED,
+    }
 }
 
 /// Something that an administrator should know, and what to do about it.
@@ -134,6 +165,10 @@ fn findings(status: &Status) -> Vec<Finding> {
                  pool is missing: some of that CANNOT BE READ"
             ),
             0 => format!("{bytes} in {blobs} blobs would be lost with one more disk"),
+            left if !status.pool.further.is_empty() => format!(
+                "{bytes} in {blobs} blobs survive {left} more failures, fewer than the layouts of their \
+                 pools"
+            ),
             left => format!(
                 "{bytes} in {blobs} blobs survive {left} more failures instead of {}",
                 ledger.full
@@ -163,6 +198,12 @@ fn findings(status: &Status) -> Vec<Finding> {
     if !status.pool.writable {
         findings.push(Finding {
             what: "writes are refused".to_owned(),
+            advice: "see the notes below for the reason".to_owned(),
+        });
+    }
+    for further in status.pool.further.iter().filter(|pool| !pool.writable) {
+        findings.push(Finding {
+            what: format!("writes into the pool {} are refused", further.name),
             advice: "see the notes below for the reason".to_owned(),
         });
     }
@@ -348,7 +389,7 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
+    use crate::admin::{FurtherPoolStatus, LedgerInfo, PoolStatus, RepairInfo};
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {
@@ -429,6 +470,34 @@ mod tests {
             told.contains("5 waiting, 5 of them to be tried again"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn each_pool_is_held_against_its_own_layout() {
+        let mut status = well();
+        status.pool.further = vec![FurtherPoolStatus {
+            name: "scratch".to_owned(),
+            layout: "1+0".to_owned(),
+            writable: true,
+        }];
+        let line = |failures_left, lacking| LedgerLineInfo {
+            failures_left,
+            blobs: 5,
+            lacking,
+            ..LedgerLineInfo::default()
+        };
+        status.ledger.lines = vec![line(0, 0), line(2, 0)];
+        assert_eq!(severity(&status), 0, "{}", text(&status));
+        status.ledger.lines[0] = line(1, 2);
+        assert_eq!(severity(&status), DEGRADED);
+        assert!(text(&status).contains("2 of 5 blobs that survive 1 more failures"));
+        status.ledger.lines[0] = line(0, 2);
+        assert_eq!(severity(&status), CRITICAL);
+        status.ledger.lines.clear();
+        status.pool.further[0].writable = false;
+        assert_eq!(severity(&status), CRITICAL);
+        let told = text(&status);
+        assert!(told.contains("the pool scratch are refused"), "{told}");
     }
 
     #[test]

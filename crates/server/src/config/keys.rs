@@ -302,9 +302,15 @@ sections! {
         tpc_sources: Vec<String> = "" {
             range: Range::Rule("a host, a network, *.domain or *, with or without a port", is_tpc_source),
         };
-        /// Third-party copies that may run at once; further ones are told to wait. Each takes up to
-        /// 16 MiB of memory.
+        /// Third-party copies that may run at once; further ones are told to wait. An account may begin
+        /// one while it runs fewer than are free, so alone it gets half of them. Each takes up to 16 MiB
+        /// of memory.
         tpc_copies_max: u32 = "16" { range: Range::Between("1", "10000"), unit: "copies" };
+        /// Bytes a second that the source of a third-party copy must send on average; a slower one loses
+        /// the copy. 0B: any speed will do.
+        tpc_rate_min: ByteSize = "64KiB" { range: Range::Between("0B", "1GiB") };
+        /// For how long a source is waited for before its speed is judged, each time.
+        tpc_rate_time: Duration = "5m" { range: Range::Between("1s", "1h") };
         /// Servers with the same files, to which clients are sent that read: `host:port`, or
         /// `host:port=network` for one that clients of a network prefer. Each is looked at once a
         /// second. Empty: none.

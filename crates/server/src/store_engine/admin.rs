@@ -22,11 +22,11 @@ use super::metrics::{away, takes_writes};
 use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
-    AdminApi, AdminError, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo,
+    AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
+    DiskReadmitted, DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo,
     FurtherPoolStatus, IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest,
-    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ShareInfo, ShareRequest, State,
-    Status, UserAdd, UserInfo,
+    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest,
+    State, Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
 use crate::config::Config;
@@ -238,6 +238,14 @@ impl AdminApi for StoreAdmin {
 
     async fn fsck(&self) -> Result<FsckInfo> {
         Ok(self.upkeep.fsck())
+    }
+
+    async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
+        self.upkeep.fsck_more(page).await
+    }
+
+    async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
+        self.upkeep.scrubs().await
     }
 
     async fn identity(&self, request: IdentityRequest) -> Result<IdentityReply> {

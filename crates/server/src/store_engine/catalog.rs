@@ -1,9 +1,6 @@
 //! Rebuilding, backing up and restoring the catalog, for administrators.
 
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,26 +9,24 @@ use bytes::Bytes;
 use dewar_auth::MasterKeyId;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind};
-use dewar_store::Store;
 use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Rebuild, Restore,
-    Way,
+    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Rebuild,
+    RebuildReport, Restore, RestoreReport, Way,
 };
-use dewar_store::salvage::{Finding, KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
+use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
+use dewar_store::{RebuiltFrom, Store};
+use dewar_types::ErrorKind;
 use parking_lot::Mutex;
-use serde_json::json;
 
 use super::admin::rfc3339;
-use super::{Ground, OpenStore};
+use super::attempt::{Attempt, Command};
+use super::{Ground, OpenStore, roster};
 use crate::admin::{
     AdminError, BackupInfo, BlobsInfo, CatalogInfo, Failure, RebuildWish, RestoreWish, TakenInfo,
 };
 use crate::config::Config;
 use crate::engine::Purpose;
 use crate::listener::BoxError;
-
-/// The file with every finding, in the state folder, unless another is named.
-const REPORT_FILE: &str = "catalog-report.jsonl";
 
 /// A folder of backups may be at the other end of a network.
 const TARGET_DEADLINE: Duration = Duration::from_secs(120);
@@ -215,20 +210,18 @@ impl OpenStore {
                 ..CatalogInfo::default()
             });
         }
-        let mut report = ReportFile::open(config, wish.report.as_deref())?;
+        let (dry_run, clock) = (wish.dry_run, &*env.clock);
+        let mut attempt = Attempt::open(config, clock, Command::Rebuild, dry_run, wish.report)?;
         let how = Rebuild {
             write: !wish.dry_run,
             accept_loss: wish.accept_loss,
-            report: &mut |finding: &Finding| report.write(finding),
+            report: &mut attempt,
         };
-        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how).await?;
-        let mut info = diagnosed(&rebuilt.diagnosis);
-        info.dry_run = wish.dry_run;
-        info.mended = rebuilt.mended;
-        info.entries = rebuilt.entries;
-        add_salvaged(&mut info, &rebuilt.salvaged);
-        info.report = Some(report.close()?);
-        Ok(info)
+        let rebuilt = engine::Engine::rebuild(env, &engine, dewar, &folders, master, how)
+            .await
+            .map_err(|error| spelled(config, error))?;
+        let gone_on = rebuilt.diagnosis.rebuilt.is_some();
+        attempt.close(rebuilt_info(&rebuilt, dry_run), gone_on)
     }
 
     pub(super) async fn restore_catalog(
@@ -238,14 +231,19 @@ impl OpenStore {
     ) -> std::result::Result<CatalogInfo, BoxError> {
         let ground = self.ground(config, Purpose::Administer).await?;
         let source = folder(&wish.source).await?;
-        let mut report = ReportFile::open(config, wish.report.as_deref())?;
+        let command = Command::Restore {
+            source: wish.source.clone(),
+        };
+        let (dry_run, clock) = (wish.dry_run, &*self.env.clock);
+        let mut attempt = Attempt::open(config, clock, command, dry_run, wish.report)?;
         let how = Restore {
             source,
             name: wish.backup,
             write: !wish.dry_run,
             force: wish.force,
             salvage: wish.salvage,
-            report: &mut |finding: &Finding| report.write(finding),
+            again: attempt.is_again(),
+            report: &mut attempt,
         };
         let Ground {
             folders,
@@ -255,31 +253,19 @@ impl OpenStore {
         } = ground;
         let keys = Arc::clone(&master);
         let env = &self.env;
-        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await?;
-        let mut info = diagnosed(&restored.diagnosis);
-        info.made_of = "backup".to_owned();
-        info.upto = Some(restored.upto);
-        info.dry_run = wish.dry_run;
-        info.entries = restored.entries;
-        info.backup = Some(restored.name);
-        info.backup_taken = Some(rfc3339(restored.taken));
-        info.unknown.clear();
-        match restored.followed {
-            Some(Followed { upto, until, exact }) => {
-                info.followed_upto = Some(upto);
-                info.upto = Some(upto);
-                info.settled = exact;
-                if exact {
-                    info.made_of = "exact".to_owned();
-                } else {
-                    info.exact_until = Some(rfc3339(until.unwrap_or(restored.taken)));
-                }
-            }
-            None => info.exact_until = Some(rfc3339(restored.taken)),
-        }
-        if let Some(salvaged) = &restored.salvaged {
-            add_salvaged(&mut info, salvaged);
-        }
+        let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await;
+        let restored = match restored {
+            Ok(restored) => restored,
+            // It was all done, and interrupted before that was said.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => match attempt.untold() {
+                Some(untold) => return attempt.close(untold, false),
+                None => return Err(error.into()),
+            },
+            Err(error) => return Err(spelled(config, error)),
+        };
+        let mut info = restored_info(&restored, dry_run);
+        info.placed = wish.salvage;
+        let mut info = attempt.close(info, restored.gone_on)?;
         // It may have been replaced since: then the file still has it, until it is retired.
         let wrapped = restored.master_key.parse::<MasterKeyId>();
         if !wrapped.is_ok_and(|id| keys.holds(id)) {
@@ -289,9 +275,60 @@ impl OpenStore {
                 restored.master_key
             ));
         }
-        info.report = Some(report.close()?);
         Ok(info)
     }
+}
+
+/// With disks named by their folders.
+fn spelled(config: &Config, error: dewar_types::Error) -> BoxError {
+    let message = roster::spelled(config, &error.to_string());
+    dewar_types::Error::with_source(error.kind(), message, error).into()
+}
+
+/// What came of a rebuild, or will of one that begins.
+pub(super) fn rebuilt_info(report: &RebuildReport, dry_run: bool) -> CatalogInfo {
+    let mut info = diagnosed(&report.diagnosis);
+    info.dry_run = dry_run;
+    info.placed = true;
+    info.mended = report.mended;
+    info.entries = report.entries;
+    match &report.salvaged {
+        Some(salvaged) => add_salvaged(&mut info, salvaged),
+        None => info.settled = report.diagnosis.way.is_exact(),
+    }
+    info
+}
+
+/// What came of a restore, or will of one that begins.
+pub(super) fn restored_info(report: &RestoreReport, dry_run: bool) -> CatalogInfo {
+    let mut info = diagnosed(&report.diagnosis);
+    info.made_of = "backup".to_owned();
+    info.upto = Some(report.upto);
+    info.dry_run = dry_run;
+    info.entries = report.entries;
+    info.backup = Some(report.name.clone());
+    info.backup_taken = Some(rfc3339(report.taken));
+    info.unknown.clear();
+    if let (Way::Exact { upto }, None) = (report.diagnosis.way, &report.diagnosis.rebuilt) {
+        info.here_upto = Some(upto);
+    }
+    match report.followed {
+        Some(Followed { upto, until, exact }) => {
+            info.followed_upto = Some(upto);
+            info.upto = Some(upto);
+            info.settled = exact;
+            if exact {
+                info.made_of = "exact".to_owned();
+            } else {
+                info.exact_until = Some(rfc3339(until.unwrap_or(report.taken)));
+            }
+        }
+        None => info.exact_until = Some(rfc3339(report.taken)),
+    }
+    if let Some(salvaged) = &report.salvaged {
+        add_salvaged(&mut info, salvaged);
+    }
+    info
 }
 
 /// What became of the catalog, in a few words.
@@ -337,13 +374,25 @@ fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
         ),
         None => "none that can be opened".to_owned(),
     };
-    let unknown = match diagnosis.way {
-        Way::Exact { .. } => &[][..],
+    // What it was made of counts until that is settled, however whole it is by now.
+    let (made_of, upto) = match &diagnosis.rebuilt {
+        None => (made_of, upto),
+        Some(rebuilt) => match rebuilt.from {
+            RebuiltFrom::Blobs => ("blobs", None),
+            RebuiltFrom::Backup => ("backup", Some(rebuilt.upto)),
+            RebuiltFrom::Remains if diagnosis.way.is_exact() => ("index", Some(rebuilt.upto)),
+            RebuiltFrom::Remains => (made_of, upto),
+        },
+    };
+    let unknown = match made_of {
+        "exact" => &[][..],
         _ => &UNKNOWN[..],
     };
+    let since = diagnosis.rebuilt.as_ref().map(|rebuilt| rebuilt.since);
     CatalogInfo {
         made_of: made_of.to_owned(),
         upto,
+        exact_until: since.filter(|since| since.0 > 0).map(rfc3339),
         journal,
         index,
         unknown: unknown.iter().map(|line| (*line).to_owned()).collect(),
@@ -401,109 +450,4 @@ fn add_salvaged(info: &mut CatalogInfo, salvaged: &Salvaged) {
         users,
         buckets,
     });
-}
-
-/// A line of JSON for each finding.
-struct ReportFile {
-    path: PathBuf,
-    out: BufWriter<std::fs::File>,
-    failed: Option<std::io::Error>,
-}
-
-impl ReportFile {
-    fn open(config: &Config, path: Option<&Path>) -> std::result::Result<Self, BoxError> {
-        let usual = config.server.state_dir.join(REPORT_FILE);
-        let path = path.map_or(usual, Path::to_path_buf);
-        // It names objects: nobody else's business.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(Self {
-            path,
-            out: BufWriter::new(file),
-            failed: None,
-        })
-    }
-
-    fn write(&mut self, finding: &Finding) {
-        if self.failed.is_none()
-            && let Err(error) = writeln!(self.out, "{}", line(finding))
-        {
-            self.failed = Some(error);
-        }
-    }
-
-    fn close(mut self) -> std::result::Result<PathBuf, BoxError> {
-        let failed = self.failed.take().or_else(|| self.out.flush().err());
-        match failed {
-            // The work is done: that the report is not whole must be said, and undoes nothing.
-            Some(error) => Err(format!(
-                "all was done, but the report {} is not whole: {error}",
-                self.path.display()
-            )
-            .into()),
-            None => Ok(self.path),
-        }
-    }
-}
-
-fn line(finding: &Finding) -> serde_json::Value {
-    let hex = |id: u128| format!("{id:032x}");
-    match finding {
-        Finding::Put {
-            path,
-            version,
-            size,
-        } => json!({"found": "object", "path": path, "version": hex(version.0), "size": size}),
-        Finding::Kept {
-            path,
-            version,
-            size,
-            now,
-        } => json!({"found": "older", "path": path, "version": hex(version.0), "size": size,
-                "now": now}),
-        Finding::Part {
-            path,
-            upload,
-            number,
-            size,
-        } => json!({"found": "part", "path": path, "upload": hex(upload.0), "number": number,
-                "size": size}),
-        Finding::Joined {
-            path,
-            upload,
-            parts,
-            size,
-        } => json!({"found": "joined", "path": path, "upload": hex(upload.0), "parts": parts,
-                "size": size}),
-        Finding::Open { path, upload, why } => {
-            json!({"found": "open upload", "path": path, "upload": hex(upload.0), "why": why})
-        }
-        Finding::Known { path, version } => {
-            json!({"found": "known", "path": path, "version": hex(version.0)})
-        }
-        Finding::Lacking { blob, why } => {
-            json!({"found": "too few shards", "blob": blob.to_string(), "why": why})
-        }
-        Finding::Nameless { blob, why } => {
-            json!({"found": "nameless", "blob": blob.to_string(), "why": why})
-        }
-        Finding::Unreadable { blob, offset, len } => {
-            json!({"found": "unreadable", "blob": blob.to_string(), "offset": offset, "len": len})
-        }
-        Finding::Mended { blob } => json!({"found": "moved", "blob": blob.to_string()}),
-        Finding::Gone {
-            blob,
-            shards,
-            readable,
-        } => json!({"found": "gone", "blob": blob.to_string(), "shards": shards,
-                "readable": readable}),
-        Finding::Unread { why } => json!({"found": "not looked at", "why": why}),
-        Finding::User { name } => json!({"found": "user", "name": name}),
-        Finding::Bucket { path } => json!({"found": "bucket", "path": path}),
-    }
 }

@@ -225,6 +225,7 @@ impl DiskChanges {
                 bytes: 0,
                 left_behind: false,
                 short_of: 0,
+                ledger: None,
             });
         }
         let (changes, id) = (self.clone(), found?);
@@ -246,6 +247,7 @@ impl DiskChanges {
                 bytes: line.map_or(0, |line| line.bytes),
                 left_behind: changes.removed_disk(id).is_some(),
                 short_of: changes.membership.short_of(),
+                ledger: None,
             })
         })
         .await
@@ -343,7 +345,7 @@ impl DiskChanges {
     }
 
     /// A removed disk that is in one of the folders and can be read.
-    fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
+    pub(super) fn removed_disk(&self, id: DiskId) -> Option<Arc<dyn Disk>> {
         let mut here = None;
         self.folders.each(|folder| {
             if let (Content::Disk { identity, disk }, Some(Refusal::Removed)) =
@@ -388,13 +390,16 @@ impl DiskChanges {
         self.held.lock().get(&id).map(|(held, _)| *held)
     }
 
-    /// Each folder and how its disk is, but for those whose disks were removed and are gone.
+    /// Each folder and how its disk is, but for those whose disks were removed and are gone, and those
+    /// whose disks are in another folder now.
     pub(super) fn states(&self) -> Vec<(String, &'static str)> {
         let removed = self.membership.removed();
         let mut states = self.folders.states();
         states.retain(|(path, state)| {
-            let was = self.roster.at(Path::new(path));
-            *state != "missing" || !was.is_some_and(|id| removed.contains(&id))
+            let path = Path::new(path);
+            let was = self.roster.at(path);
+            let needless = self.roster.is_left(path) || was.is_some_and(|id| removed.contains(&id));
+            *state != "missing" || !needless
         });
         states
     }

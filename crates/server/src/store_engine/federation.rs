@@ -121,7 +121,7 @@ async fn issuers(accounts: &Accounts) -> Result<FederationReply> {
     let mut found = Vec::new();
     for info in accounts.issuer_list().await? {
         let issuer = info.issuer;
-        let standing = accounts.key_standing(&issuer.url).await?;
+        let standing = accounts.key_standing(&issuer).await?;
         let rules = issuer.rules.iter().map(|rule| {
             let (kind, name) = match &rule.becomes {
                 Becomes::User(name) => ("user", name),
@@ -148,9 +148,10 @@ async fn token_test(accounts: &Accounts, web: &WebKeys, token: &Secret) -> Resul
     let mut judged = accounts.judge(token.reveal().trim()).await?;
     // With no server running nobody has fetched for a while.
     if let Err(dewar_auth::token::TokenError::UnknownKey { issuer, .. }) = &judged
-        && let Ok(keys) = web.fetch(&*accounts.issuer_named(issuer).await?).await
+        && let issuer = accounts.issuer_named(issuer).await?
+        && let Ok(keys) = web.fetch(&issuer).await
     {
-        accounts.learn_keys(issuer, &keys).await?;
+        accounts.learn_keys(&issuer, &keys).await?;
         judged = accounts.judge(token.reveal().trim()).await?;
     }
     let info = match judged {

@@ -211,6 +211,18 @@ impl Figures {
                 })
             }),
         )?;
+        let in_doubt = self.store.in_doubt();
+        let members = self.pool.members().map(|member| {
+            let labels = [("disk", member.disk.label().to_owned())];
+            (labels, i64::from(in_doubt.contains(&member.id)))
+        });
+        let members: Vec<_> = members.collect();
+        page.gauges(
+            "disk_in_doubt",
+            "1 while a disk that was put back as it was at an earlier time is being read",
+            None,
+            members.into_iter(),
+        )?;
         let room = self.store.space();
         let spaces: Vec<_> = self
             .pool
@@ -260,6 +272,11 @@ impl Figures {
             "journal_files",
             "Journal files in use on each holder",
             signed(journal.files),
+        )?;
+        page.counter(
+            "journal_files_damaged",
+            "Copies of journal files that were found damaged while the server ran",
+            journal.counters.damaged,
         )?;
         page.gauge(
             "journal_margin",
@@ -343,6 +360,15 @@ impl Figures {
                 .iter()
                 .map(|(disk, status)| ([("disk", disk.clone())], status.bad)),
         )?;
+        let rot = self.store.rot_since_start();
+        page.counters(
+            "disk_rot_found",
+            "Shards that scrub or a deep check found bad",
+            self.pool.members().map(|member| {
+                let found = rot.get(&member.id).copied().unwrap_or(0);
+                ([("disk", member.disk.label().to_owned())], found)
+            }),
+        )?;
         page.gauges(
             "scrub_pass",
             "Bytes read in the pass under way, or in the last one",
@@ -389,6 +415,15 @@ impl Figures {
                 .lines
                 .iter()
                 .map(|(left, counted)| (line(left), signed(counted.blobs))),
+        )?;
+        page.gauges(
+            "ledger_lacking_blobs",
+            "Those of them that survive fewer failures than the layouts of their pools",
+            None,
+            ledger
+                .lines
+                .iter()
+                .map(|(left, counted)| (line(left), signed(counted.lacking))),
         )?;
         page.gauges(
             "ledger",

@@ -6,6 +6,7 @@
 //! configured folder is there and blank, and the state folder has no record of a pool ([`birth`]).
 
 mod admin;
+mod attempt;
 mod birth;
 mod catalog;
 mod changes;
@@ -170,7 +171,8 @@ impl OpenEngine for OpenStore {
         if let Purpose::AcceptLoss(code) = purpose {
             let (engine, dewar) = (&ground.engine, ground.dewar);
             match engine::Engine::loss(env, engine, dewar, &ground.folders).await? {
-                Some(report) => {
+                Some(mut report) => {
+                    report.text = roster::spelled(config, &report.text);
                     confirm_loss(&report, code)?;
                     ground.engine.journal.accept_loss = true;
                 }

@@ -133,6 +133,8 @@ pub(crate) fn knows_pool(config: &Config) -> bool {
 pub(super) struct Roster {
     path: PathBuf,
     file: Mutex<PoolFile>,
+    /// Folders that nobody waits for any more: their disks are in others, or they were forgotten.
+    left: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Roster {
@@ -147,7 +149,8 @@ impl Roster {
             Error::new(ErrorKind::NotFound, what)
         })?;
         let file = Mutex::new(file);
-        Ok(Self { path, file })
+        let left = Mutex::default();
+        Ok(Self { path, file, left })
     }
 
     /// Notes the master key that wraps from now on.
@@ -221,11 +224,20 @@ impl Roster {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn forget(&self, folder: &Path) -> Result<bool> {
-        self.change(|disks| {
+        let forgotten = self.change(|disks| {
             let before = disks.len();
             disks.retain(|disk| disk.folder != folder || disk.id.is_some());
             disks.len() < before
-        })
+        })?;
+        if forgotten {
+            self.left.lock().insert(folder.to_path_buf());
+        }
+        Ok(forgotten)
+    }
+
+    /// Whether nobody waits for a disk in a folder any more.
+    pub(super) fn is_left(&self, folder: &Path) -> bool {
+        self.left.lock().contains(folder)
     }
 
     /// Notes which disk is in which folder, in the order of the folders, and which were removed.
@@ -237,10 +249,19 @@ impl Roster {
         folders: &[(PathBuf, Option<DiskId>)],
         removed: &BTreeSet<DiskId>,
     ) -> Result<()> {
+        let mut left = self.left.lock();
         self.change(|disks| {
             for (folder, id) in folders {
-                note(disks, folder, *id);
+                match id {
+                    Some(_) => left.remove(folder),
+                    None if left.contains(folder) => continue,
+                    None => false,
+                };
+                left.extend(note(disks, folder, *id));
             }
+            // Another disk may be where the first one was.
+            left.retain(|folder| !disks.iter().any(|d| d.folder == *folder && d.id.is_some()));
+            disks.retain(|disk| disk.id.is_some() || !left.contains(&disk.folder));
             for disk in disks {
                 disk.removed = disk.id().is_some_and(|id| removed.contains(&id));
             }
@@ -314,14 +335,16 @@ fn spell(disks: &[Remembered], message: &str) -> String {
     text
 }
 
-fn note(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
+/// Notes one of them; the folder in which its disk was before.
+fn note(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) -> Option<PathBuf> {
     let Some(id) = id else {
         if !disks.iter().any(|disk| disk.folder == folder) {
             add(disks, folder, None);
         }
-        return;
+        return None;
     };
     if let Some(known) = disks.iter_mut().find(|disk| disk.id() == Some(id)) {
+        let mut before = None;
         if known.folder != folder {
             tracing::info!(
                 disk = known.number,
@@ -329,16 +352,17 @@ fn note(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
                 to = %folder.display(),
                 "a disk is in another folder now, which does no harm"
             );
-            known.folder = folder.to_path_buf();
+            before = Some(std::mem::replace(&mut known.folder, folder.to_path_buf()));
         }
         disks.retain(|disk| disk.folder != folder || disk.id.is_some());
-        return;
+        return before;
     }
     let waits = |disk: &&mut Remembered| disk.folder == folder && disk.id.is_none();
     match disks.iter_mut().find(waits) {
         Some(disk) => disk.id = Some(id.to_string()),
         None => add(disks, folder, Some(id)),
     }
+    None
 }
 
 fn add(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
@@ -366,6 +390,7 @@ mod tests {
                 master_key: "2".to_owned(),
                 disks: Vec::new(),
             }),
+            left: Mutex::default(),
         };
         (dir, roster)
     }
@@ -426,6 +451,39 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_that_a_disk_has_left_is_not_waited_for() {
+        let (_dir, roster) = roster();
+        let none = BTreeSet::new();
+        let before = [found("/a", 11), found("/b", 12)];
+        roster.note(&before, &none).expect("written");
+        // The second is in another folder after a restart; the one it had is looked into still.
+        for after in [
+            [found("/a", 11), found("/c", 12), found("/b", 0)],
+            [found("/b", 0), found("/a", 11), found("/c", 12)],
+        ] {
+            roster.note(&after, &none).expect("written");
+            assert!(roster.is_left(Path::new("/b")));
+            let folders: Vec<_> = roster
+                .file
+                .lock()
+                .disks
+                .iter()
+                .map(|d| d.folder.clone())
+                .collect();
+            assert_eq!(folders, [PathBuf::from("/a"), PathBuf::from("/c")]);
+        }
+        // Another disk comes there, and goes.
+        roster.note(&[found("/b", 13)], &none).expect("written");
+        assert!(!roster.is_left(Path::new("/b")));
+        roster.note(&[found("/b", 0)], &none).expect("written");
+        assert_eq!(roster.at(Path::new("/b")), Some(DiskId(13)));
+        // Two that change places are both waited for.
+        let swapped = [found("/a", 12), found("/c", 11)];
+        roster.note(&swapped, &none).expect("written");
+        assert!(!roster.is_left(Path::new("/a")) && !roster.is_left(Path::new("/c")));
+    }
+
+    #[test]
     fn a_folder_without_its_disk_can_be_forgotten() {
         let (_dir, roster) = roster();
         roster.reserve(Path::new("/new"), 0).expect("written");
@@ -433,6 +491,10 @@ mod tests {
         assert_eq!(roster.file.lock().disks.len(), 1);
         assert!(roster.forget(Path::new("/new")).expect("written"));
         assert!(!roster.forget(Path::new("/new")).expect("written"));
+        // It is looked into until the restart, and not remembered anew.
+        let nothing = [found("/new", 0)];
+        roster.note(&nothing, &BTreeSet::new()).expect("written");
+        assert!(roster.file.lock().disks.is_empty());
         let one = [found("/new", 5)];
         roster.note(&one, &BTreeSet::new()).expect("written");
         assert!(!roster.forget(Path::new("/new")).expect("written"));

@@ -1,24 +1,26 @@
 //! What administrators ask of a store's upkeep: disks, scrub, ledger, fsck.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dewar_data::pool::{IDENTITY_FILE, Pool, reserve_bytes};
+use dewar_data::pool::{Found, IDENTITY_FILE, Pool, inspect, reserve_bytes};
 use dewar_env::{DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Refusal};
-use dewar_store::upkeep::{Decision, DiskLine, Ledger, LedgerDepth};
+use dewar_store::upkeep::{AtRisk, Danger, Decision, DiskLine, Ledger, LedgerDepth, ScrubPass};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
 use crate::admin::{
-    AdminError, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT,
-    RepairInfo,
+    AdminError, AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
+    DiskReadmitted, DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
+    NO_RIGHT, RepairInfo, ScrubInfo,
 };
 use crate::cli::status;
 
@@ -36,7 +38,21 @@ pub(super) struct UpkeepAdmin {
 struct Check {
     read: Arc<AtomicU64>,
     outcome: Option<Result<LedgerInfo>>,
+    /// Objects at risk that the outcome does not name.
+    rest: Arc<AsyncMutex<Rest>>,
 }
+
+/// See [`Check::rest`].
+#[derive(Default)]
+struct Rest {
+    at_risk: Option<AtRisk>,
+    /// The page that was handed out last, and how many there were.
+    last: AtRiskInfo,
+    pages: u64,
+}
+
+/// Objects at risk on a page.
+const PAGE: usize = 5000;
 
 impl UpkeepAdmin {
     pub(super) fn new(store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
@@ -73,8 +89,10 @@ impl UpkeepAdmin {
         let numbers = self.changes.roster.numbers();
         let shown = self.changes.states();
         let (hollow, room) = (self.store.hollow(), self.store.space());
+        let in_doubt = self.store.in_doubt();
         let is_full = |space: &Space| space.available <= reserve_bytes(space.total);
         let mut states = Vec::new();
+        let flaws = self.flaws().await;
         self.changes.folders.each(|folder| {
             let (path, state) = folder.state();
             if !shown.iter().any(|(known, _)| *known == path) {
@@ -101,6 +119,10 @@ impl UpkeepAdmin {
                     Some(FULL.to_owned())
                 }
                 "online" if id.is_some_and(|id| hollow.contains(&id)) => Some(HOLLOW.to_owned()),
+                "online" if id.is_some_and(|id| in_doubt.contains(&id)) => {
+                    Some(IN_DOUBT.to_owned())
+                }
+                "online" if flaws.contains_key(&path) => flaws.get(&path).cloned(),
                 _ => detail,
             };
             let state = self.changes.decided(folder, id, state);
@@ -114,6 +136,38 @@ impl UpkeepAdmin {
             });
         });
         states
+    }
+
+    /// What is wrong with folders whose disks are in use nevertheless, and would be told at the next
+    /// start or by the first who needs it.
+    async fn flaws(&self) -> BTreeMap<String, String> {
+        let mut used = Vec::new();
+        self.changes.folders.each(|folder| {
+            if let (Content::Disk { identity, disk }, None) = (&folder.content, &folder.refused)
+                && disk.state().readable()
+            {
+                used.push((folder.label.clone(), identity.disk, Arc::clone(disk)));
+            }
+        });
+        let mut flaws = BTreeMap::new();
+        for (label, id, disk) in used {
+            let flaw = match inspect(&*disk).await {
+                Ok(Found::Disk(identity)) if identity.disk == id => without_right_in(&label),
+                Ok(Found::Absent(_)) => without_right_in(&label),
+                Ok(Found::Disk(_)) => Some("its file `dewar-disk` is another disk's".to_owned()),
+                Ok(Found::Blank) => Some("its file `dewar-disk` is gone".to_owned()),
+                Err(error) => Some(format!("its file `dewar-disk` is damaged: {error}")),
+            };
+            let flaw = flaw.map(|flaw| match flaw.starts_with("its file `dewar-disk`") {
+                true => format!(
+                    "{flaw}. It is in use until the next start, and would not be known then: put the \
+                     file back from a copy, or `dewar disk replace` it"
+                ),
+                false => flaw,
+            });
+            flaws.extend(flaw.map(|flaw| (label, flaw)));
+        }
+        flaws
     }
 
     /// The same with what is left on disks that are being emptied.
@@ -146,6 +200,7 @@ impl UpkeepAdmin {
         for line in self.store.disk_lines().await? {
             let scrub = scrubs.iter().find(|(disk, _)| *disk == line.disk);
             let scrub = scrub.map(|(_, status)| *status).unwrap_or_default();
+            let rot = self.store.rot_found(line.disk).await?;
             let known = || {
                 let folder = roster.folder_of(line.disk)?;
                 Some(folder.display().to_string())
@@ -158,6 +213,8 @@ impl UpkeepAdmin {
                 shards: line.shards,
                 bytes: line.bytes,
                 bad_shards: line.bad,
+                rot_found: rot.shards,
+                rot_last: rot.last.map(rfc3339),
                 total_bytes: line.space.map(|(total, _)| total),
                 available_bytes: line.space.map(|(_, available)| available),
                 scrubbed: scrub.last.map(|(_, ended)| rfc3339(ended)),
@@ -166,6 +223,7 @@ impl UpkeepAdmin {
                 advice: None,
                 holds: None,
             };
+            let is_gone = disk.state == "removed" && self.changes.removed_disk(line.disk).is_none();
             if disk.state == "removed" && disk.path.is_some() {
                 disk.holds = self.changes.held(line.disk);
             }
@@ -174,7 +232,8 @@ impl UpkeepAdmin {
             });
             disk.advice = status::advice(
                 &disk.state,
-                disk.path.as_deref(),
+                // Of one that was removed and is gone nothing is expected.
+                disk.path.as_deref().filter(|_| !is_gone),
                 disk.number,
                 folder.and_then(|folder| folder.detail.as_deref()),
             );
@@ -293,7 +352,11 @@ impl UpkeepAdmin {
     }
 
     pub(super) async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {
-        self.changes.remove(disk).await
+        let mut removed = self.changes.remove(disk).await?;
+        if removed.id.is_some() {
+            removed.ledger = Some(self.ledger().await?);
+        }
+        Ok(removed)
     }
 
     pub(super) async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted> {
@@ -320,6 +383,7 @@ impl UpkeepAdmin {
         *fsck = Some(Check {
             read: Arc::clone(&read),
             outcome: None,
+            rest: Arc::default(),
         });
         drop(fsck);
         let (store, fsck) = (self.store.clone(), Arc::clone(&self.fsck));
@@ -331,18 +395,81 @@ impl UpkeepAdmin {
             };
             let counted = async {
                 let wrong = match deep {
-                    true => membership.verify_index().await?,
+                    true => membership.verify_catalog().await?,
                     false => 0,
                 };
-                let mut ledger = store.ledger(depth, &read).await?;
+                let (mut ledger, rest) = store.check(depth, &read).await?;
                 ledger.found_bad += wrong;
-                Ok::<_, dewar_types::Error>(ledger)
+                Ok::<_, dewar_types::Error>((ledger, rest))
             };
-            let outcome = counted.await.map(|ledger| ledger_info(&ledger));
+            let (outcome, at_risk) = match counted.await {
+                Ok((ledger, rest)) => (Ok(ledger_info(&ledger)), Some(rest)),
+                Err(error) => (Err(AdminError::from(error)), None),
+            };
             if let Some(check) = &mut *fsck.lock() {
-                check.outcome = Some(outcome.map_err(AdminError::from));
+                check.outcome = Some(outcome);
+                check.rest = Arc::new(AsyncMutex::new(Rest {
+                    at_risk: at_risk.filter(|rest| !rest.is_over()),
+                    ..Rest::default()
+                }));
             }
         });
+    }
+
+    /// A page of the objects at risk that the last check did not name at once.
+    pub(super) async fn fsck_more(&self, page: u64) -> Result<AtRiskInfo> {
+        let rest = self.fsck.lock().as_ref().map(|c| Arc::clone(&c.rest));
+        let rest = rest.unwrap_or_default();
+        let mut rest = rest.lock().await;
+        if page + 1 == rest.pages {
+            // The reply to the one who asked first may have been lost.
+            return Ok(rest.last.clone());
+        }
+        if page != rest.pages {
+            let message = "somebody else has pages of the same check, or began another: begin anew";
+            return Err(AdminError::new(Failure::InUse, message));
+        }
+        let mut now = AtRiskInfo::default();
+        if let Some(at_risk) = &mut rest.at_risk {
+            now.at_risk = at_risk.next(PAGE).await?.iter().map(danger_info).collect();
+            now.more = !at_risk.is_over();
+        }
+        if !now.more {
+            rest.at_risk = None;
+        }
+        rest.last = now.clone();
+        rest.pages += 1;
+        Ok(now)
+    }
+
+    /// How the scrubs fare.
+    pub(super) async fn scrubs(&self) -> Result<Vec<ScrubInfo>> {
+        let numbers = self.changes.roster.numbers();
+        let space = self.store.space();
+        let mut scrubs = Vec::new();
+        for pass in self.store.scrub_passes().await? {
+            let ScrubPass {
+                disk,
+                readable,
+                status,
+            } = pass;
+            let member = self.pool.member(disk);
+            let used = |space: &Space| space.total.saturating_sub(space.available);
+            scrubs.push(ScrubInfo {
+                id: disk.to_string(),
+                number: numbers.get(&disk).copied(),
+                path: member.map_or_else(String::new, |m| m.disk.label().to_owned()),
+                readable,
+                began: status.began.map(rfc3339),
+                ended: status.last.map(|(_, ended)| rfc3339(ended)),
+                shards: status.shards,
+                bytes: status.bytes,
+                used_bytes: space.get(&disk).map(used),
+                bad: status.bad,
+            });
+        }
+        scrubs.sort_by_key(|scrub| (scrub.number.is_none(), scrub.number));
+        Ok(scrubs)
     }
 
     pub(super) fn fsck(&self) -> FsckInfo {
@@ -381,6 +508,10 @@ fn disk_state(line: &DiskLine) -> &'static str {
 /// What is the matter with a disk whose folder of shards was lost.
 const HOLLOW: &str = "somebody removed or replaced its folder `blobs`: what it held is looked for, and \
                       what is gone is written again (find out who it was)";
+
+/// What is the matter with a disk that was put back as it was.
+const IN_DOUBT: &str = "it is an old copy of itself, or its file `blobs/token` is damaged: what is on it \
+                        counts again as it is read, and what is gone is written again";
 
 /// Why a disk is not in its folder.
 fn why_missing(folder: &Path) -> String {
@@ -438,6 +569,19 @@ fn whose(path: &Path, folder: &Path) -> Option<String> {
         .then(|| format!("its mode {mode:o} forbids it: `chmod -R u+rwX {shown}`"))
 }
 
+/// Why this process may not use what is in a disk's folder, and the command that helps.
+fn without_right_in(folder: &str) -> Option<String> {
+    let folder = Path::new(folder);
+    ["blobs", "index", "journal"].into_iter().find_map(|name| {
+        let inside = folder.join(name);
+        // What is not there is told by those who look for it.
+        let why = inside.exists().then(|| whose(&inside, folder)).flatten()?;
+        Some(format!(
+            "its folder `{name}` cannot be used by this process: {why}"
+        ))
+    })
+}
+
 /// What keeps this process from writing to a folder.
 pub(super) fn why_read_only(folder: &Path) -> String {
     let read_only = rustix::fs::statvfs(folder)
@@ -453,6 +597,13 @@ pub(super) fn why_read_only(folder: &Path) -> String {
          mount it anew; one that turns read-only again is failing"
             .to_owned()
     })
+}
+
+fn danger_info(danger: &Danger) -> DangerInfo {
+    DangerInfo {
+        failures_left: danger.margin,
+        path: danger.path.clone(),
+    }
 }
 
 fn ledger_info(ledger: &Ledger) -> LedgerInfo {
@@ -476,14 +627,7 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
         journal_only_bytes: ledger.unsealed_bytes,
         freeing_blobs: ledger.freeing.blobs,
         freeing_bytes: ledger.freeing.bytes,
-        at_risk: ledger
-            .at_risk
-            .iter()
-            .map(|danger| DangerInfo {
-                failures_left: danger.margin,
-                path: danger.path.clone(),
-            })
-            .collect(),
+        at_risk: ledger.at_risk.iter().map(danger_info).collect(),
         more: ledger.more,
         found_bad: ledger.found_bad,
     }
@@ -510,6 +654,19 @@ mod tests {
         );
         assert_eq!(whose(path, path), Some(command));
         mode(0o755);
+        // A folder in it is looked at, too.
+        let blobs = path.join("blobs");
+        std::fs::create_dir(&blobs).expect("made");
+        let label = path.display().to_string();
+        assert_eq!(without_right_in(&label), None);
+        let sealed = std::fs::Permissions::from_mode(0o500);
+        std::fs::set_permissions(&blobs, sealed).expect("set");
+        let said = without_right_in(&label).expect("told");
+        assert!(
+            said.contains("`blobs`") && said.contains("chmod -R u+rwX"),
+            "{said}"
+        );
+        std::fs::remove_dir(&blobs).expect("removed");
         // A file system that the kernel has shut off is nobody's right.
         assert_eq!(whose(path, path), None);
         assert!(why_read_only(path).contains("its file system takes nothing"));

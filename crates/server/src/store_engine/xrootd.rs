@@ -10,7 +10,7 @@ use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
 use dewar_xrootd::{
-    Callers, CopyEnd, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Peer, Proof,
+    Callers, CopyEnd, Door, DoorConfig, DoorLimits, Elsewhere, Meter, Outcome, Pace, Peer, Proof,
     Redirect, RequestCode, Source, Sources, SssKey, TlsConfig, TlsStream, TlsUpgrade, TpcConfig,
     Translation, Trust, When,
 };
@@ -62,6 +62,10 @@ pub(super) fn front(
                     .collect(),
             ),
             copies_max: number(u64::from(config.tpc_copies_max)),
+            pace: Pace {
+                rate_min: config.tpc_rate_min.0,
+                over: config.tpc_rate_time,
+            },
             trust: Some(Arc::new(System(Trusted::default()))),
         },
         redirect: Redirect {

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use dewar_auth::token::{Issuer, Jws, KeySet, Token, TokenError, check, claimed_issuer};
 use dewar_env::BoxFuture;
-use dewar_meta::kv::{Batch, CommitError};
+use dewar_meta::kv::{Batch, CommitError, Require};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use super::Accounts;
-use super::issuers::keys_key_of;
-use super::record::{IssuerKeysRecord, encode};
+use super::issuers::{key_of, keys_key_of};
+use super::record::{IssuerKeysRecord, IssuerRecord, decode, encode};
+use super::{Accounts, TRIES};
 
 /// How often keys are fetched (WLCG profile: 1 to 6 hours).
 const EVERY: Duration = Duration::from_secs(3600);
@@ -79,10 +79,11 @@ struct Held {
     wanted: bool,
 }
 
-/// Keys by issuer.
+/// Keys by the id of their issuer, which one that is let in again under the same address does not have:
+/// what was fetched for the old one is never the new one's.
 #[derive(Default)]
 pub(super) struct HeldKeys {
-    all: RwLock<BTreeMap<String, Held>>,
+    all: RwLock<BTreeMap<u64, Held>>,
     /// Somebody wants a fetch.
     wants: Notify,
     /// One has ended.
@@ -92,8 +93,8 @@ pub(super) struct HeldKeys {
 }
 
 impl HeldKeys {
-    pub(super) fn drop_keys(&self, url: &str) {
-        self.all.write().remove(url);
+    pub(super) fn drop_keys(&self, issuer: &Issuer) {
+        self.all.write().remove(&issuer.id);
     }
 }
 
@@ -149,7 +150,7 @@ impl Accounts {
         let now = self.env.clock.now();
         let mut due = Vec::new();
         for issuer in issuers.values().filter(|issuer| !issuer.disabled) {
-            if self.held(&issuer.url).await?.due() <= now {
+            if self.held(issuer).await?.due() <= now {
                 due.push(self.fetch_one(fetcher, issuer));
             }
         }
@@ -157,8 +158,8 @@ impl Accounts {
         let now = self.env.clock.now();
         let all = self.held.all.read();
         let next = issuers
-            .keys()
-            .filter_map(|url| all.get(url))
+            .values()
+            .filter_map(|issuer| all.get(&issuer.id))
             .map(Held::due)
             .min();
         let wait = next.map_or(SLEEP_MAX, |next| {
@@ -169,17 +170,17 @@ impl Accounts {
 
     async fn fetch_one(&self, fetcher: &dyn FetchKeys, issuer: &Issuer) {
         let began = self.env.clock.now();
-        if let Some(held) = self.held.all.write().get_mut(&issuer.url) {
+        if let Some(held) = self.held.all.write().get_mut(&issuer.id) {
             held.tried = Some(began);
             held.wanted = false;
         }
         let outcome = match fetcher.fetch(issuer).await {
-            Ok(set) => self.learn_keys(&issuer.url, &set).await,
+            Ok(set) => self.learn_keys(issuer, &set).await,
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
             tracing::warn!(issuer = issuer.url, %error, "the keys of an issuer cannot be fetched");
-            if let Some(held) = self.held.all.write().get_mut(&issuer.url) {
+            if let Some(held) = self.held.all.write().get_mut(&issuer.id) {
                 held.failed = Some(error.to_string());
                 held.failures = held.failures.saturating_add(1);
                 held.tries += 1;
@@ -188,19 +189,20 @@ impl Accounts {
         self.held.ended.notify_waiters();
     }
 
-    /// Takes a published set up and keeps it in the catalog.
+    /// Takes a published set up and keeps it in the catalog, if the issuer is still the one for which
+    /// it was fetched.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for one that is none, which changes nothing; those of the
     /// catalog.
-    pub async fn learn_keys(&self, url: &str, set: &[u8]) -> Result<()> {
+    pub async fn learn_keys(&self, issuer: &Issuer, set: &[u8]) -> Result<()> {
         let keys = KeySet::parse(set).map_err(|error| {
             Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error)
         })?;
         let now = self.env.clock.now();
         let changed = {
             let mut all = self.held.all.write();
-            let held = all.entry(url.to_owned()).or_default();
+            let held = all.entry(issuer.id).or_default();
             let changed = *held.keys != keys;
             *held = Held {
                 keys: Arc::new(keys),
@@ -221,38 +223,61 @@ impl Accounts {
             fetched: now,
             set: set.to_vec(),
         };
-        let batch = Batch {
-            puts: vec![(keys_key_of(url), encode(&record))],
-            ..Batch::default()
-        };
-        match self.kv.commit(batch).await {
-            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
-            Err(CommitError::Failed(error)) => Err(error),
+        let kept = self.keep(issuer, &encode(&record)).await;
+        if matches!(kept, Ok(false)) {
+            self.held.drop_keys(issuer);
         }
+        kept.map(drop)
+    }
+
+    /// Writes down what was fetched for an issuer; false where that is no issuer any more.
+    async fn keep(&self, issuer: &Issuer, record: &[u8]) -> Result<bool> {
+        for _ in 0..TRIES {
+            let key = key_of(&issuer.url);
+            let read = self.kv.get(&key).await?;
+            let now: Option<IssuerRecord> = read.value.as_deref().map(decode).transpose()?;
+            if now.is_none_or(|now| now.id != issuer.id) {
+                return Ok(false);
+            }
+            let batch = Batch {
+                require: vec![Require::same(key, &read)],
+                puts: vec![(keys_key_of(&issuer.url), record.to_vec().into())],
+                ..Batch::default()
+            };
+            match self.commit(batch).await {
+                Ok(_) => return Ok(true),
+                // Somebody changes or removes it.
+                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Failed(error)) => return Err(error),
+            }
+        }
+        let message = format!("issuer {} changes too often to keep its keys", issuer.url);
+        Err(Error::new(ErrorKind::Conflict, message))
     }
 
     /// What is held of an issuer; read from the catalog the first time.
-    async fn held(&self, url: &str) -> Result<Held> {
-        if let Some(held) = self.held.all.read().get(url) {
+    async fn held(&self, issuer: &Issuer) -> Result<Held> {
+        if let Some(held) = self.held.all.read().get(&issuer.id) {
             return Ok(held.clone());
         }
         let mut held = Held::default();
-        if let Some(record) = self.read::<IssuerKeysRecord>(&keys_key_of(url)).await?
+        let key = keys_key_of(&issuer.url);
+        if let Some(record) = self.read::<IssuerKeysRecord>(&key).await?
             && let Ok(keys) = KeySet::parse(&record.set)
         {
             held.keys = Arc::new(keys);
             held.fetched = Some(record.fetched);
         }
         let mut all = self.held.all.write();
-        Ok(all.entry(url.to_owned()).or_insert(held).clone())
+        Ok(all.entry(issuer.id).or_insert(held).clone())
     }
 
     /// How it stands with an issuer's keys.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub async fn key_standing(&self, url: &str) -> Result<KeyStanding> {
-        let held = self.held(url).await?;
+    pub async fn key_standing(&self, issuer: &Issuer) -> Result<KeyStanding> {
+        let held = self.held(issuer).await?;
         Ok(KeyStanding {
             keys: held.keys.len(),
             fetched: held.fetched,
@@ -280,10 +305,12 @@ impl Accounts {
         let Some(issuer) = issuers.get(&url).filter(|issuer| !issuer.disabled) else {
             return Ok(Err(TokenError::UnknownIssuer(url)));
         };
-        let mut held = self.held(&url).await?;
+        let mut held = self.held(issuer).await?;
         let known = held.keys.has(jws.key_id.as_deref());
-        if !(known && held.serves(self.env.clock.now())) && self.ask_for_keys(&url, &held).await {
-            held = self.held(&url).await?;
+        if !(known && held.serves(self.env.clock.now()))
+            && self.ask_for_keys(issuer.id, &held).await
+        {
+            held = self.held(issuer).await?;
         }
         let now = self.env.clock.now();
         if !held.serves(now) {
@@ -299,7 +326,7 @@ impl Accounts {
     }
 
     /// Asks the keeper for a fetch and waits for it; false where none will come.
-    async fn ask_for_keys(&self, url: &str, before: &Held) -> bool {
+    async fn ask_for_keys(&self, issuer: u64, before: &Held) -> bool {
         /// Counts a waiting request for as long as it waits.
         struct Place<'a>(&'a AtomicUsize);
         impl Drop for Place<'_> {
@@ -313,7 +340,7 @@ impl Accounts {
         let now = self.env.clock.now();
         {
             let mut all = self.held.all.write();
-            let Some(held) = all.get_mut(url) else {
+            let Some(held) = all.get_mut(&issuer) else {
                 return false;
             };
             if held.tries != before.tries {
@@ -335,7 +362,7 @@ impl Accounts {
             loop {
                 let mut ended = std::pin::pin!(self.held.ended.notified());
                 ended.as_mut().enable();
-                let tries = self.held.all.read().get(url).map(|held| held.tries);
+                let tries = self.held.all.read().get(&issuer).map(|held| held.tries);
                 if tries != Some(before.tries) {
                     return;
                 }

@@ -50,7 +50,7 @@ fn invalid(words: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, words.into())
 }
 
-fn key_of(url: &str) -> bytes::Bytes {
+pub(super) fn key_of(url: &str) -> bytes::Bytes {
     catalog::user_by(ISSUER, url.as_bytes())
 }
 
@@ -157,7 +157,7 @@ impl Accounts {
         })
         .await?;
         if let Some(set) = keys {
-            self.learn_keys(&issuer.url, set).await?;
+            self.learn_keys(&issuer, set).await?;
         }
         Ok(Arc::new(issuer))
     }
@@ -167,7 +167,8 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`].
     pub async fn remove_issuer(&self, url: &str) -> Result<()> {
-        let url = self.issuer_named(url).await?.url.clone();
+        let issuer = self.issuer_named(url).await?;
+        let url = issuer.url.clone();
         let key = key_of(&url);
         let remove = |_: &mut IssuerRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());
@@ -175,7 +176,7 @@ impl Accounts {
             Ok(())
         };
         self.edit(&key, || none("issuer", &url), remove).await?;
-        self.held.drop_keys(&url);
+        self.held.drop_keys(&issuer);
         Ok(())
     }
 

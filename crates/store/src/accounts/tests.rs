@@ -2,7 +2,7 @@
 
 use dewar_types::{ErrorKind, TenantName};
 
-use super::{Holder, HolderKind, NewUser, RoleChange, UserChange};
+use super::{Holder, HolderKind, NewIssuer, NewUser, RoleChange, UserChange};
 use crate::tests::{Rig, run};
 
 const ALLOW: &str =
@@ -292,5 +292,49 @@ fn roles_and_wordings_are_kept() {
             .expect("chosen");
         let policy = accounts.managed(&none, "p").await.expect("there");
         assert_eq!((policy.default, policy.versions.len()), (4, 4));
+    });
+}
+
+#[test]
+fn keys_that_come_too_late_are_nobodys() {
+    run(async {
+        let rig = Rig::new(19).await;
+        let accounts = rig.store.accounts();
+        let new = NewIssuer {
+            url: "https://issuer.example.org".to_owned(),
+            audiences: vec!["here".to_owned()],
+            ..NewIssuer::default()
+        };
+        let modulus = format!("{}_w", "_".repeat(340));
+        let set = format!(r#"{{"keys":[{{"kty":"RSA","kid":"k","n":"{modulus}","e":"AQAB"}}]}}"#);
+        let standing = |keys| super::KeyStanding {
+            keys,
+            ..super::KeyStanding::default()
+        };
+        let old = accounts.add_issuer(new.clone(), None).await.expect("added");
+        // The fetch began before the removal, and ends after it.
+        accounts.remove_issuer(&new.url).await.expect("removed");
+        let learned = accounts.learn_keys(&old, set.as_bytes()).await;
+        learned.expect("let go");
+        let key = super::issuers::keys_key_of(&new.url);
+        let stored = accounts.kv.get(&key).await.expect("read").value;
+        assert_eq!(stored, None, "keys of nobody");
+        // Let in again, it is another one: neither memory nor the catalog has keys of it.
+        let again = accounts.add_issuer(new.clone(), None).await.expect("added");
+        assert_ne!(again.id, old.id);
+        let found = accounts.key_standing(&again).await.expect("read");
+        assert_eq!(found, standing(0));
+        let learned = accounts.learn_keys(&old, set.as_bytes()).await;
+        learned.expect("let go");
+        let found = accounts.key_standing(&again).await.expect("read");
+        assert_eq!(found, standing(0));
+        // One that is switched off meanwhile keeps what was fetched for it.
+        let off = accounts.set_issuer_disabled(&new.url, true).await;
+        off.expect("switched off");
+        let learned = accounts.learn_keys(&again, set.as_bytes()).await;
+        learned.expect("learned");
+        let found = accounts.key_standing(&again).await.expect("read");
+        assert_eq!((found.keys, found.fetched.is_some()), (1, true));
+        assert!(accounts.kv.get(&key).await.expect("read").value.is_some());
     });
 }

@@ -33,11 +33,11 @@ use super::membership::Membership;
 /// How often a folder without its disk is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// How often all copies of the index are read: what nobody reads rots unseen until it is the last.
-const VERIFY_INDEX_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How often all copies of the index and the journal are read: what nobody reads rots unseen until it is the last.
+const VERIFY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// When they are read for the first time.
-const VERIFY_INDEX_AFTER: Duration = Duration::from_secs(3600);
+const VERIFY_AFTER: Duration = Duration::from_secs(3600);
 
 /// Opens configured folders anew.
 pub trait Outlook: Send + Sync + 'static {
@@ -144,18 +144,18 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
     });
     tasks.spawn(async move {
         // Soon after the start, or a server that is restarted every night would never do it.
-        let mut pause = VERIFY_INDEX_AFTER;
+        let mut pause = VERIFY_AFTER;
         loop {
             tokio::time::sleep(pause).await;
-            pause = VERIFY_INDEX_EVERY;
-            match verifying.verify_index().await {
+            pause = VERIFY_EVERY;
+            match verifying.verify_catalog().await {
                 Ok(0) => {}
                 Ok(wrong) => tracing::warn!(
                     wrong,
-                    "pieces of the catalog index were wrong on a disk, and are mended"
+                    "pieces of the catalog index, or files of the journal, were wrong on a disk, and are mended"
                 ),
                 Err(error) => {
-                    tracing::warn!(%error, "the copies of the catalog index cannot be verified");
+                    tracing::warn!(%error, "the copies of the catalog cannot be verified");
                 }
             }
         }

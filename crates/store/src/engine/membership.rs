@@ -698,13 +698,15 @@ impl Membership {
         self.moves.index_behind.store(!told, Ordering::Relaxed);
     }
 
-    /// Reads all copies of the index and mends what is wrong in one and right in another; how many
-    /// pieces were wrong.
+    /// Reads all copies of the index and of the journal's complete files, and mends what is wrong in one and
+    /// right in another; how many pieces of the index and files of the journal were wrong.
     ///
     /// # Errors
-    /// When a piece is wrong everywhere, or a copy cannot be read.
-    pub async fn verify_index(&self) -> Result<u64> {
-        self.index.verify().await
+    /// When something is wrong everywhere, or a copy of the index cannot be read.
+    pub async fn verify_catalog(&self) -> Result<u64> {
+        let pieces = self.index.verify().await;
+        let files = self.journal.verify().await?;
+        Ok(pieces? + files)
     }
 
     /// Returns when the state of a disk has changed since it was called.

@@ -57,7 +57,7 @@ pub use folders::{Content, Folder, Folders};
 pub use joining::{LiveFolders, Outlook};
 pub use loss::LossReport;
 pub use membership::Membership;
-pub use rebuild::{Diagnosis, IndexFound, JournalFound, Rebuild, RebuildReport, Way};
+pub use rebuild::{Diagnosis, IndexFound, JournalFound, Made, Rebuild, RebuildReport, Told, Way};
 pub use refusal::Refusal;
 pub use restore::{Followed, Restore, RestoreReport};
 
@@ -66,6 +66,9 @@ use membership::Moves;
 
 /// The journal counts as filling up when this part of its files is in use.
 const PRESSED_PART: (usize, usize) = (1, 2);
+
+/// How long an opening waits for what a disk says of its size.
+const SPACE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an engine is told. [`EngineConfig::new`] has the defaults; the bounds of the parts are
 /// here so that a simulation reaches in seconds what takes production days.
@@ -198,7 +201,7 @@ impl JournalHold for SegmentHold {
 
     fn pressed(&self) -> bool {
         let status = self.journal.status();
-        status.files * PRESSED_PART.1 > status.files_max * PRESSED_PART.0
+        status.cramped || status.files * PRESSED_PART.1 > status.files_max * PRESSED_PART.0
     }
 
     fn moves(&self) -> bool {
@@ -262,6 +265,23 @@ async fn begin_lineage(
     Ok(())
 }
 
+/// The journal's settings with no more files than a sixteenth of the smallest disk holds: full disks must
+/// have room for those of another one that is away.
+async fn fitting(config: &JournalConfig, disks: &[(DiskId, Arc<dyn Disk>)]) -> JournalConfig {
+    let asking = disks
+        .iter()
+        .map(async |(_, disk)| tokio::time::timeout(SPACE_PATIENCE, disk.space()).await);
+    let answers = futures_util::future::join_all(asking).await.into_iter();
+    let totals = answers.filter_map(|answer| Some(answer.ok()?.ok()?.total));
+    let files = totals.min().map(|total| total / 16 / config.file_bytes);
+    let files = files.and_then(|files| usize::try_from(files).ok());
+    let files = files.unwrap_or(config.files_max);
+    JournalConfig {
+        files_max: config.files_max.min(files.max(JournalConfig::FILES_LEAST)),
+        ..config.clone()
+    }
+}
+
 /// Says which folders of the configuration have no disk: the journal knows ids only.
 fn name_folders(error: OpenError, folders: &Folders) -> Error {
     let error = Error::from(error);
@@ -300,7 +320,8 @@ impl Engine {
             .members()
             .map(|member| (member.id, member.disk))
             .collect::<Vec<_>>();
-        let (journal, recovery) = Journal::open(env.clone(), disks.clone(), config.journal.clone())
+        let journal = fitting(&config.journal, &disks).await;
+        let (journal, recovery) = Journal::open(env.clone(), disks.clone(), journal)
             .await
             .map_err(|error| name_folders(error, folders))?;
         let removed = journal.status().removed;

@@ -36,7 +36,7 @@ use dewar_meta::kv::{FrozenKv, Kv, MemoryKv};
 use dewar_meta::ns::{IdKind, Tree, keys};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
-use super::{Engine, EngineConfig, Folders, Work};
+use super::{Engine, EngineConfig, Folders, RestoreReport, Work};
 use crate::carried::{Carried, pool_in};
 use crate::salvage::{Finding, ID_GAP, Salvage, Salvaged, rebuilt_entry};
 use crate::{BlobTable, JournalHold, Parts, Rebuilt, RebuiltFrom, Store};
@@ -136,14 +136,52 @@ pub struct Diagnosis {
     pub way: Way,
 }
 
+/// What came of a rebuild or a restore.
+#[derive(Clone, Copy, Debug)]
+pub enum Made<'a> {
+    /// Of a rebuild.
+    Rebuild(&'a RebuildReport),
+    /// Of a restore.
+    Restore(&'a RestoreReport),
+}
+
+/// Who hears how a rebuild or a restore goes, so that nothing of it is forgotten when it is cut short.
+pub trait Told: Send + Sync {
+    /// Something was found among the blobs.
+    fn found(&mut self, finding: &Finding);
+
+    /// A catalog is about to be made: nothing was changed yet, and nothing salvaged. Not called where an
+    /// attempt that was cut short is gone on with.
+    ///
+    /// # Errors
+    /// Then nothing is changed.
+    fn begins(&mut self, _: Made<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// All is done but for settling it: until this returns, the same command goes on with the attempt.
+    ///
+    /// # Errors
+    /// Then it is not settled.
+    fn ends(&mut self, _: Made<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&Finding) + Send + Sync> Told for F {
+    fn found(&mut self, finding: &Finding) {
+        self(finding);
+    }
+}
+
 /// How to rebuild.
 pub struct Rebuild<'r> {
     /// Whether anything is changed; otherwise it is only said what would be.
     pub write: bool,
     /// Whether a catalog that lacks something is taken.
     pub accept_loss: bool,
-    /// Is told everything that is found among the blobs.
-    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+    /// Hears how it goes.
+    pub report: &'r mut dyn Told,
 }
 
 /// What came of a rebuild.
@@ -155,8 +193,9 @@ pub struct RebuildReport {
     pub mended: u64,
     /// Entries of the index afterwards.
     pub entries: u64,
-    /// What was found among the blobs.
-    pub salvaged: Salvaged,
+    /// What was found among the blobs; `None` where they are not looked at, since nothing could be
+    /// put back.
+    pub salvaged: Option<Salvaged>,
 }
 
 /// What is known of a catalog, for a decision and for the work.
@@ -202,48 +241,56 @@ impl Engine {
         let disks = disks_of(folders, dewar, config);
         let examined = examine(env, config, dewar, &disks, true).await;
         let diagnosis = examined.diagnosis.clone();
+        let mut report = RebuildReport {
+            entries: diagnosis.index.as_ref().map_or(0, |index| index.entries),
+            mended: 0,
+            diagnosis: diagnosis.clone(),
+            salvaged: None,
+        };
+        let is_new = diagnosis.rebuilt.is_none();
         if !how.write {
+            if diagnosis.way.is_exact() && is_new {
+                // All blobs are named, some of them by the journal alone, into which this does not look.
+                return Ok(report);
+            }
             let store = look_only(env, config, dewar, folders, master, &examined).await?;
             let salvaged = store
                 .salvage(Salvage {
                     write: false,
                     place: false,
                     assume: examined.assumed.clone(),
-                    report: how.report,
+                    settle: false,
+                    report: &mut |finding: &Finding| how.report.found(finding),
                 })
                 .await?;
-            return Ok(RebuildReport {
-                entries: diagnosis.index.as_ref().map_or(0, |index| index.entries),
-                mended: 0,
-                diagnosis,
-                salvaged,
-            });
+            report.salvaged = Some(salvaged);
+            return Ok(report);
         }
         if !diagnosis.way.is_exact() && !how.accept_loss {
             return Err(Error::new(ErrorKind::Unavailable, refusal(&diagnosis)));
         }
+        if is_new || !diagnosis.way.is_exact() {
+            how.report.begins(Made::Rebuild(&report))?;
+        }
         let mut config = config.clone();
         prepare(env, &mut config, dewar, folders, &master, &disks, examined).await?;
         let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
-        let report = engine.finish_rebuild(diagnosis, how).await;
+        let finished = engine.finish_rebuild(&mut report, how).await;
         let closed = engine.close(CLOSE_PATIENCE).await;
-        let report = report?;
+        finished?;
         closed?;
         Ok(report)
     }
 
-    async fn finish_rebuild(
-        &self,
-        diagnosis: Diagnosis,
-        how: Rebuild<'_>,
-    ) -> Result<RebuildReport> {
+    async fn finish_rebuild(&self, report: &mut RebuildReport, how: Rebuild<'_>) -> Result<()> {
         let salvaged = self
             .store
             .salvage(Salvage {
                 write: true,
                 place: true,
                 assume: None,
-                report: how.report,
+                settle: false,
+                report: &mut |finding: &Finding| how.report.found(finding),
             })
             .await?;
         self.kv.feed_all().await?;
@@ -257,12 +304,16 @@ impl Engine {
             }
             tokio::time::sleep(MEND_LOOK_EVERY).await;
         }
-        Ok(RebuildReport {
-            entries: self.index.status().await.entries,
-            diagnosis,
-            mended,
-            salvaged,
-        })
+        report.entries = self.index.status().await.entries;
+        report.mended = mended;
+        let settled = salvaged.settled;
+        report.salvaged = Some(salvaged);
+        how.report.ends(Made::Rebuild(report))?;
+        dewar_env::reached("a rebuild was told of before it was settled");
+        if settled {
+            self.store.settle_rebuilt().await?;
+        }
+        Ok(())
     }
 }
 
@@ -395,14 +446,26 @@ fn refusal(diagnosis: &Diagnosis) -> String {
              for what can be salvaged from its blobs"
         ),
         Way::Blobs => "nothing can be read of the catalog: only what the blobs say of themselves \
-             can be salvaged; restore a backup if there is one"
+             can be salvaged"
             .to_owned(),
+    };
+    let then = match diagnosis.way {
+        Way::Exact { .. } => "",
+        Way::Journal { .. } | Way::Index { .. } => {
+            ". Bring back what disks there still are; when there are none, `dewar catalog rebuild \
+             --accept-loss` takes what is there and puts back what the blobs say"
+        }
+        Way::Blobs => {
+            ". Bring back what disks there still are; when there are none, and there is a backup, `dewar \
+             restore FOLDER --salvage` takes it and puts back what the blobs have beyond it; without one \
+             `dewar catalog rebuild --accept-loss` puts back what the blobs say"
+        }
     };
     let why = match &diagnosis.journal {
         JournalFound::Whole { .. } => "the catalog's index is damaged on all disks that have it",
         JournalFound::Part { why, .. } | JournalFound::None { why } => why,
     };
-    format!("{why}. Without it, {lost}. Nothing was changed")
+    format!("{why}. Without it, {lost}. Nothing was changed{then}")
 }
 
 /// Puts index and journal into a state that can be opened.

@@ -11,7 +11,8 @@
 //! have any more is noted, so that the ledger and `fsck` show it.
 //!
 //! # Crashes
-//! As with a rebuild: repeat it, or go on with a rebuild.
+//! As with a rebuild: repeat it, or go on with a rebuild. From the journal's beginning on the catalog
+//! says of which backup it was made ([`crate::Rebuilt`]), and a repetition goes on with the salvage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ use dewar_types::{BlobId, Error, ErrorKind, Result, Timestamp};
 use super::backup::{all, run_path, taken, verify};
 use super::backup_file::BackupFile;
 use super::rebuild::{
-    Beginning, Disks, begin_anew, disks_of, examine, look_into, mark, reserved, save_carried,
-    writable,
+    Beginning, Disks, Made, Told, begin_anew, disks_of, examine, look_into, mark, reserved,
+    save_carried, writable,
 };
 use super::{Diagnosis, Engine, EngineConfig, Folders, Way, Work};
 use crate::salvage::{Finding, Salvage, Salvaged};
@@ -50,8 +51,11 @@ pub struct Restore<'r> {
     pub force: bool,
     /// Whether what the backup does not know is put back, or only told.
     pub salvage: bool,
-    /// Is told everything that is found among the blobs.
-    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+    /// Whether the same was begun before and is not known to have ended: that a catalog which is
+    /// there could be had without loss is no objection then.
+    pub again: bool,
+    /// Hears how it goes.
+    pub report: &'r mut dyn Told,
 }
 
 /// What came of a restore.
@@ -73,6 +77,9 @@ pub struct RestoreReport {
     pub master_key: String,
     /// What the disks had of the catalog.
     pub diagnosis: Diagnosis,
+    /// An attempt that was cut short is gone on with, or blobs that an earlier restore of the same
+    /// backup left unnamed are put back now.
+    pub gone_on: bool,
     /// What was found among the blobs; `None` when nothing was changed.
     pub salvaged: Option<Salvaged>,
 }
@@ -104,16 +111,46 @@ impl Engine {
         master: Arc<MasterKeys>,
         how: Restore<'_>,
     ) -> Result<RestoreReport> {
-        let (name, backup) = choose(&how, dewar).await?;
+        let disks = disks_of(folders, dewar, config);
+        let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
+        let begun = begun(&diagnosis, &how);
+        let (name, backup) = choose(&how, begun.as_ref(), dewar).await?;
         verify(&*how.source, &backup).await?;
         let files = backup
             .runs
             .iter()
             .map(|run| (*run, Arc::clone(&how.source), run_path(run)));
         let runs = runs_in_files(files.collect(), backup.upto).await?;
-        let disks = disks_of(folders, dewar, config);
-        let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
-        if let (Way::Exact { upto }, false) = (diagnosis.way, how.force) {
+        let gone_on = begun.as_ref() == Some(&name);
+        let mut report = RestoreReport {
+            name,
+            taken: taken(&backup),
+            upto: backup.upto,
+            entries: runs.entries(),
+            bytes: runs.bytes(),
+            master_key: backup.master_key.clone(),
+            followed: match how.force || gone_on {
+                true => None,
+                false => followed(env, config, &disks, &runs, backup.upto).await,
+            },
+            gone_on,
+            salvaged: None,
+            diagnosis,
+        };
+        if !how.write {
+            return Ok(report);
+        }
+        if gone_on {
+            let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+            return engine.finish_restore(report, how).await;
+        }
+        if let (Way::Exact { upto }, false) = (report.diagnosis.way, how.force) {
+            // The last attempt had put index and journal together, and nothing else was to be done.
+            if how.again && report.followed.is_some_and(|followed| followed.exact) {
+                report.gone_on = true;
+                let engine = Self::open(env, config, dewar, folders, master, Work::Off).await?;
+                return engine.finish_restore(report, how).await;
+            }
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
                 format!(
@@ -123,23 +160,7 @@ impl Engine {
                 ),
             ));
         }
-        let mut report = RestoreReport {
-            name,
-            taken: taken(&backup),
-            upto: backup.upto,
-            entries: runs.entries(),
-            bytes: runs.bytes(),
-            master_key: backup.master_key.clone(),
-            followed: match how.force {
-                true => None,
-                false => followed(env, config, &disks, &runs, backup.upto).await,
-            },
-            salvaged: None,
-            diagnosis,
-        };
-        if !how.write {
-            return Ok(report);
-        }
+        how.report.begins(Made::Restore(&report))?;
         let known = report.diagnosis.index.as_ref().map_or(0, |i| i.applied);
         let rebuilt = Rebuilt {
             from: RebuiltFrom::Backup,
@@ -182,23 +203,47 @@ impl Engine {
             }
         }
         let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
-        if report.followed.is_some_and(|followed| followed.exact) {
-            engine.close(CLOSE_PATIENCE).await?;
-            return Ok(report);
-        }
-        let salvaged = engine
-            .store
-            .salvage(Salvage {
-                write: true,
-                place: how.salvage,
-                assume: None,
-                report: how.report,
-            })
-            .await;
-        let closed = engine.close(CLOSE_PATIENCE).await;
-        report.salvaged = Some(salvaged?);
+        engine.finish_restore(report, how).await
+    }
+
+    async fn finish_restore(
+        &self,
+        mut report: RestoreReport,
+        how: Restore<'_>,
+    ) -> Result<RestoreReport> {
+        let finished = self.salvage_beyond(&mut report, how).await;
+        let closed = self.close(CLOSE_PATIENCE).await;
+        finished?;
         closed?;
         Ok(report)
+    }
+
+    /// Salvages what the backup does not know, unless the journal made the catalog exact.
+    async fn salvage_beyond(&self, report: &mut RestoreReport, how: Restore<'_>) -> Result<()> {
+        let is_exact = report.followed.is_some_and(|followed| followed.exact);
+        let mut settle = false;
+        if !is_exact {
+            let salvaged = self
+                .store
+                .salvage(Salvage {
+                    write: true,
+                    place: how.salvage,
+                    assume: None,
+                    settle: false,
+                    report: &mut |finding: &Finding| how.report.found(finding),
+                })
+                .await?;
+            settle = how.salvage && salvaged.settled;
+            report.salvaged = Some(Salvaged {
+                settled: settle,
+                ..salvaged
+            });
+        }
+        how.report.ends(Made::Restore(report))?;
+        if settle {
+            self.store.settle_rebuilt().await?;
+        }
+        Ok(())
     }
 }
 
@@ -240,10 +285,24 @@ async fn followed(
     })
 }
 
-async fn choose(how: &Restore<'_>, dewar: DewarId) -> Result<(String, BackupFile)> {
+/// Of which of the backups the catalog was made, where that is not settled.
+fn begun(diagnosis: &Diagnosis, how: &Restore<'_>) -> Option<String> {
+    let rebuilt = diagnosis.rebuilt.as_ref().filter(|rebuilt| {
+        rebuilt.from == RebuiltFrom::Backup && diagnosis.way.is_exact() && !how.force
+    })?;
+    let name = rebuilt.source.strip_prefix(how.source.label())?;
+    Some(name.strip_prefix('/')?.to_owned())
+}
+
+/// The backup that is wanted: the one that was begun with, where none is named.
+async fn choose(
+    how: &Restore<'_>,
+    begun: Option<&String>,
+    dewar: DewarId,
+) -> Result<(String, BackupFile)> {
     let mut found = all(&*how.source, dewar).await?;
     let none = |what: String| Error::new(ErrorKind::NotFound, what);
-    let name = match &how.name {
+    let name = match how.name.as_ref().or(begun) {
         Some(name) => name.clone(),
         None => found
             .keys()

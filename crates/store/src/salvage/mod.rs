@@ -81,12 +81,15 @@ pub struct Salvage<'r> {
     pub place: bool,
     /// What the catalog was made of, where it does not say so itself: for a look ahead.
     pub assume: Option<Rebuilt>,
+    /// Whether it is settled at the end that the catalog has all there is; otherwise the caller does
+    /// that, when it has told what came of this.
+    pub settle: bool,
     /// Is told everything.
     pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
 }
 
 /// What came of a salvage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// How often what was found.
     pub totals: SalvageTotals,
@@ -158,7 +161,7 @@ impl Store {
         }
         let totals = walk.totals;
         let settled = totals.unread == 0;
-        if place && settled {
+        if place && settled && how.settle {
             self.settle_rebuilt().await?;
         }
         Ok(Salvaged { totals, settled })
@@ -279,7 +282,12 @@ impl Walk<'_> {
                 // A write that did not end leaves the same, so only what may matter is told.
                 if self.may_be_newer(blob, None) {
                     let why = error.message().to_owned();
-                    self.tell(&Finding::Lacking { blob, why });
+                    let said = self.inner().blobs.described(blob, shards).await;
+                    let path = said
+                        .filter(|(kind, _)| *kind == ShardKind::Object)
+                        .and_then(|(_, owner)| Description::from_bytes(&owner))
+                        .map(|description| description.path);
+                    self.tell(&Finding::Lacking { blob, path, why });
                 } else {
                     self.totals.leftover += 1;
                 }

@@ -69,6 +69,9 @@ pub enum Finding {
     Lacking {
         /// The blob.
         blob: BlobId,
+        /// Of which object it is, as a shard that is left says; `None` for a segment, which has many,
+        /// and where no shard says it.
+        path: Option<String>,
         /// What is lacking.
         why: String,
     },

@@ -66,6 +66,7 @@ async fn restore(world: &SimWorld, wish: Wish) -> Result<(RestoreReport, Vec<Fin
         write: wish.write,
         force: wish.force,
         salvage: wish.salvage,
+        again: false,
         report: &mut |finding: &Finding| findings.push(finding.clone()),
     };
     let folders = folders(world).await;
@@ -197,8 +198,11 @@ fn an_old_backup_comes_back_with_what_is_newer_on_the_disks() {
 
         let world = world.kill(3);
         let (report, findings) = rebuild(&world, true, false).await.expect("goes on");
-        assert!(report.diagnosis.way.is_exact() && report.salvaged.settled);
-        assert!(report.salvaged.totals.joined == 1, "{findings:?}");
+        assert!(report.diagnosis.way.is_exact() && report.salvaged.expect("looked at").settled);
+        assert!(
+            report.salvaged.expect("looked at").totals.joined == 1,
+            "{findings:?}"
+        );
         let world = world.kill(4);
         let engine = check(&world, &expected).await;
         // What was deleted after the backup is named again; its bytes are gone.
@@ -283,7 +287,8 @@ fn a_backup_may_be_cut_short_anywhere() {
                 write: false,
                 force: true,
                 salvage: false,
-                report: &mut |_| {},
+                again: false,
+                report: &mut |_: &Finding| {},
             };
             let env = scene.world.env();
             let judged = Engine::restore(&env, &config(), DEWAR, &folders, master(), how).await;

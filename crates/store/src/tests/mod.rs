@@ -20,6 +20,7 @@ mod rebuild;
 mod returned;
 mod rewrap;
 mod sample;
+mod tokens;
 mod upkeep;
 mod verbs;
 
@@ -215,7 +216,7 @@ impl Rig {
     pub(crate) fn files(&self) -> Vec<String> {
         (0..4)
             .flat_map(|disk| self.world.disk(disk).paths())
-            .filter(|path| path != "blobs/anchor")
+            .filter(|path| path != "blobs/anchor" && path != "blobs/token")
             .collect()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
 use crate::lifecycle::rules::{Filter, NoncurrentTransition, Rule, Transition};
-use crate::upkeep::UpkeepConfig;
+use crate::upkeep::{Ledger, LedgerDepth, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
 const MAIN: usize = 4;
@@ -62,6 +63,15 @@ fn two() -> EngineConfig {
     .with_pool(ARCHIVE, layout(1, 1))
 }
 
+/// The same with an archive of 1+2, which is to survive more than the main pool.
+fn uneven() -> EngineConfig {
+    let layout = Layout {
+        unit: 8192,
+        ..Layout::new(1, 2).expect("valid")
+    };
+    two().with_pool(ARCHIVE, layout)
+}
+
 struct Mounts(SimWorld);
 
 impl Outlook for Mounts {
@@ -85,6 +95,7 @@ async fn folders(world: &SimWorld) -> Folders {
 }
 
 struct Two {
+    config: EngineConfig,
     world: SimWorld,
     engine: Engine,
     ann: Caller,
@@ -95,16 +106,21 @@ struct Two {
 
 impl Two {
     async fn new(seed: u64) -> Self {
+        Self::with(seed, two()).await
+    }
+
+    async fn with(seed: u64, config: EngineConfig) -> Self {
         let world = SimWorld::with_disks(seed, DISKS);
         let blank = folders(&world).await;
-        let formatted = Engine::format(&world.env(), &two(), DEWAR, &blank).await;
+        let formatted = Engine::format(&world.env(), &config, DEWAR, &blank).await;
         formatted.expect("formatted");
         let master = Arc::new(MasterKeys::generate(&*world.env().rng));
-        let (engine, folders) = Self::engine(&world, &master).await;
+        let (engine, folders) = Self::engine(&config, &world, &master).await;
         let ann = user(engine.store(), "ann", 10).await;
         let made = engine.store().create_bucket(&ann, &bucket("first")).await;
         made.expect("made");
         Self {
+            config,
             world,
             engine,
             ann,
@@ -113,10 +129,14 @@ impl Two {
         }
     }
 
-    async fn engine(world: &SimWorld, master: &Arc<MasterKeys>) -> (Engine, Arc<LiveFolders>) {
+    async fn engine(
+        config: &EngineConfig,
+        world: &SimWorld,
+        master: &Arc<MasterKeys>,
+    ) -> (Engine, Arc<LiveFolders>) {
         let (env, before) = (world.env(), folders(world).await);
         let master = Arc::clone(master);
-        let engine = Engine::open(&env, &two(), DEWAR, &before, master, Work::On).await;
+        let engine = Engine::open(&env, config, DEWAR, &before, master, Work::On).await;
         let engine = engine.expect("opened");
         let folders = LiveFolders::new(before, &engine);
         let later = Arc::new(Mounts(world.clone()));
@@ -128,8 +148,9 @@ impl Two {
     async fn again(self, seed: u64) -> Self {
         let world = self.world.crash(seed);
         drop(self.engine);
-        let (engine, folders) = Self::engine(&world, &self.master).await;
+        let (engine, folders) = Self::engine(&self.config, &world, &self.master).await;
         Self {
+            config: self.config,
             world,
             engine,
             ann: self.ann,
@@ -213,6 +234,16 @@ impl Two {
         (sum(0..MAIN), sum(MAIN..DISKS))
     }
 
+    async fn ledger(&self) -> Ledger {
+        let depth = LedgerDepth {
+            objects: true,
+            read: false,
+        };
+        let read = AtomicU64::new(0);
+        let ledger = self.engine.store().ledger(depth, &read).await;
+        ledger.expect("counted")
+    }
+
     /// Everything is sealed, freed and swept, and nothing is wrong with the catalog.
     async fn settle(&self) {
         for _ in 0..2 {
@@ -270,6 +301,58 @@ fn each_class_has_its_bytes_in_its_pool() {
             .await
             .expect_err("no class");
         assert_eq!(unknown.kind(), ErrorKind::NoSuchStorageClass);
+    });
+}
+
+/// What survives one failure is whole in the main pool, and not in an archive that is to survive two.
+#[test]
+fn everything_is_held_against_the_layout_of_its_own_pool() {
+    run(async {
+        let two = Two::with(13, uneven()).await;
+        // More than are held in memory, so that the records are asked too.
+        for n in 0..6 {
+            two.put(&format!("cold{n}"), Some(COLD), LARGE)
+                .await
+                .expect("put");
+            two.put(&format!("hot{n}"), None, LARGE).await.expect("put");
+        }
+        let small = two.put("small", Some(COLD), SMALL).await;
+        small.expect("put");
+        two.put("small-hot", None, SMALL).await.expect("put");
+        let at_first = two.ledger().await;
+        assert_eq!((at_first.full, at_first.catalog), (2, 2));
+        two.settle().await;
+        let lines = |ledger: &Ledger| {
+            let lines = ledger.lines.iter();
+            let lines = lines.map(|(left, line)| (*left, (line.blobs, line.lacking, line.objects)));
+            lines.collect::<Vec<_>>()
+        };
+        let sound = two.ledger().await;
+        let whole = [(1, (7, 0, Some(7))), (2, (7, 0, Some(7)))];
+        assert_eq!(lines(&sound), whole);
+        for ledger in [&at_first, &sound] {
+            assert_eq!(ledger.at_risk, [], "nothing is less safe than it should be");
+        }
+        two.world.disk(MAIN).vanish();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let less = two.ledger().await;
+        assert_eq!(lines(&less), [(1, (14, 7, Some(14)))]);
+        let mut named: Vec<_> = less.at_risk.iter().collect();
+        named.sort_by_key(|danger| &danger.path);
+        let paths: Vec<_> = named.iter().map(|danger| &*danger.path).collect();
+        let cold: Vec<_> = (0..6).map(|n| format!("first/cold{n}")).collect();
+        let mut expected: Vec<_> = cold.iter().map(String::as_str).collect();
+        expected.push("first/small");
+        assert_eq!(paths, expected);
+        assert!(named.iter().all(|danger| danger.margin == 1));
+        // And what has none left of one that it should have.
+        two.world.disk(0).vanish();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let lost = two.ledger().await;
+        let line = lost.lines.get(&0).copied().unwrap_or_default();
+        assert!(line.blobs > 0 && line.lacking == line.blobs, "{lost:?}");
+        let worst = lost.at_risk.first().expect("named");
+        assert!(worst.margin == 0 && worst.path.contains("hot"), "{worst:?}");
     });
 }
 

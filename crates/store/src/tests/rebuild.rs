@@ -50,8 +50,12 @@ fn a_catalog_whose_copies_are_damaged_is_rebuilt_exactly() {
             report.diagnosis.journal,
             JournalFound::Whole { .. }
         ));
-        assert_eq!(report.salvaged.totals.objects, 0, "{findings:?}");
-        assert!(report.salvaged.settled);
+        assert_eq!(
+            report.salvaged.expect("looked at").totals.objects,
+            0,
+            "{findings:?}"
+        );
+        assert!(report.salvaged.expect("looked at").settled);
         let world = world.kill(2);
         let engine = check(&world, &expected).await;
         assert!(read(&engine, "first", "small/3").await.is_err(), "deleted");
@@ -114,10 +118,10 @@ fn with_nothing_left_the_blobs_tell() {
         assert!(refused.to_string().contains("backup"), "{refused}");
 
         let (report, findings) = rebuild(&world, true, true).await.expect("rebuilt");
-        let totals = report.salvaged.totals;
-        assert!(report.salvaged.settled);
+        let totals = report.salvaged.expect("looked at").totals;
+        assert!(report.salvaged.expect("looked at").settled);
         // What was told beforehand is what was done; parts are joined only then.
-        let told = looked.salvaged.totals;
+        let told = looked.salvaged.expect("looked at").totals;
         assert_eq!(
             told.objects,
             totals.objects - totals.joined,
@@ -167,7 +171,7 @@ fn with_nothing_left_the_blobs_tell() {
         let world = world.kill(3);
         let (again, _) = rebuild(&world, true, false).await.expect("rebuilt");
         assert!(again.diagnosis.way.is_exact());
-        let totals = again.salvaged.totals;
+        let totals = again.salvaged.expect("looked at").totals;
         assert_eq!((totals.objects, totals.kept, totals.gone), (0, 0, 0));
         assert_eq!(totals.known, totals.blobs);
         check(&world.kill(4), &expected).await;
@@ -186,7 +190,10 @@ fn what_has_enough_shards_is_salvaged() {
         world.disk(1).vanish();
         world.disk(0).rot("blobs/", 8);
         let (report, _) = rebuild(&world, true, true).await.expect("rebuilt");
-        assert_eq!(report.salvaged.totals.objects as usize, expected.len());
+        assert_eq!(
+            report.salvaged.expect("looked at").totals.objects as usize,
+            expected.len()
+        );
         let world = world.kill(2);
         check(&world, &expected).await;
     });
@@ -210,7 +217,7 @@ fn a_salvage_may_be_cut_short_anywhere() {
                 let failed = world.power_failed();
                 match done {
                     Ok(Ok((report, _))) if !failed => {
-                        assert!(report.salvaged.settled);
+                        assert!(report.salvaged.expect("looked at").settled);
                         break;
                     }
                     _ => assert!(failed, "life {lives}: {:?}", done.map(|d| d.err())),
@@ -266,8 +273,16 @@ fn an_index_without_a_journal_is_a_snapshot() {
         assert!(refused.to_string().contains("up to batch"), "{refused}");
         let (report, findings) = rebuild(&world, true, true).await.expect("rebuilt");
         assert!(matches!(report.diagnosis.way, Way::Index { .. }));
-        assert_eq!(report.salvaged.totals.objects, 2, "{findings:?}");
-        assert_eq!(report.salvaged.totals.kept, 1, "large/1 as it was");
+        assert_eq!(
+            report.salvaged.expect("looked at").totals.objects,
+            2,
+            "{findings:?}"
+        );
+        assert_eq!(
+            report.salvaged.expect("looked at").totals.kept,
+            1,
+            "large/1 as it was"
+        );
         let engine = check(&world.kill(2), &expected).await;
         assert!(read(&engine, "first", "small/5").await.is_err(), "deleted");
         assert!(read(&engine, "first", "later/small").await.is_err());
@@ -302,7 +317,11 @@ fn a_part_of_the_journal_is_taken_when_that_is_accepted() {
         let engine = check(&world.kill(2), &expected).await;
         assert!(read(&engine, "first", "large/1").await.is_err());
         // Shards on disks that are away are not gone.
-        assert_eq!(report.salvaged.totals.gone, 0, "{findings:?}");
+        assert_eq!(
+            report.salvaged.expect("looked at").totals.gone,
+            0,
+            "{findings:?}"
+        );
     });
 }
 

@@ -237,13 +237,13 @@ fn a_drained_disk_is_emptied_and_can_be_removed() {
         assert_eq!((line.shards, line.decision), (0, Some(Decision::Drain)));
         assert_eq!(
             rig.world.disk(1).paths(),
-            ["blobs/anchor"],
+            ["blobs/anchor", "blobs/token"],
             "its files are gone"
         );
         rig.put("more", &content(100_000, 1)).await.expect("put");
         assert_eq!(
             rig.world.disk(1).paths(),
-            ["blobs/anchor"],
+            ["blobs/anchor", "blobs/token"],
             "it takes nothing new"
         );
         rig.store

@@ -15,7 +15,9 @@ use minicbor::{Decode, Encode};
 
 use super::encodings::Encoding;
 use super::returned::RETURNED;
+use super::scrub::PROGRESS;
 use super::standing::Disks;
+use super::tokens::{DOUBT, decode_doubt};
 use crate::{Inner, Store};
 
 /// The kind of `D` record that holds a [`Decision`].
@@ -90,14 +92,22 @@ impl Inner {
         let scan = Scan {
             from: &range.from,
             to: &range.to,
-            limit: 4 * DECISIONS_MAX,
+            limit: 6 * DECISIONS_MAX,
             reverse: false,
         };
         let mut found = Decisions::default();
+        let mut doubts = BTreeMap::new();
+        let mut passes = BTreeMap::new();
         for (key, value) in self.tree.kv().scan(scan).await?.pairs {
             let (disk, what) = keys::parse_disk(&key)?;
             if what == RETURNED {
                 found.returned.insert(disk);
+            }
+            if what == DOUBT {
+                doubts.insert(disk, decode_doubt(disk, &value)?);
+            }
+            if what == PROGRESS {
+                passes.insert(disk, self.decode_progress(disk, &value)?);
             }
             if what != DECISION {
                 continue;
@@ -115,6 +125,16 @@ impl Inner {
         self.blobs.placement().avoid(found.avoided());
         self.upkeep.emptied.lock().clear();
         *self.upkeep.decisions.lock() = found;
+        let mut known = self.upkeep.doubts.lock();
+        known.retain(|disk, _| doubts.contains_key(disk));
+        for (disk, doubt) in doubts {
+            // What was read since is known better here than in the catalog.
+            let same = known.get(&disk).is_some_and(|at| at.doubt == doubt);
+            if !same {
+                let pass = passes.remove(&disk).unwrap_or_default();
+                known.insert(disk, doubt.left_by(&pass));
+            }
+        }
         Ok(())
     }
 
@@ -142,6 +162,7 @@ impl Inner {
             out,
         )
         .without(&self.hollow())
+        .doubting(self.unverified(), self.settled())
     }
 
     /// Disks that have been away for too long, as far as they were found once.
@@ -404,9 +425,12 @@ impl Store {
     /// Whether everything could still be read without a disk; how many encodings have a part on it.
     async fn refuse_loss(&self, disk: DiskId) -> Result<u64> {
         let inner = &self.inner;
+        inner.look_for_anchors().await;
+        let unknown = inner.wait_until_known().await;
         let mut disks = inner.disks();
         // What has not been looked through may not be there.
         disks.distrust(&inner.upkeep.decisions.lock().returned);
+        disks.distrust(&inner.not_compared());
         let mut lost = BTreeMap::new();
         let mut count = 0_u64;
         let mut on_it = 0_u64;
@@ -428,8 +452,9 @@ impl Store {
             })
             .await?;
         if count > 0 {
-            let objects = inner.objects_in(&lost).await?;
-            let message = refusal(disk, count, &objects, count > lost.len() as u64);
+            let objects = self.objects_in(&lost).await?;
+            let some = count > lost.len() as u64;
+            let message = refusal(disk, count, &objects, some, &unknown);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         Ok(on_it)
@@ -492,8 +517,15 @@ impl Store {
     }
 }
 
-/// What would be lost without a disk: how much, the first few objects, and where the others stand.
-fn refusal(disk: DiskId, blobs: u64, objects: &[String], some: bool) -> String {
+/// What would be lost without a disk: how much, the first few objects, and where the others stand. What is
+/// on disks in `unknown` may be there nevertheless.
+fn refusal(
+    disk: DiskId,
+    blobs: u64,
+    objects: &[String],
+    some: bool,
+    unknown: &BTreeSet<DiskId>,
+) -> String {
     let named = &objects[..objects.len().min(NAMED_MAX)];
     let mut lines: Vec<String> = named.iter().map(|path| format!("  {path}")).collect();
     let rest = objects.len() - named.len();
@@ -507,9 +539,13 @@ fn refusal(disk: DiskId, blobs: u64, objects: &[String], some: bool) -> String {
             "  and {least}{rest} more; `dewar fsck` names what has 0 failures left"
         ));
     }
+    let advice = match unknown.len() {
+        0 => "Bring other disks back first, or delete what may be lost".to_owned(),
+        count => format!("What is on {count} disks is still being looked through: try again later"),
+    };
     format!(
         "without disk {disk} {blobs} blobs could not be read any more, and with them {least}{} \
-         objects:\n{}\nBring other disks back first, or delete what may be lost",
+         objects:\n{}\n{advice}",
         objects.len(),
         lines.join("\n")
     )
@@ -522,15 +558,24 @@ mod tests {
     #[test]
     fn a_refusal_counts_everything_and_names_a_few() {
         let objects: Vec<String> = (0..90).map(|n| format!("bucket/{n}")).collect();
-        let said = refusal(DiskId(7), 40, &objects, false);
+        let said = refusal(DiskId(7), 40, &objects, false, &BTreeSet::new());
         assert!(
             said.contains("40 blobs") && said.contains("with them 90 objects"),
             "{said}"
         );
         assert!(said.contains("bucket/4\n  and 85 more"), "{said}");
         assert_eq!(said.lines().count(), NAMED_MAX + 3, "{said}");
-        let few = refusal(DiskId(7), 1, &objects[..2], false);
-        assert!(!few.contains("more; "), "{few}");
+        let few = refusal(
+            DiskId(7),
+            1,
+            &objects[..2],
+            false,
+            &BTreeSet::from([DiskId(8)]),
+        );
+        assert!(
+            !few.contains("more; ") && few.contains("try again later"),
+            "{few}"
+        );
     }
 
     /// The bytes are a format: docs/formats/segment.md.

@@ -145,17 +145,19 @@ impl BlobTable {
         }
     }
 
-    /// Notes that a shard of an encoding is bad. Nothing when the encoding is another by now.
+    /// Notes that a shard of an encoding is bad; whether that was not known. Nothing when the encoding
+    /// is another by now.
     pub(crate) async fn note(
         &self,
         encoding: &Encoding,
         shard: usize,
         now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let key = keys::repair(encoding.record.id);
         loop {
             let queued = self.kv.get(&key).await?;
             let known = Findings::from_bytes(queued.value.as_deref().unwrap_or_default())?;
+            let is_new = !known.bad().contains(shard);
             let batch = Batch {
                 require: vec![
                     encoding.same(),
@@ -169,10 +171,10 @@ impl BlobTable {
                 ..Batch::default()
             };
             match self.kv.commit(batch).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(is_new),
                 Err(CommitError::Conflict(_)) => {
                     if self.encoding(encoding.record.id).await?.as_ref() != Some(encoding) {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
                 Err(CommitError::Failed(error)) => return Err(error.context("noting a bad shard")),

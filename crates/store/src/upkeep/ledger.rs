@@ -5,25 +5,23 @@
 //! found good. An encoding's proof is the oldest of its shards', a line's the oldest of its
 //! encodings': "all of this was good at that time, at the latest".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dewar_data::blob::Checked;
 use dewar_data::pace::Pace;
-use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys;
-use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
-use dewar_types::{BlobId, DiskId, EntryId, PoolId, Result, Timestamp};
+use dewar_meta::ns::record::{Entry, Record, VersionRecord};
+use dewar_types::{BlobId, DiskId, Result, Timestamp};
 
+use super::at_risk::{AtRisk, Margins};
 use super::encodings::Encoding;
 use super::freeing::Freeing;
+use super::rot::RotLog;
 use super::scrub::Progress;
 use crate::{Inner, Store};
-
-/// Encodings below full redundancy that are remembered to find the objects in them.
-const DEGRADED_MAX: usize = 1 << 20;
 
 /// Objects that are named.
 pub(super) const NAMED_MAX: usize = 1000;
@@ -48,11 +46,12 @@ pub struct Ledger {
     /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
     /// gone of them already is not bad.
     pub freeing: Freed,
-    /// Objects below full redundancy, the worst first, [`NAMED_MAX`] at most. Only when asked for.
+    /// Objects below full redundancy, the worst first, about [`NAMED_MAX`] of them where there are more.
+    /// Only when asked for.
     pub at_risk: Vec<Danger>,
     /// Whether there were more.
     pub more: bool,
-    /// Shards, and pieces of the catalog index, that were read for this ledger and found bad; only when
+    /// Shards, pieces of the catalog index and files of the journal that were read for this ledger and found bad; only when
     /// everything was read.
     pub found_bad: u64,
 }
@@ -112,6 +111,18 @@ impl Store {
     /// # Errors
     /// Those of the catalog.
     pub async fn ledger(&self, depth: LedgerDepth, progress: &AtomicU64) -> Result<Ledger> {
+        Ok(self.check(depth, progress).await?.0)
+    }
+
+    /// The same, and the objects below full redundancy that the ledger does not name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn check(
+        &self,
+        depth: LedgerDepth,
+        progress: &AtomicU64,
+    ) -> Result<(Ledger, AtRisk)> {
         let inner = &self.inner;
         inner.look_for_anchors().await;
         let mut ledger = Ledger {
@@ -124,43 +135,63 @@ impl Store {
         let mut freeing = Freeing::default();
         freeing.refresh(&inner.tree).await?;
         let mut read = None;
+        let mut trusted = BTreeSet::new();
         if depth.read {
             read = Some(ledger.counted);
+            let doubted = inner.unverified();
+            let before = inner.steady();
             ledger.found_bad = inner.read_everything(&mut freeing, progress).await?;
+            let after = inner.steady();
+            for (disk, doubted) in doubted {
+                if before.contains_key(&disk) && before.get(&disk) == after.get(&disk) {
+                    trusted.insert(disk);
+                    inner.end_doubt(disk, doubted.doubt).await?;
+                }
+            }
         }
         freeing.refresh(&inner.tree).await?;
-        let degraded = inner.count_encodings(&mut ledger, &freeing, read).await?;
+        let counting = inner.count_encodings(&mut ledger, &freeing, read, &trusted);
+        let mut margins = counting.await?;
+        let mut lacking = BTreeSet::new();
         if depth.objects {
-            let disks = inner.blobs.pool().layouts().collect::<BTreeMap<_, _>>();
-            let most = ledger.full;
-            let meant = |pool: PoolId| {
-                let number = u16::try_from(pool.0).ok();
-                let layout = number.and_then(|number| disks.get(&number));
-                layout.map_or(most, |layout| i32::from(layout.m))
-            };
-            inner.count_objects(&mut ledger, &degraded, meant).await?;
+            margins.add_packed(inner).await?;
+            lacking = inner.count_objects(&mut ledger, &margins).await?;
         }
-        Ok(ledger)
+        let mut rest = AtRisk::new(inner, margins, &lacking);
+        while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
+            ledger.at_risk.extend(rest.next(NAMED_MAX).await?);
+        }
+        ledger.more = !rest.is_over();
+        Ok((ledger, rest))
     }
 }
 
-/// Encodings below full redundancy, with what they have left.
-type Degraded = BTreeMap<BlobId, i32>;
-
 impl Inner {
-    /// `read` is when everything was begun to be read, if it was.
+    /// Disks that can be read, with how often each returned: who is in this twice was not away between.
+    fn steady(&self) -> BTreeMap<DiskId, u32> {
+        let members = self.blobs.pool().members();
+        let there = members.filter_map(|member| Some((member.id, member.disk.state().returns()?)));
+        there.collect()
+    }
+
+    /// `read` is when everything was begun to be read, if it was; all of it on the disks `trusted`.
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
         freeing: &Freeing,
         read: Option<Timestamp>,
-    ) -> Result<Degraded> {
+        trusted: &BTreeSet<DiskId>,
+    ) -> Result<Margins> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
         for member in self.blobs.pool().members() {
             progress.insert(member.id, self.scrub_progress(member.id).await?);
         }
-        let disks = self.disks();
-        let mut degraded = Degraded::new();
+        let mut disks = self.disks();
+        disks.distrust(&self.not_compared());
+        for disk in trusted {
+            disks.trust(*disk);
+        }
+        let mut margins = Margins::new(ledger.full, ledger.catalog, disks.clone());
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
             if freeing.holds(record.id) {
@@ -190,19 +221,22 @@ impl Inner {
                 true => proven,
                 false => line.proven.min(proven),
             };
-            if lacks && degraded.len() < DEGRADED_MAX {
-                degraded.insert(record.id, standing.margin);
+            if lacks {
+                margins.hold(record.id, standing.margin);
             }
         })
         .await?;
-        Ok(degraded)
+        Ok(margins)
     }
 
     /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
     /// is bad.
     async fn read_everything(&self, freeing: &mut Freeing, progress: &AtomicU64) -> Result<u64> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
-        let mut bad = 0;
+        let mut rot = RotLog::new("fsck");
+        let began = self.env.clock.now();
+        let below = self.tree.ids().blob().await?;
+        let mut proven: BTreeSet<DiskId> = self.blobs.pool().members().map(|m| m.id).collect();
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
@@ -210,53 +244,61 @@ impl Inner {
                 if freeing.holds(encoding.record.id) {
                     continue;
                 }
-                bad += self.read_encoding(encoding, freeing, &pace).await?;
+                let unread = self
+                    .read_encoding(encoding, freeing, &pace, &mut rot)
+                    .await?;
+                proven.retain(|disk| !unread.contains(disk));
                 progress.fetch_add(1, Ordering::Relaxed);
             }
             match page.next {
                 Some(next) => from = next,
-                None => return Ok(bad),
+                None => break,
             }
         }
+        rot.sum_up(self);
+        // Who has read a disk as a whole has scrubbed it.
+        for disk in proven {
+            if let Err(error) = self.note_proof(disk, began, below).await {
+                // The catalog may not be writable just now; what was found is told all the same.
+                let folder = self.folder_of(disk);
+                tracing::info!(folder, %disk, %error, "that a disk was read as a whole is not noted");
+            }
+        }
+        Ok(rot.total())
     }
 
+    /// Reads the shards of an encoding; the disks that could not be read.
     async fn read_encoding(
         &self,
         encoding: &Encoding,
         freeing: &mut Freeing,
         pace: &Pace,
-    ) -> Result<u64> {
+        rot: &mut RotLog,
+    ) -> Result<Vec<DiskId>> {
         let record = &encoding.record;
-        let mut bad = 0;
+        let mut unread = Vec::new();
         let shards = (0..record.disks.len())
             .filter(|shard| !record.missing.contains(&(*shard as u8)))
             .map(async |shard| (shard, self.blobs.check(record, shard, pace).await));
         for (shard, checked) in futures_util::future::join_all(shards).await {
-            if let Checked::Damaged(_) = checked?
-                && self.is_meant(encoding, freeing).await?
-            {
-                bad += 1;
-                self.table
-                    .note(encoding, shard, self.env.clock.now())
-                    .await?;
-                self.upkeep.queued();
+            match checked? {
+                Checked::Good => {}
+                Checked::Unreachable => unread.push(record.disks[shard]),
+                Checked::Damaged(damage) => {
+                    if self.is_meant(encoding, freeing).await? {
+                        rot.note(self, encoding, shard, &damage.pages).await?;
+                    }
+                }
             }
         }
-        Ok(bad)
+        Ok(unread)
     }
 
-    /// Counts objects by what they have left, and names those that are not as safe as they should be.
-    /// `meant` says how many failures what is in a pool is to survive.
-    async fn count_objects(
-        &self,
-        ledger: &mut Ledger,
-        degraded: &Degraded,
-        meant: impl Fn(PoolId) -> i32,
-    ) -> Result<()> {
-        let packed = self.packed_in(degraded).await?;
+    /// Counts objects by what they have left; the numbers of failures left of which some should survive
+    /// more.
+    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<BTreeSet<i32>> {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
-        let mut dangers: Vec<(i32, EntryId, String)> = Vec::new();
-        let mut dirs: BTreeMap<EntryId, (EntryId, String)> = BTreeMap::new();
+        let mut lacking = BTreeSet::new();
         let kv = self.tree.kv().snapshot();
         for table in [keys::ENTRY, keys::VERSION] {
             let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
@@ -270,33 +312,18 @@ impl Inner {
                 };
                 let page = kv.scan(scan).await?;
                 for (key, value) in &page.pairs {
-                    let (parent, name, version) = if table == keys::VERSION {
-                        let (parent, name, id) = keys::parse_version(key)?;
-                        let version = VersionRecord::from_value(key, value)?;
-                        (parent, format!("{name} (version {id})"), version)
+                    let version = if table == keys::VERSION {
+                        VersionRecord::from_value(key, value)?
                     } else {
-                        let (parent, name, _) = keys::parse_entry(key)?;
                         match Entry::from_value(key, value)? {
-                            Entry::Dir(dir) => {
-                                dirs.insert(dir.attributes.id, (parent, name.to_owned()));
-                                continue;
-                            }
-                            Entry::File(file) => (parent, name.to_owned(), file.current),
-                            Entry::Symlink(_) => continue,
+                            Entry::File(file) => file.current,
+                            Entry::Dir(_) | Entry::Symlink(_) => continue,
                         }
                     };
-                    let (margin, lacks) = self
-                        .margin_of(&version, ledger, degraded, &packed, &meant)
-                        .await?;
-                    *counts.entry(margin).or_default() += 1;
-                    if lacks {
-                        ledger.more |= dangers.len() >= NAMED_MAX;
-                        // The worst are kept.
-                        dangers.push((margin, parent, name));
-                        if dangers.len() >= 2 * NAMED_MAX {
-                            dangers.sort_by_key(|(margin, ..)| *margin);
-                            dangers.truncate(NAMED_MAX);
-                        }
+                    let left = margins.of(self, &version).await?;
+                    *counts.entry(left.margin).or_default() += 1;
+                    if !left.is_whole {
+                        lacking.insert(left.margin);
                     }
                 }
                 match page.pairs.last().filter(|_| page.more) {
@@ -308,105 +335,24 @@ impl Inner {
         for (margin, objects) in counts {
             ledger.lines.entry(margin).or_default().objects = Some(objects);
         }
-        dangers.sort_by_key(|(margin, ..)| *margin);
-        dangers.truncate(NAMED_MAX);
-        ledger.at_risk = dangers
-            .into_iter()
-            .map(|(margin, parent, name)| Danger {
-                margin,
-                path: path_of(&dirs, parent, &name),
-            })
-            .collect();
-        Ok(())
-    }
-
-    /// Paths of objects that have a part in one of these blobs, some of them if there are many.
-    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
-        let mut ledger = Ledger::default();
-        self.count_objects(&mut ledger, blobs, |_| 0).await?;
-        let named = ledger.at_risk.into_iter();
-        Ok(named.map(|danger| danger.path).collect())
-    }
-
-    /// Segments that were packed into a blob below full redundancy.
-    async fn packed_in(&self, degraded: &Degraded) -> Result<Degraded> {
-        let mut packed = Degraded::new();
-        let mut range = keys::encodings(keys::SEGMENT, BlobId(0));
-        while !degraded.is_empty() {
-            let scan = Scan {
-                from: &range.from,
-                to: &range.to,
-                limit: PAGE,
-                reverse: false,
-            };
-            let page = self.tree.kv().scan(scan).await?;
-            for (key, value) in &page.pairs {
-                if let SegmentRecord::Packed { blob, .. } = SegmentRecord::from_bytes(value)?
-                    && let Some(margin) = degraded.get(&blob)
-                {
-                    packed.insert(keys::parse_blob(key)?, *margin);
-                }
-            }
-            match page.pairs.last().filter(|_| page.more) {
-                Some((last, _)) => range.from = keys::just_after(last),
-                None => break,
-            }
-        }
-        Ok(packed)
-    }
-
-    /// The fewest failures that any part of a version's best copy survives, and whether it is to survive
-    /// more.
-    async fn margin_of(
-        &self,
-        version: &VersionRecord,
-        ledger: &Ledger,
-        degraded: &Degraded,
-        packed: &Degraded,
-        meant: &impl Fn(PoolId) -> i32,
-    ) -> Result<(i32, bool)> {
-        let mut best: Option<(i32, bool)> = None;
-        for (copy, stored) in version.copies.iter().enumerate() {
-            if stored.state == CopyState::Cached {
-                continue;
-            }
-            let extents = self.tree.extents(version, copy).await?;
-            let full = meant(stored.pool);
-            let margin = extents
-                .iter()
-                .map(|extent| {
-                    let known = degraded
-                        .get(&extent.blob)
-                        .or_else(|| packed.get(&extent.blob));
-                    match known {
-                        Some(margin) => *margin,
-                        None if extent.slot.is_some() && self.segments.is_unsealed(extent.blob) => {
-                            ledger.catalog.min(full)
-                        }
-                        None => full,
-                    }
-                })
-                .min();
-            // Without content it is as safe as its name.
-            let margin = margin.unwrap_or(full);
-            if best.is_none_or(|(best, _)| best < margin) {
-                best = Some((margin, margin < full));
-            }
-        }
-        Ok(best.unwrap_or((ledger.full, false)))
+        Ok(lacking)
     }
 }
 
-fn path_of(dirs: &BTreeMap<EntryId, (EntryId, String)>, parent: EntryId, name: &str) -> String {
-    let mut path = name.to_owned();
-    let mut at = parent;
-    // Cycles cannot be, but a damaged catalog must not hang whoever looks at it.
-    for _ in 0..1024 {
-        let Some((above, name)) = dirs.get(&at) else {
-            break;
-        };
-        path = format!("{name}/{path}");
-        at = *above;
+impl Store {
+    /// Paths of objects that have a part in one of these blobs, [`NAMED_MAX`] of them if there are many.
+    pub(super) async fn objects_in(&self, blobs: &BTreeMap<BlobId, i32>) -> Result<Vec<String>> {
+        let inner = &self.inner;
+        let mut margins = Margins::only(blobs);
+        margins.add_packed(inner).await?;
+        let mut ledger = Ledger::default();
+        let lacking = inner.count_objects(&mut ledger, &margins).await?;
+        let mut at_risk = AtRisk::new(inner, margins, &lacking);
+        let mut named = Vec::new();
+        while named.len() < NAMED_MAX && !at_risk.is_over() {
+            named.extend(at_risk.next(NAMED_MAX).await?);
+        }
+        named.truncate(NAMED_MAX);
+        Ok(named.into_iter().map(|danger| danger.path).collect())
     }
-    path
 }

@@ -2,6 +2,7 @@
 //!
 //! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
 //! - **Presence** notices when the folder of shards of a disk was removed or replaced.
+//! - **Tokens** tell an old copy of a disk that was put back.
 //! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
 //!   is not that of the disks that live; what could stand the fewest further failures first.
 //! - **The ledger** counts what could stand how many failures, from the records and from what was
@@ -15,6 +16,7 @@
 //! New shards are durable before a record names them, and old files go after it (invariant I1). A
 //! repair that is cut short leaves files that the sweep collects; the queue still names the blob.
 
+mod at_risk;
 mod disks;
 mod encodings;
 mod freeing;
@@ -22,8 +24,10 @@ mod ledger;
 mod presence;
 mod repair;
 mod returned;
+mod rot;
 mod scrub;
 mod standing;
+mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,11 +41,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use at_risk::AtRisk;
 pub use disks::{Decision, DiskLine};
 pub use ledger::{Danger, Freed, Ledger, LedgerDepth, LedgerLine};
 pub use repair::RepairStatus;
 pub use returned::Holdings;
-pub use scrub::ScrubStatus;
+pub use rot::RotFound;
+pub use scrub::{ScrubPass, ScrubStatus};
 
 pub(crate) use encodings::Encoding;
 pub(crate) use presence::presence;
@@ -98,8 +104,17 @@ pub(crate) struct Upkeep {
     away_since: Mutex<BTreeMap<DiskId, Instant>>,
     /// What is known of the folders of shards.
     presence: Mutex<BTreeMap<DiskId, presence::Presence>>,
+    /// What is known of the tokens of disks.
+    tokens: Mutex<tokens::Tokens>,
+    /// Disks that are compared, or that no doubt is left about, one at a time.
+    comparing: tokio::sync::Mutex<()>,
+    /// Disks that are not what they were, with what has not been read since.
+    doubts: Mutex<BTreeMap<DiskId, tokens::Unverified>>,
     repair: Mutex<RepairStatus>,
+    told: Mutex<repair::Told>,
     scrubs: Mutex<BTreeMap<DiskId, ScrubStatus>>,
+    /// Shards found bad since the start.
+    rot: Mutex<BTreeMap<DiskId, u64>>,
     /// Shards that no record names any more, and that readers may still use.
     leftovers: Mutex<Vec<Leftover>>,
 }
@@ -132,8 +147,13 @@ impl Upkeep {
             emptied: Mutex::default(),
             away_since: Mutex::default(),
             presence: Mutex::default(),
+            tokens: Mutex::default(),
+            comparing: tokio::sync::Mutex::default(),
+            doubts: Mutex::default(),
             repair: Mutex::default(),
+            told: Mutex::default(),
             scrubs: Mutex::default(),
+            rot: Mutex::default(),
             leftovers: Mutex::default(),
             config,
         }

@@ -24,22 +24,29 @@ use dewar_env::{Access, CreateOptions, Disk, DiskError, DiskErrorKind, DiskFile,
 use dewar_types::{BlobId, DiskId, Result};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
 
 use super::encodings::Encoding;
 use super::freeing::Freeing;
 use crate::{Inner, Shared};
 
 /// The folder of shards.
-const FOLDER: &str = "blobs";
+pub(super) const FOLDER: &str = "blobs";
 
 /// Says that all that should be in the folder was there.
 const ANCHOR: &str = "blobs/anchor";
 
 /// Says that this has to be seen first.
-const DOUBTED: &str = "blobs/doubted";
+pub(super) const DOUBTED: &str = "blobs/doubted";
 
 /// How often the anchors are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a decision waits for what is on all disks to be known.
+const KNOWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked meanwhile.
+const KNOWN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Records looked at in one scan.
 const PAGE: usize = 512;
@@ -78,15 +85,30 @@ impl Presence {
 /// Looks after the anchors until it is dropped.
 pub(crate) async fn presence(inner: Shared) {
     let mut running = FuturesUnordered::new();
+    let mut changing = FuturesUnordered::new();
     let mut on: BTreeSet<DiskId> = BTreeSet::new();
+    let mut changed: BTreeSet<DiskId> = BTreeSet::new();
     // What was said last of each disk, so that it is said once.
     let mut said: BTreeMap<DiskId, String> = BTreeMap::new();
     loop {
         for member in inner.blobs.pool().members() {
-            if !on.contains(&member.id) && inner.look_for_anchor(&member).await {
+            let doubted = !on.contains(&member.id) && inner.look_for_anchor(&member).await;
+            if let Err(error) = inner.look_at_token(&member).await {
+                let disk = member.disk.label();
+                tracing::debug!(disk, %error, "the token of a disk is not known yet");
+            }
+            if doubted {
                 on.insert(member.id);
-                let inner = Arc::clone(&inner);
+                let (inner, member) = (Arc::clone(&inner), member.clone());
                 running.push(async move { (member.id, inner.settle_doubt(&member).await) });
+            }
+            if !changed.contains(&member.id) && inner.token_is_due(&member) {
+                changed.insert(member.id);
+                let inner = Arc::clone(&inner);
+                changing.push(async move {
+                    let result = inner.change_token(&member).await;
+                    (member, result)
+                });
             }
         }
         let looking = tokio::time::sleep(LOOK_EVERY);
@@ -104,6 +126,13 @@ pub(crate) async fn presence(inner: Shared) {
                     }
                     *said = error;
                 }
+                Some((member, result)) = changing.next() => {
+                    changed.remove(&member.id);
+                    if let Err(error) = result {
+                        let disk = member.disk.label();
+                        tracing::debug!(disk, %error, "a disk keeps its token for now");
+                    }
+                }
                 () = &mut looking => break,
             }
         }
@@ -119,14 +148,32 @@ impl Inner {
         hollow.map(|(disk, _)| *disk).collect()
     }
 
-    /// Looks for the anchor on disks that were not looked at yet: for a ledger that is asked for while
-    /// no workers run.
+    /// Looks for the anchor, and at the token, on disks that were not looked at yet: for a ledger that is
+    /// asked for before the workers have, or while none run.
     pub(super) async fn look_for_anchors(&self) {
         for member in self.blobs.pool().members() {
             let known = self.upkeep.presence.lock().contains_key(&member.id);
             if !known {
                 self.look_for_anchor(&member).await;
             }
+            if let Err(error) = self.look_at_token(&member).await {
+                let disk = member.disk.label();
+                tracing::debug!(disk, %error, "the token of a disk is not known yet");
+            }
+        }
+    }
+
+    /// Waits for a while until it is known of each disk what is on it, which takes moments after a start
+    /// that follows a crash; the disks of which it is not known then.
+    pub(super) async fn wait_until_known(&self) -> BTreeSet<DiskId> {
+        let began = Instant::now();
+        loop {
+            let mut unknown = self.not_compared();
+            unknown.extend(self.hollow());
+            if unknown.is_empty() || began.elapsed() >= KNOWN_PATIENCE {
+                return unknown;
+            }
+            tokio::time::sleep(KNOWN_PAUSE).await;
         }
     }
 
@@ -203,7 +250,7 @@ impl Inner {
                 true => put(&*member.disk, DOUBTED).await.ok(),
                 false => None,
             };
-            let found = self.note_absent(member).await?;
+            let found = self.note_absent(member, BlobId(0)).await?;
             lost += found;
             let stayed = match &mark {
                 Some(mark) => mark.is_in_place().await?,
@@ -223,6 +270,10 @@ impl Inner {
                 "shards are gone from a disk; they are written again"
             );
         }
+        // Its token may have gone with the folder, and is to be there when the anchor says that all is well.
+        if hollow && let Err(error) = self.change_token(member).await {
+            tracing::debug!(%error, "a disk has no token yet");
+        }
         let known = match put(&*member.disk, ANCHOR).await {
             Ok(anchor) => {
                 if let Err(error) = take_off(&*member.disk, DOUBTED).await {
@@ -240,10 +291,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes the shards that records place on a disk and that are not there; how many are news.
-    async fn note_absent(&self, member: &Member) -> Result<u64> {
+    /// Notes the shards that records place on a disk and that are not there, of blobs from one on; how
+    /// many are news.
+    pub(super) async fn note_absent(&self, member: &Member, mut from: BlobId) -> Result<u64> {
         let mut listed = Listed::default();
-        let mut from = BlobId(0);
         let mut found = 0;
         let mut freeing = Freeing::default();
         loop {

@@ -113,6 +113,35 @@ impl Failed {
     }
 }
 
+/// How often the log says what was repaired.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// What the log was told: a line for each blob would be millions when a disk is rebuilt.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    upto: RepairStatus,
+    at: Option<Instant>,
+}
+
+impl Told {
+    /// Sums up what was done since the last time, at once at first and then once a minute.
+    fn tell(&mut self, now: RepairStatus) {
+        let lately = self.at.is_some_and(|at| at.elapsed() < TELL_EVERY);
+        let since = |now: u64, upto: u64| now.saturating_sub(upto);
+        let repaired = since(now.repaired, self.upto.repaired);
+        let laid_out = since(now.laid_out, self.upto.laid_out);
+        if lately || repaired + laid_out == 0 {
+            return;
+        }
+        let (bytes, waiting) = (since(now.bytes, self.upto.bytes), now.waiting);
+        tracing::info!(repaired, laid_out, bytes, waiting, "blobs were repaired");
+        *self = Self {
+            upto: now,
+            at: Some(Instant::now()),
+        };
+    }
+}
+
 /// What a look at all records found.
 #[derive(Debug, Default)]
 struct Survey {
@@ -154,12 +183,18 @@ pub(crate) async fn repair(inner: Shared) {
                 break;
             }
             slept += nap;
+            inner.tell_repaired();
             inner.remove_leftovers().await;
         }
     }
 }
 
 impl Inner {
+    fn tell_repaired(&self) {
+        let now = *self.upkeep.repair.lock();
+        self.upkeep.told.lock().tell(now);
+    }
+
     /// What decides whether all records have to be looked at again.
     /// With how often each disk returned: what was written while one was away for a moment only has to
     /// be found too.
@@ -322,6 +357,7 @@ impl Inner {
         match self.repair_one(blob).await {
             Ok(done) => {
                 failed.forget(blob);
+                self.tell_repaired();
                 done
             }
             // Somebody changed it meanwhile: the next look sees what it is now.
@@ -417,7 +453,7 @@ impl Inner {
         status.repaired += 1;
         status.bytes += rebuilt.written;
         drop(status);
-        tracing::info!(%blob, shards = targets.len(), bytes = rebuilt.written, "repaired");
+        tracing::debug!(%blob, shards = targets.len(), bytes = rebuilt.written, "repaired");
         Ok(true)
     }
 
@@ -490,7 +526,7 @@ impl Inner {
         status.laid_out += 1;
         status.bytes += now.len;
         drop(status);
-        tracing::info!(blob = %now.id, from = %record.layout, to = %now.layout, "laid out anew");
+        tracing::debug!(blob = %now.id, from = %record.layout, to = %now.layout, "laid out anew");
         Ok(())
     }
 

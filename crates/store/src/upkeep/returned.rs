@@ -26,6 +26,7 @@ use super::disks::DECISION;
 use super::encodings::Encoding;
 use super::scrub::PROGRESS;
 use super::standing::Standing;
+use super::tokens::{DOUBT, TOKEN};
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record of a disk that was taken back and is to be looked through.
@@ -239,7 +240,9 @@ impl Store {
         let inner = &self.inner;
         let batch = Batch {
             puts: vec![(keys::disk(disk, RETURNED), Bytes::new())],
-            deletes: vec![keys::disk(disk, DECISION), keys::disk(disk, PROGRESS)],
+            deletes: [DECISION, PROGRESS, TOKEN, DOUBT]
+                .map(|what| keys::disk(disk, what))
+                .to_vec(),
             frees: true,
             ..Batch::default()
         };

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::encodings::Encoding;
 use super::freeing::Freeing;
+use super::rot::RotLog;
 use crate::{Inner, Shared, Store};
 
 /// The kind of `D` record that holds a [`Progress`].
@@ -75,6 +76,17 @@ pub struct ScrubStatus {
     pub bad: u64,
 }
 
+/// The pass over a disk that is due or under way, or the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubPass {
+    /// The disk.
+    pub disk: DiskId,
+    /// Whether the disk can be read now.
+    pub readable: bool,
+    /// What it does and found. [`ScrubStatus::began`] stands as soon as a pass is asked for.
+    pub status: ScrubStatus,
+}
+
 impl Default for Progress {
     /// Nothing was read yet.
     fn default() -> Self {
@@ -107,14 +119,10 @@ impl Progress {
     /// When a shard on this disk was last read and found good, if it is not known to be bad:
     /// the beginning of the pass that read it.
     pub(super) fn proof(&self, blob: BlobId) -> Option<Timestamp> {
-        if let Some(began) = self.began
-            && blob < self.next.min(self.below)
-        {
-            return Some(began);
-        }
-        self.last
-            .filter(|_| blob < self.last_below)
-            .map(|(began, _)| began)
+        let now = self.began.filter(|_| blob < self.next.min(self.below));
+        let last = self.last.filter(|_| blob < self.last_below);
+        // What read everything meanwhile counts as a pass, too.
+        now.max(last.map(|(began, _)| began))
     }
 }
 
@@ -170,14 +178,26 @@ impl Inner {
     async fn due(&self, disk: DiskId) -> Result<Option<Progress>> {
         let mut progress = self.scrub_progress(disk).await?;
         self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
-        if progress.began.is_some() {
+        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let is_new = |below: BlobId| doubt.is_none_or(|doubt| below > doubt.below);
+        if progress.began.is_some() && is_new(progress.below) {
             return Ok(Some(progress));
+        }
+        if let Some(doubt) = doubt
+            && progress.began.is_none()
+            && progress.last.is_some()
+            && is_new(progress.last_below)
+        {
+            // It ended, and that nothing is in doubt any more could not be noted.
+            self.end_doubt(disk, doubt).await?;
+            return Ok(None);
         }
         let now = self.env.clock.now();
         let every = u64::try_from(self.upkeep.config.scrub_every.as_nanos()).unwrap_or(u64::MAX);
-        let due = progress
-            .last
-            .is_none_or(|(began, _)| began.0.saturating_add(every) <= now.0);
+        let due = doubt.is_some()
+            || progress
+                .last
+                .is_none_or(|(began, _)| began.0.saturating_add(every) <= now.0);
         if !due {
             return Ok(None);
         }
@@ -192,12 +212,45 @@ impl Inner {
         let Some(value) = self.tree.kv().get(&keys::disk(disk, PROGRESS)).await?.value else {
             return Ok(Progress::default());
         };
-        let mut progress: Progress = minicbor::decode(&value).map_err(|error| {
+        self.decode_progress(disk, &value)
+    }
+
+    /// How far the scrub of a disk is, from the catalog's record.
+    pub(super) fn decode_progress(&self, disk: DiskId, value: &[u8]) -> Result<Progress> {
+        let mut progress: Progress = minicbor::decode(value).map_err(|error| {
             let what = format!("how far the scrub of disk {disk} is");
             Error::with_source(ErrorKind::Corrupt, what, error)
         })?;
         progress.forget_the_future(self.env.clock.now());
         Ok(progress)
+    }
+
+    /// Notes that all blobs below `below` on a disk were read from `began` on.
+    pub(super) async fn note_proof(
+        &self,
+        disk: DiskId,
+        began: Timestamp,
+        below: BlobId,
+    ) -> Result<()> {
+        let mut progress = self.scrub_progress(disk).await?;
+        if progress.last.is_none_or(|(last, _)| last < began) {
+            progress.last = Some((began, self.env.clock.now()));
+            progress.last_below = below;
+            self.write_progress(disk, &progress).await?;
+            self.upkeep.scrubs.lock().entry(disk).or_default().last = progress.last;
+        }
+        Ok(())
+    }
+
+    /// Notes how far a pass is, and keeps a newer proof that somebody else noted meanwhile.
+    async fn note_progress(&self, disk: DiskId, progress: &mut Progress) -> Result<()> {
+        let known = self.scrub_progress(disk).await?;
+        let began = |progress: &Progress| progress.last.map(|(began, _)| began);
+        if began(&known) > began(progress) {
+            progress.last = known.last;
+            progress.last_below = known.last_below;
+        }
+        self.write_progress(disk, progress).await
     }
 
     async fn write_progress(&self, disk: DiskId, progress: &Progress) -> Result<()> {
@@ -216,11 +269,12 @@ impl Inner {
     /// Goes on with a pass to its end.
     async fn scrub_disk(&self, disk: DiskId, mut progress: Progress) -> Result<()> {
         let config = &self.upkeep.config;
-        let pace = Pace::new(
-            Arc::clone(&self.upkeep.demand),
-            config.scrub_busy,
-            config.scrub_idle,
-        );
+        let doubt = self.unverified().remove(&disk).map(|at| at.doubt);
+        let (busy, idle) = match doubt {
+            Some(_) => (config.repair_busy, config.repair_idle),
+            None => (config.scrub_busy, config.scrub_idle),
+        };
+        let pace = Pace::new(Arc::clone(&self.upkeep.demand), busy, idle);
         {
             let mut scrubs = self.upkeep.scrubs.lock();
             let status = scrubs.entry(disk).or_default();
@@ -230,17 +284,27 @@ impl Inner {
         }
         let mut noted = Instant::now();
         let mut freeing = Freeing::default();
+        let mut rot = RotLog::new("scrub");
         loop {
             let page = self.table.encodings(progress.next, PAGE).await?;
             for encoding in &page.encodings {
                 if encoding.record.id >= progress.below {
                     break;
                 }
-                self.scrub_encoding(disk, encoding, &mut freeing, &pace)
-                    .await?;
+                if self.unverified().get(&disk).map(|at| at.doubt) != doubt {
+                    // What it has read was another's.
+                    rot.sum_up(self);
+                    return Ok(());
+                }
+                let scrubbed = self.scrub_encoding(disk, encoding, &mut freeing, &pace, &mut rot);
+                if let Err(error) = scrubbed.await {
+                    rot.sum_up(self);
+                    return Err(error);
+                }
                 progress.next = BlobId(encoding.record.id.0.saturating_add(1));
+                self.verified(disk, progress.below, progress.next);
                 if noted.elapsed() >= NOTE_EVERY {
-                    self.write_progress(disk, &progress).await?;
+                    self.note_progress(disk, &mut progress).await?;
                     noted = Instant::now();
                 }
             }
@@ -253,7 +317,13 @@ impl Inner {
         progress.last = progress.began.map(|began| (began, ended));
         progress.last_below = progress.below;
         progress.began = None;
-        self.write_progress(disk, &progress).await?;
+        rot.sum_up(self);
+        self.note_progress(disk, &mut progress).await?;
+        if let Some(doubt) = doubt
+            && progress.last_below > doubt.below
+        {
+            self.end_doubt(disk, doubt).await?;
+        }
         let mut scrubs = self.upkeep.scrubs.lock();
         let status = scrubs.entry(disk).or_default();
         status.began = None;
@@ -271,6 +341,7 @@ impl Inner {
         encoding: &Encoding,
         freeing: &mut Freeing,
         pace: &Pace,
+        rot: &mut RotLog,
     ) -> Result<()> {
         let record = &encoding.record;
         let Some(shard) = record.disks.iter().position(|id| *id == disk) else {
@@ -289,19 +360,10 @@ impl Inner {
             }
             Checked::Damaged(damage) => {
                 if self.is_meant(encoding, freeing).await? {
-                    let blob = record.id;
-                    let first = damage.pages.iter().take(PAGES_NAMED_MAX);
-                    let pages = first.map(|pages| format!("{}..{}", pages.start, pages.end));
-                    let pages = pages.collect::<Vec<_>>().join(" ");
-                    let folder = self.folder_of(disk);
-                    tracing::warn!(%blob, shard, folder, %disk, pages, "the scrub found a bad shard");
                     dewar_env::reached("the scrub found a bad shard");
-                    let now = self.env.clock.now();
-                    self.table.note(encoding, shard, now).await?;
+                    rot.note(self, encoding, shard, &damage.pages).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();
                     scrubs.entry(disk).or_default().bad += 1;
-                    drop(scrubs);
-                    self.upkeep.queued();
                 }
             }
         }
@@ -313,9 +375,6 @@ impl Inner {
     }
 }
 
-/// Runs of bad pages that the log line of a shard names.
-const PAGES_NAMED_MAX: usize = 8;
-
 impl Store {
     /// How far the scrub of each disk is, by disk.
     #[must_use]
@@ -325,6 +384,35 @@ impl Store {
             .iter()
             .map(|(disk, status)| (*disk, *status))
             .collect()
+    }
+
+    /// The passes over all disks that are there, as the catalog has them.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn scrub_passes(&self) -> Result<Vec<ScrubPass>> {
+        let inner = &self.inner;
+        let mut passes = Vec::new();
+        let members = inner.blobs.pool().members();
+        let members: Vec<_> = members
+            .map(|member| (member.id, member.disk.state().readable()))
+            .collect();
+        for (disk, readable) in members {
+            let progress = inner.scrub_progress(disk).await?;
+            let known = inner.upkeep.scrubs.lock().get(&disk).copied();
+            let mut status = known.unwrap_or_default();
+            if progress.began.is_some() && status.began != progress.began {
+                // It was asked for, and nothing was read yet.
+                (status.shards, status.bytes) = (0, 0);
+            }
+            (status.began, status.last) = (progress.began, progress.last);
+            passes.push(ScrubPass {
+                disk,
+                readable,
+                status,
+            });
+        }
+        Ok(passes)
     }
 
     /// Makes a pass over a disk due now; one under way goes on.

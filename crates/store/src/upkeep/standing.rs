@@ -8,6 +8,8 @@ use dewar_data::pool::{Pool, reserve_bytes};
 use dewar_env::{DiskState, Space};
 use dewar_types::{DiskId, Layout};
 
+use super::tokens::Unverified;
+
 /// What is known and was decided about the disks, at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disks {
@@ -27,6 +29,11 @@ pub(crate) struct Disks {
     gone: BTreeSet<DiskId>,
     /// Their folder of shards was lost, and what is left is not known yet.
     hollow: BTreeSet<DiskId>,
+    /// They are not what they were: what of them has not been read since does not count.
+    doubted: BTreeMap<DiskId, Unverified>,
+    /// Disks that repair may write to, if not to all: an old copy of the others could not be told from
+    /// what is written to them now.
+    settled: Option<BTreeSet<DiskId>>,
 }
 
 /// How an encoding stands.
@@ -88,6 +95,27 @@ impl Disks {
         self
     }
 
+    /// The same, without what is in doubt on disks; `settled` are those that can be repaired.
+    pub(super) fn doubting(
+        mut self,
+        doubted: BTreeMap<DiskId, Unverified>,
+        settled: BTreeSet<DiskId>,
+    ) -> Self {
+        self.doubted = doubted;
+        self.settled = Some(settled);
+        self
+    }
+
+    /// Everything on a disk counts again.
+    pub(super) fn trust(&mut self, disk: DiskId) {
+        self.doubted.remove(&disk);
+    }
+
+    fn may_mend(&self, disk: DiskId) -> bool {
+        let settled = self.settled.as_ref();
+        self.writable.contains(&disk) && settled.is_none_or(|settled| settled.contains(&disk))
+    }
+
     /// Counts disks as away.
     pub(crate) fn distrust(&mut self, disks: &BTreeSet<DiskId>) {
         self.readable.retain(|disk| !disks.contains(disk));
@@ -104,7 +132,9 @@ impl Disks {
         let mut doomed = false;
         for (shard, disk) in record.disks.iter().enumerate() {
             let sound = is_sound(shard);
-            if sound && self.readable.contains(disk) && !self.hollow.contains(disk) {
+            let doubted = self.doubted.get(disk);
+            let trusted = !doubted.is_some_and(|doubted| doubted.holds(record.id));
+            if sound && trusted && self.readable.contains(disk) && !self.hollow.contains(disk) {
                 good = good.with(shard);
             }
             if self.gone.contains(disk) || self.leaving.contains(disk) {
@@ -113,7 +143,9 @@ impl Disks {
             } else if self.out.contains(disk) && !self.readable.contains(disk) {
                 homeless.push(shard);
             } else if !sound && self.writable.contains(disk) {
-                bad = bad.with(shard);
+                if self.may_mend(*disk) {
+                    bad = bad.with(shard);
+                }
             } else if !sound && self.readable.contains(disk) {
                 // It cannot be written again where it is, and may never be.
                 homeless.push(shard);
@@ -121,7 +153,7 @@ impl Disks {
         }
         let mut spare = self
             .takers_in(record.pool)
-            .filter(|disk| !record.disks.contains(disk))
+            .filter(|disk| !record.disks.contains(disk) && self.may_mend(*disk))
             // Spread by blob, or the lowest id would take everything.
             .collect::<Vec<_>>();
         if !spare.is_empty() {
@@ -131,7 +163,7 @@ impl Disks {
         let stuck = homeless.len() > spare.len();
         // What nobody takes stays where it is for the time being, but whole.
         for &shard in homeless.iter().skip(spare.len()) {
-            if !is_sound(shard) && self.writable.contains(&record.disks[shard]) {
+            if !is_sound(shard) && self.may_mend(record.disks[shard]) {
                 bad = bad.with(shard);
             }
         }
@@ -161,8 +193,14 @@ impl Disks {
 
     /// Failures that an encoding is to survive: those of its pool's layout.
     pub(crate) fn meant(&self, record: &BlobRecord) -> i32 {
-        let layout = self.layouts.get(&record.pool);
-        i32::from(layout.map_or(record.layout.m, |layout| layout.m))
+        let meant = self.meant_in(record.pool);
+        meant.unwrap_or(i32::from(record.layout.m))
+    }
+
+    /// Failures that what is in a pool is to survive; `None` for one that nobody configured.
+    pub(crate) fn meant_in(&self, pool: u16) -> Option<i32> {
+        let layout = self.layouts.get(&pool);
+        layout.map(|layout| i32::from(layout.m))
     }
 
     /// The layout that new encodings of a pool get now, and the one that they get when a disk takes none

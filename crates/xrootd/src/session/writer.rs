@@ -28,7 +28,7 @@ enum Op {
         ending: Arc<Ending>,
     },
     Done(Arc<Ending>),
-    Put(u64, Bytes, oneshot::Sender<Answer<()>>),
+    Put(u64, Paged, oneshot::Sender<Answer<()>>),
     Read(ByteRange, oneshot::Sender<Answer<Bytes>>),
     Truncate(u64, oneshot::Sender<Answer<()>>),
     Sync(oneshot::Sender<Answer<()>>),
@@ -229,7 +229,7 @@ impl Writer {
     }
 
     /// Writes bytes and waits for the disks to have taken them.
-    pub(crate) async fn put(&self, offset: u64, bytes: Bytes) -> Answer<()> {
+    pub(crate) async fn put(&self, offset: u64, bytes: Paged) -> Answer<()> {
         self.ask(|tell| Op::Put(offset, bytes, tell)).await
     }
 
@@ -376,7 +376,7 @@ impl Task {
                 }
                 Op::Done(ending) => ending.part_done().await,
                 Op::Put(offset, bytes, tell) => {
-                    let _ = tell.send(self.write(offset, bytes.into()).await);
+                    let _ = tell.send(self.write(offset, bytes).await);
                 }
                 Op::Read(range, tell) => {
                     let bytes = match self.sound() {

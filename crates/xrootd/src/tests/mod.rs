@@ -1,5 +1,6 @@
 //! A real store behind the door, and the codec as its client.
 
+mod listing;
 mod native_client;
 mod redirect;
 mod rig;
@@ -127,7 +128,23 @@ fn a_slow_writer_holds_up_nobody() {
                 Reply::Ok(Bytes::copy_from_slice(&data[offset..offset + 10_000]))
             );
         }
-        let items = [(5i64, 10u32), (15, 20), (2_999_999, 1), (0, 0)];
+        // One behind the other, with little and much between them, back again, twice, over the end of a page
+        // and of a stripe, and nothing.
+        let items = [
+            (5i64, 10u32),
+            (15, 20),
+            (36, 4),
+            (4_000, 200),
+            (8_296, 10),
+            (65_000, 70_000),
+            (135_001, 1),
+            (7, 9),
+            (7, 9),
+            (10, 50),
+            (2_990_000, 9_000),
+            (2_999_999, 1),
+            (0, 0),
+        ];
         let items = items.map(|(offset, len)| ReadItem {
             handle,
             len,

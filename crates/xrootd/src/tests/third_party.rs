@@ -9,16 +9,18 @@ use dewar_xrootd_client::{Client, Endpoint, Error, File, Identity};
 use dewar_xrootd_proto::options::open as bits;
 use dewar_xrootd_proto::reply::{OpenReply, ProtocolReply};
 use dewar_xrootd_proto::{
-    ErrorCode, Handshake, HandshakeReply, QueryKind, Reply, Request, RequestHeader, Status,
-    StreamId,
+    ErrorCode, Handshake, HandshakeReply, QueryKind, Reply, Request, RequestCode, RequestHeader,
+    Status, StreamId,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
 use super::native_client::{opening, place};
 use super::rig::{Rig, run};
+use crate::tpc::copy::chunk;
 use crate::tpc::keys::{Giver, Grant};
-use crate::{DoorConfig, Proof, Source, Sources, TpcConfig};
+use crate::tpc::shares::Sharer;
+use crate::{DoorConfig, Pace, Proof, Source, Sources, TpcConfig};
 
 const KEY: &str = "0123456789abcdef01234567";
 
@@ -30,7 +32,7 @@ fn fetching(rules: &[&str]) -> DoorConfig {
         tpc: TpcConfig {
             sources: Sources(rules.collect()),
             copies_max: 2,
-            trust: None,
+            ..TpcConfig::default()
         },
         ..DoorConfig::default()
     }
@@ -157,6 +159,7 @@ fn a_key_alone_opens_its_file_and_nothing_else() {
                     },
                 },
                 until: Instant::now() + Duration::from_secs(9),
+                sharer: Sharer::named("ann"),
             },
         );
         let _left = left.expect("left");
@@ -212,10 +215,40 @@ async fn silent() -> (tokio::net::TcpListener, Endpoint) {
     (silent, source)
 }
 
+/// Lets somebody in at a source, and answers their first `open`.
+async fn answer_open(source: &tokio::net::TcpListener, reply: &Reply) -> tokio::net::TcpStream {
+    let (mut socket, _) = source.accept().await.expect("the destination");
+    let mut hello = [0; Handshake::LEN + RequestHeader::LEN];
+    socket.read_exact(&mut hello).await.expect("a hello");
+    let mut wire = bytes::BytesMut::from(&HandshakeReply::default().encode()[..]);
+    let protocol = ProtocolReply {
+        version: 0x511,
+        flags: 0x0030_0001,
+        ..ProtocolReply::default()
+    };
+    Reply::Ok(protocol.encode()).encode(StreamId::default(), &mut wire);
+    Reply::Ok(vec![7; 16].into()).encode(StreamId::default(), &mut wire);
+    socket.write_all(&wire).await.expect("sent");
+    // The login, then the open whose stream id is answered.
+    let mut stream = [0; 2];
+    for _ in 0..2 {
+        let mut header = [0; RequestHeader::LEN];
+        socket.read_exact(&mut header).await.expect("a request");
+        let header = RequestHeader::decode(&header).expect("a request");
+        let mut rest = vec![0; header.len as usize];
+        socket.read_exact(&mut rest).await.expect("its arguments");
+        stream = header.stream.0;
+    }
+    let mut wire = bytes::BytesMut::new();
+    reply.encode(StreamId(stream), &mut wire);
+    socket.write_all(&wire).await.expect("sent");
+    socket
+}
+
 /// Waits until no copy runs any more.
 async fn over(rig: &Rig) {
     let until = Instant::now() + Duration::from_secs(5);
-    while rig.door.tpc.running.available_permits() < 2 {
+    while rig.door.tpc.running.free() < 2 {
         assert!(Instant::now() < until, "the copy goes on");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -233,7 +266,7 @@ fn a_copy_ends_with_its_connection() {
         target.sync().await.expect("armed");
         let waiting = tokio::spawn(async move { target.sync().await });
         let (_asked, _) = silent.accept().await.expect("the destination");
-        assert_eq!(to.door.tpc.running.available_permits(), 1);
+        assert_eq!(to.door.tpc.running.free(), 1);
         waiting.abort();
         over(&to).await;
         assert!(get(&client, &to, "/first/to").await.is_err());
@@ -330,36 +363,11 @@ fn where_the_source_sends_it_is_judged_too() {
         // The same machine by its number, which is not listed.
         let (inside, elsewhere) = silent().await;
         let sending = async {
-            let (mut socket, _) = source.accept().await.expect("the destination");
-            let mut hello = [0; Handshake::LEN + RequestHeader::LEN];
-            socket.read_exact(&mut hello).await.expect("a hello");
-            let mut wire = bytes::BytesMut::from(&HandshakeReply::default().encode()[..]);
-            let protocol = ProtocolReply {
-                version: 0x511,
-                flags: 0x0030_0001,
-                ..ProtocolReply::default()
-            };
-            Reply::Ok(protocol.encode()).encode(StreamId::default(), &mut wire);
-            Reply::Ok(vec![7; 16].into()).encode(StreamId::default(), &mut wire);
-            socket.write_all(&wire).await.expect("sent");
-            // The login, then the open whose stream id is answered.
-            let mut stream = [0; 2];
-            for _ in 0..2 {
-                let mut header = [0; RequestHeader::LEN];
-                socket.read_exact(&mut header).await.expect("a request");
-                let header = RequestHeader::decode(&header).expect("a request");
-                let mut rest = vec![0; header.len as usize];
-                socket.read_exact(&mut rest).await.expect("its arguments");
-                stream = header.stream.0;
-            }
-            let mut wire = bytes::BytesMut::new();
             let redirect = Reply::Redirect {
                 port: i32::from(elsewhere.port),
                 host: elsewhere.host.clone(),
             };
-            redirect.encode(StreamId(stream), &mut wire);
-            socket.write_all(&wire).await.expect("sent");
-            socket
+            answer_open(&source, &redirect).await
         };
         let client = Client::default();
         let target = destination(&client, &to, &place, "").await.expect("opened");
@@ -369,5 +377,124 @@ fn where_the_source_sends_it_is_judged_too() {
         assert_eq!(error.code(), Some(ErrorCode::NotAuthorized), "{error}");
         let asked = tokio::time::timeout(Duration::from_millis(50), inside.accept()).await;
         assert!(asked.is_err(), "somebody connected");
+    });
+}
+
+#[test]
+fn one_account_leaves_room_for_the_copies_of_others() {
+    run(async {
+        let to = Rig::with(11, fetching(&["127.0.0.1"]), true).await;
+        let (silent, source) = silent().await;
+        let mut client = to.client().await;
+        let mut handles = Vec::new();
+        for number in 0..2 {
+            let path =
+                format!("/first/to{number}?tpc.key={KEY}{number}&tpc.src={source}&tpc.lfn=/x");
+            let opened = client.ask(&Request::Open(opening(&path, bits::NEW))).await;
+            let Reply::Ok(opened) = opened else {
+                panic!("not opened");
+            };
+            let handle = OpenReply::decode(opened).expect("opened").handle;
+            let armed = client.ask(&Request::Sync { handle }).await;
+            assert!(matches!(armed, Reply::Ok(_)));
+            handles.push(handle);
+        }
+        let sync = Request::Sync { handle: handles[0] };
+        let first = client.send(&sync, Bytes::new()).await;
+        let later = (first, Reply::WaitResp { seconds: 1800 });
+        assert_eq!(client.receive().await, later);
+        let _asked = silent.accept().await.expect("the destination");
+        // Of two the first one has the half.
+        let sync = Request::Sync { handle: handles[1] };
+        let waits = client.ask(&sync).await;
+        assert!(matches!(waits, Reply::Wait { seconds: 5, .. }), "{waits:?}");
+        let running = &to.door.tpc.running;
+        drop(
+            running
+                .take(&Sharer::named("another"))
+                .expect("free for others"),
+        );
+        let close = Request::Close { handle: handles[0] };
+        client.send(&close, Bytes::new()).await;
+        for _ in 0..2 {
+            client.receive().await;
+        }
+        over(&to).await;
+        let second = client.send(&sync, Bytes::new()).await;
+        let later = (second, Reply::WaitResp { seconds: 1800 });
+        assert_eq!(client.receive().await, later);
+    });
+}
+
+#[test]
+fn a_source_that_sends_too_little_loses_its_copy() {
+    run(async {
+        let mut config = fetching(&["127.0.0.1"]);
+        config.tpc.pace = Pace {
+            rate_min: 1,
+            over: Duration::from_secs(1),
+        };
+        let to = Rig::with(12, config, true).await;
+        let (silent, source) = silent().await;
+        let client = Client::default();
+        let opened = OpenReply {
+            handle: dewar_xrootd_proto::FileHandle([0, 0, 0, 1]),
+            stat: Some("1 9000001 16 0".to_owned()),
+        };
+        let opened = Reply::Ok(opened.encode());
+        let target = destination(&client, &to, &source, "").await;
+        let target = target.expect("opened");
+        target.sync().await.expect("armed");
+        let (outcome, _socket) = tokio::join!(target.sync(), answer_open(&silent, &opened));
+        let error = outcome.expect_err("nothing came").to_string();
+        assert!(error.contains("the source sent 0 bytes in 1 s"), "{error}");
+        over(&to).await;
+        assert!(target.close().await.is_err());
+        assert!(get(&client, &to, "/first/to").await.is_err());
+    });
+}
+
+#[test]
+fn more_streams_are_taken_up_to_a_limit() {
+    run(async {
+        let from = Rig::new(14).await;
+        let to = Rig::with(15, fetching(&["127.0.0.1"]), true).await;
+        let client = Client::default();
+        let data = data();
+        put(&client, &from, "/first/from", &data).await;
+        let bound = |rig: &Rig| {
+            let mut counts = rig.door.counts().requests();
+            let found = counts.find(|(code, _)| *code == RequestCode::Bind);
+            found.map_or(0, |(_, count)| count)
+        };
+        for (wanted, more) in [(1, 0), (3, 2), (100, 3)] {
+            let before = bound(&from);
+            let wanted = format!("&tpc.str={wanted}");
+            let target = destination(&client, &to, &place(&from), &wanted).await;
+            let target = target.expect("opened");
+            target.sync().await.expect("armed");
+            let _source = granted(&client, &from).await.expect("left");
+            target.sync().await.expect("copied");
+            target.close().await.expect("closed");
+            assert_eq!(bound(&from) - before, more, "{wanted}");
+            assert!(get(&client, &to, "/first/to").await.expect("there") == data);
+        }
+    });
+}
+
+#[test]
+fn the_sums_of_pages_come_along() {
+    run(async {
+        let from = Rig::new(13).await;
+        let client = Client::default();
+        put(&client, &from, "/first/from", &data()).await;
+        let open = opening("/first/from", bits::READ);
+        let file = client.open(&place(&from), &open).await.expect("opened");
+        for (offset, len) in [(0, 1 << 20), (8_388_608, 611_393), (4095, 5000)] {
+            let parts = chunk(&file, offset, len).await.expect("read");
+            for part in parts {
+                assert_eq!(part.crc32c(), Some(dewar_checksum::crc32c(part.bytes())));
+            }
+        }
     });
 }

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use dewar_checksum::{adler32, adler32_combine};
+use dewar_store::file::Paged;
 use dewar_xrootd_client::{Client, Error, File, Identity, Options, Token};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::open as bits;
@@ -17,13 +17,16 @@ use dewar_xrootd_proto::request::Open;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Tpc;
+use super::pace::Watch;
+use super::shares::{Place, Sharer};
 use super::wanted::Fetch;
 use crate::error::{Answer, Refusal};
+use crate::limits::COPY_LATER;
 use crate::measure::{CopyEnd, Meter};
 use crate::session::Writer;
 
@@ -35,6 +38,10 @@ const CHUNKS_AHEAD: usize = 8;
 /// How long the source may take to say its checksum after everything came. One that takes longer
 /// computes it by reading the file again; every page was verified on its way all the same.
 const CHECKSUM_TIME: Duration = Duration::from_secs(60);
+
+/// How long the source may take to open the file, with all servers that it sends to and all the time
+/// that it asks to wait.
+const OPEN_TIME: Duration = Duration::from_secs(600);
 
 /// What a client is told of a copy that runs: after so many seconds it may give up.
 pub(crate) const ANSWER_SECONDS: u32 = 1800;
@@ -54,6 +61,7 @@ pub(crate) struct Copy {
     fetch: Fetch,
     /// The client as it names itself: `user.pid@host`.
     origin: String,
+    sharer: Sharer,
     token: Option<Token>,
     state: Mutex<State>,
     over: watch::Sender<Option<Answer<()>>>,
@@ -100,7 +108,7 @@ impl Copy {
     pub(crate) fn new(
         writer: Arc<Writer>,
         fetch: Fetch,
-        origin: String,
+        (origin, sharer): (String, Sharer),
         token: Option<Token>,
     ) -> Arc<Self> {
         let cut = CancellationToken::new();
@@ -108,6 +116,7 @@ impl Copy {
             writer,
             fetch,
             origin,
+            sharer,
             token,
             state: Mutex::new(State::Open),
             over: watch::channel(None).0,
@@ -129,16 +138,13 @@ impl Copy {
                 Ok(Synced::Now)
             }
             State::Armed => {
-                let Ok(permit) = Arc::clone(&tpc.running).try_acquire_owned() else {
+                let Some(place) = tpc.running.take(&self.sharer) else {
                     let message = "Too many third-party copies are running";
-                    return Err(Refusal {
-                        wait: Some(5),
-                        ..Refusal::new(ErrorCode::Overloaded, message)
-                    });
+                    return Err(Refusal::later(COPY_LATER, message));
                 };
                 *state = State::Running;
                 drop(state);
-                self.start(Arc::clone(tpc), permit);
+                self.start(Arc::clone(tpc), place);
                 Ok(Synced::Later(self.over.subscribe()))
             }
             State::Running => Ok(Synced::Later(self.over.subscribe())),
@@ -147,7 +153,7 @@ impl Copy {
     }
 
     /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
-    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, permit: OwnedSemaphorePermit) {
+    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: Place) {
         *self.counted.lock() = Some(Counted::begin(&tpc.meter));
         let job = Job {
             tpc,
@@ -158,13 +164,14 @@ impl Copy {
         };
         let (cut, copy) = (self.cut.clone(), Arc::downgrade(self));
         tokio::spawn(async move {
-            let _permit = permit;
             let (from, path) = (job.fetch.place.to_string(), job.writer.path.clone());
             let outcome = tokio::select! {
                 biased;
                 () = cut.cancelled() => Err((CopyEnd::Cancelled, cancelled(&path))),
                 outcome = job.run() => outcome,
             };
+            // Who hears of the end may begin the next one.
+            drop(place);
             match &outcome {
                 Ok(()) => tracing::debug!(%from, %path, "a third-party copy has come"),
                 Err((_, refusal)) => {
@@ -237,7 +244,13 @@ struct Job {
 
 impl Job {
     async fn run(&self) -> Result<(), Failed> {
-        let file = self.open().await.map_err(|error| self.refusal(&error))?;
+        let file = timeout(OPEN_TIME, self.open()).await.unwrap_or_else(|_| {
+            Err(Error::Timeout {
+                what: "opening the source",
+                limit: OPEN_TIME,
+            })
+        });
+        let file = file.map_err(|error| self.refusal(&error))?;
         let size = match file.opened() {
             Some(stat) => stat.size,
             None => {
@@ -288,12 +301,21 @@ impl Job {
             path,
             ..Open::default()
         };
-        client.open(&self.fetch.place, &open).await
+        let file = client.open(&self.fetch.place, &open).await?;
+        for _ in 1..self.fetch.streams {
+            // A source that wants no more connections sends everything on one.
+            if let Err(error) = file.connection().bind(client.tls.as_ref()).await {
+                tracing::debug!(%error, path = self.writer.path, "a copy has fewer streams");
+                break;
+            }
+        }
+        Ok(file)
     }
 
     /// Fetches everything and writes it, in order; its Adler-32.
     async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, Failed> {
         let mut ahead = FuturesOrdered::new();
+        let mut watch = Watch::new(self.tpc.pace);
         let (mut asked, mut at, mut sum) = (0, 0, 1);
         while at < size {
             while asked < size && ahead.len() < CHUNKS_AHEAD {
@@ -301,13 +323,19 @@ impl Job {
                 ahead.push_back(chunk(file, asked, len));
                 asked += u64::from(len);
             }
-            let Some(chunk) = ahead.next().await else {
+            let waited = watch.wait(ahead.next()).await.map_err(|slow| {
+                let refusal = self.refused(ErrorCode::FsError, &slow.to_string());
+                (CopyEnd::Unreachable, refusal)
+            });
+            let Some(chunk) = waited? else {
                 break;
             };
-            for bytes in chunk.map_err(|error| self.refusal(&error))? {
+            for pages in chunk.map_err(|error| self.refusal(&error))? {
+                let bytes = pages.bytes();
                 let len = bytes.len() as u64;
-                sum = adler32_combine(sum, adler32(&bytes), len);
-                let put = self.writer.put(at, bytes).await;
+                watch.came(len);
+                sum = adler32_combine(sum, adler32(bytes), len);
+                let put = self.writer.put(at, pages).await;
                 put.map_err(|refusal| (CopyEnd::Unstored, refusal))?;
                 self.tpc.meter.copied(len);
                 at += len;
@@ -368,13 +396,21 @@ fn without_queries(words: &str) -> String {
     words.split(' ').map(cut).collect::<Vec<_>>().join(" ")
 }
 
-/// Bytes of the source, all of them or none.
-async fn chunk(file: &File, offset: u64, len: u32) -> Result<Vec<Bytes>, Error> {
-    let parts = match file.connection().has_pages() {
-        true => file.read_pages(offset, len).await?,
-        false => file.read(offset, len).await?,
+/// Bytes of the source, all of them or none, with the checksums of pages that came with them.
+pub(crate) async fn chunk(file: &File, offset: u64, len: u32) -> Result<Vec<Paged>, Error> {
+    let parts: Vec<Paged> = match file.connection().has_pages() {
+        true => {
+            let pages = file.read_summed_pages(offset, len).await?.into_iter();
+            pages
+                .map(|pages| Paged::new(pages.offset, pages.bytes, pages.crcs))
+                .collect()
+        }
+        false => {
+            let parts = file.read(offset, len).await?.into_iter();
+            parts.map(Paged::from).collect()
+        }
     };
-    match parts.iter().map(Bytes::len).sum::<usize>() == len as usize {
+    match parts.iter().map(|part| part.bytes().len()).sum::<usize>() == len as usize {
         true => Ok(parts),
         false => Err(Error::Data("the source became shorter".to_owned())),
     }

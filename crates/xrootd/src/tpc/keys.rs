@@ -11,9 +11,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::shares::{Place, Sharer, Shares};
 use crate::callers::Proof;
 
-/// Keys that may wait for their destinations at the same time.
+/// Keys that may wait for their destinations at the same time. Nobody's may be more than are left for
+/// others.
 const KEYS_MAX: usize = 2_000;
 
 /// How long a destination that comes before its key waits for it.
@@ -27,7 +29,6 @@ pub(crate) struct Giver {
 }
 
 /// What a key opens, and to whom.
-#[derive(Clone)]
 pub(crate) struct Grant {
     /// The canonical path.
     pub(crate) path: String,
@@ -38,13 +39,34 @@ pub(crate) struct Grant {
     /// Whose rights count, those that they have when the key is used.
     pub(crate) giver: Giver,
     pub(crate) until: Instant,
+    /// Whose share of the keys it is in.
+    pub(crate) sharer: Sharer,
+}
+
+/// Why a key is not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unleft {
+    /// It waits already.
+    Twice,
+    /// Too many wait, of all or of this one.
+    Full,
 }
 
 /// The keys that wait.
-#[derive(Default)]
 pub(crate) struct Keys {
-    waiting: Mutex<BTreeMap<String, Grant>>,
+    waiting: Mutex<BTreeMap<String, (Grant, Place)>>,
+    shares: Arc<Shares>,
     came: Notify,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            shares: Shares::new(KEYS_MAX),
+            came: Notify::new(),
+        }
+    }
 }
 
 /// Takes a key back when the client's file is closed.
@@ -65,27 +87,26 @@ impl Keys {
     /// Leaves a key; it waits until what this returns is dropped, and no longer than it should.
     ///
     /// # Errors
-    /// Why not, in words. One that waits already may be known to somebody who should not know it, so
-    /// that one ends too.
-    pub(crate) fn leave(self: &Arc<Self>, key: &str, grant: Grant) -> Result<Left, &'static str> {
+    /// [`Unleft`]. One that waits already may be known to somebody who should not know it, so that one
+    /// ends too.
+    pub(crate) fn leave(self: &Arc<Self>, key: &str, grant: Grant) -> Result<Left, Unleft> {
         let mut waiting = self.waiting.lock();
         let now = Instant::now();
-        if waiting.len() >= KEYS_MAX {
-            waiting.retain(|_, grant| grant.until > now);
-        }
-        if waiting.len() >= KEYS_MAX {
-            return Err("too many tpc authorizations wait");
-        }
+        let place = self.shares.take(&grant.sharer).or_else(|| {
+            waiting.retain(|_, (grant, _)| grant.until > now);
+            self.shares.take(&grant.sharer)
+        });
+        let place = place.ok_or(Unleft::Full)?;
         match waiting.entry(key.to_owned()) {
-            Entry::Occupied(old) if old.get().until > now => {
+            Entry::Occupied(old) if old.get().0.until > now => {
                 old.remove();
-                return Err("duplicate tpc authorization");
+                return Err(Unleft::Twice);
             }
             Entry::Occupied(mut old) => {
-                old.insert(grant);
+                old.insert((grant, place));
             }
             Entry::Vacant(free) => {
-                free.insert(grant);
+                free.insert((grant, place));
             }
         }
         drop(waiting);
@@ -117,7 +138,7 @@ impl Keys {
     /// `None` where there is no such key, `Some(None)` where it is not for this one.
     fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Giver>> {
         let mut waiting = self.waiting.lock();
-        let grant = waiting.get(key)?;
+        let (grant, _) = waiting.get(key)?;
         let now = Instant::now();
         if grant.until <= now {
             waiting.remove(key);
@@ -126,7 +147,7 @@ impl Keys {
         let who = origin.split('@').next().unwrap_or_default();
         // Whoever knows the key and comes for something else, or from elsewhere, knows too much: it
         // does not stay.
-        let grant = waiting.remove(key)?;
+        let (grant, _place) = waiting.remove(key)?;
         let from = from.to_canonical();
         let near = |host: &IpAddr| *host == from || (host.is_loopback() && from.is_loopback());
         let fits = grant.path == path && grant.origin == who && grant.hosts.iter().any(near);
@@ -153,6 +174,7 @@ mod tests {
                 },
             },
             until: Instant::now() + Duration::from_secs(seconds),
+            sharer: Sharer::named("ann"),
         }
     }
 
@@ -217,5 +239,29 @@ mod tests {
                 .is_none()
         );
         assert_eq!(before.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_user_leaves_room_for_the_keys_of_others() {
+        let keys = Arc::new(Keys::default());
+        let leave = |number: usize, seconds, sharer: &str| {
+            let sharer = Sharer::named(sharer);
+            let grant = Grant {
+                sharer,
+                ..grant(seconds)
+            };
+            keys.leave(&format!("{KEY}{number}"), grant)
+        };
+        let mut left: Vec<Left> = (0..KEYS_MAX)
+            .map_while(|n| leave(n, 10, "ann").ok())
+            .collect();
+        assert_eq!(left.len(), KEYS_MAX / 2);
+        assert_eq!(leave(9000, 10, "ann").err(), Some(Unleft::Full));
+        left.push(leave(9000, 99, "bob").expect("room for another"));
+        // What is over counts no more, though its file is open still.
+        tokio::time::advance(Duration::from_secs(11)).await;
+        left.push(leave(9001, 10, "ann").expect("room again"));
+        drop(left);
+        assert_eq!(keys.shares.free(), KEYS_MAX);
     }
 }

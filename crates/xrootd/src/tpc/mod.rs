@@ -18,17 +18,18 @@
 
 pub(crate) mod copy;
 pub(crate) mod keys;
+mod pace;
+pub(crate) mod shares;
 pub(crate) mod sources;
 pub(crate) mod wanted;
 
 use std::sync::Arc;
 
+use crate::measure::Meter;
 use dewar_env::BoxFuture;
 use dewar_xrootd_client::TlsConfig;
-use tokio::sync::Semaphore;
 
-use crate::measure::Meter;
-
+pub use pace::Pace;
 pub use sources::{Source, Sources};
 
 /// Whose certificates are believed when this server is the client.
@@ -43,8 +44,11 @@ pub trait Trust: Send + Sync {
 pub struct TpcConfig {
     /// From where files may be fetched; with none this server is no destination.
     pub sources: Sources,
-    /// Copies that run at the same time; further ones are told to wait.
+    /// Copies that run at the same time; further ones are told to wait. Nobody gets more of them than
+    /// are left free.
     pub copies_max: usize,
+    /// The slowest that a source may be.
+    pub pace: Pace,
     /// Whom to believe.
     pub trust: Option<Arc<dyn Trust>>,
 }
@@ -54,6 +58,7 @@ impl Default for TpcConfig {
         Self {
             sources: Sources::default(),
             copies_max: 16,
+            pace: Pace::default(),
             trust: None,
         }
     }
@@ -68,7 +73,8 @@ impl std::fmt::Debug for TpcConfig {
 /// What the copies of a door share.
 pub(crate) struct Tpc {
     pub(crate) keys: Arc<keys::Keys>,
-    pub(crate) running: Arc<Semaphore>,
+    pub(crate) running: Arc<shares::Shares>,
+    pace: Pace,
     sources: Arc<Sources>,
     trust: Option<Arc<dyn Trust>>,
     pub(crate) meter: Arc<dyn Meter>,
@@ -78,7 +84,8 @@ impl Tpc {
     pub(crate) fn new(config: &TpcConfig, meter: Arc<dyn Meter>) -> Self {
         Self {
             keys: Arc::new(keys::Keys::default()),
-            running: Arc::new(Semaphore::new(config.copies_max)),
+            running: shares::Shares::new(config.copies_max),
+            pace: config.pace,
             sources: Arc::new(config.sources.clone()),
             trust: config.trust.clone(),
             meter,

@@ -11,6 +11,9 @@ use crate::error::{Answer, Refusal};
 /// out.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=256;
 
+/// Connections to one source, however many the client wants.
+pub(crate) const STREAMS_MAX: usize = 4;
+
 /// How long a key is good when the client does not say, and at most.
 pub(crate) const KEY_TIME: Duration = Duration::from_secs(60);
 pub(crate) const KEY_TIME_MAX: Duration = Duration::from_secs(300);
@@ -75,6 +78,8 @@ pub(crate) struct Fetch {
     pub(crate) path: String,
     /// The key that the client leaves there; none with delegation.
     pub(crate) key: Option<String>,
+    /// Connections on which it shall come.
+    pub(crate) streams: usize,
 }
 
 /// What a writer says; `None` where it is no third-party copy. `own` is the path here, `token`
@@ -100,6 +105,7 @@ pub(crate) fn writing(cgi: Cgi<'_>, shown: &str, own: &str, token: bool) -> Answ
         return Err(bad(shown, "the tpc checksum is not supported"));
     }
     let place = Endpoint::parse(source, secure).map_err(|error| bad(shown, &error.to_string()))?;
+    let streams = cgi.get("tpc.str").and_then(|number| number.parse().ok());
     let mut path = cgi.get("tpc.lfn").unwrap_or(own).to_owned();
     let more = cgi.get("tpc.scgi").unwrap_or_default();
     let mut hangs = '?';
@@ -120,6 +126,7 @@ pub(crate) fn writing(cgi: Cgi<'_>, shown: &str, own: &str, token: bool) -> Answ
         place,
         path,
         key: (!delegated).then(|| key.to_owned()),
+        streams: streams.unwrap_or(1).clamp(1, STREAMS_MAX),
     }))
 }
 
@@ -161,7 +168,7 @@ mod tests {
     #[test]
     fn what_the_source_is_told_holds_nothing_of_ours() {
         let cgi = format!(
-            "{KEY}&tpc.src=ann@a:7&tpc.dlg=r:8&tpc.dlgon=1&tpc.lfn=/d/f&tpc.spr=root\
+            "{KEY}&tpc.src=ann@a:7&tpc.dlg=r:8&tpc.dlgon=1&tpc.lfn=/d/f&tpc.spr=root&tpc.str=99\
              &tpc.scgi=authz=Bearer%20x\ttpc.key=evil\txrd.wantprot=gsi\tq=1"
         );
         let fetch = |token| {
@@ -173,6 +180,7 @@ mod tests {
         assert_eq!(plain.place.to_string(), "a:7");
         assert_eq!(plain.path, "/d/f?authz=Bearer%20x&q=1");
         assert!(plain.key.is_some());
+        assert_eq!(plain.streams, STREAMS_MAX);
         let delegated = fetch(true);
         assert_eq!(
             (delegated.place.to_string().as_str(), delegated.key),

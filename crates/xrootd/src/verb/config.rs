@@ -45,6 +45,8 @@ fn value(context: &Context, key: &str) -> String {
         "role" if context.door.config.redirect.is_all() => "manager".to_owned(),
         "role" => "server".to_owned(),
         "sitename" if !context.door.config.site.is_empty() => context.door.config.site.clone(),
+        // Clients ask it of sources too, and every server is one. A destination that fetches from nowhere
+        // says so when the file is opened there.
         "tpc" => "1".to_owned(),
         // What of a client's can be shown to a source: its token, where it has one.
         "tpcdlg" if third_party::may_delegate(context) => "ztn".to_owned(),

@@ -129,7 +129,7 @@ async fn open_for_writing(
     let writer = Writer::start(revision, path.shown.clone(), announced, caller.account());
     let stat = pending_text(&writer, context.door.env.clock.now());
     let handle = context.session.admit(match fetch {
-        Some(fetch) => Handle::Copy(third_party::copy(context, fetch, writer).await),
+        Some(fetch) => Handle::Copy(third_party::copy(context, &caller, fetch, writer).await),
         None => Handle::Writer(writer),
     })?;
     Ok((handle, stat))

@@ -13,10 +13,12 @@ use tokio::time::{Instant, timeout};
 use super::Context;
 use crate::callers::Proof;
 use crate::error::{Answer, Refusal};
+use crate::limits::COPY_LATER;
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
 use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
-use crate::tpc::keys::{Giver, Grant, Left};
+use crate::tpc::keys::{Giver, Grant, Left, Unleft};
+use crate::tpc::shares::Sharer;
 use crate::tpc::wanted::{self, Fetch, Reading};
 
 /// For looking up a host that a client names.
@@ -36,9 +38,12 @@ impl Reads {
         };
         let path = grant.path.clone();
         let left = context.door.tpc.keys.leave(&key, grant);
-        left.map(Some).map_err(|why| {
-            let message = format!("Unable to open {path}; {why}");
-            Refusal::new(ErrorCode::FsError, message)
+        left.map(Some).map_err(|why| match why {
+            Unleft::Twice => {
+                let message = format!("Unable to open {path}; duplicate tpc authorization");
+                Refusal::new(ErrorCode::FsError, message)
+            }
+            Unleft::Full => Refusal::later(COPY_LATER, "too many tpc authorizations wait"),
         })
     }
 }
@@ -91,6 +96,7 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
                     origin: context.peer.origin(),
                 },
                 until: Instant::now() + time,
+                sharer: Sharer::of(&caller),
             };
             Ok(Reads {
                 caller,
@@ -136,11 +142,16 @@ pub(super) async fn writing(context: &Context, path: &WirePath) -> Answer<Option
 }
 
 /// A file that is fetched.
-pub(super) async fn copy(context: &Context, fetch: Fetch, writer: Arc<Writer>) -> Arc<Copy> {
+pub(super) async fn copy(
+    context: &Context,
+    caller: &Caller,
+    fetch: Fetch,
+    writer: Arc<Writer>,
+) -> Arc<Copy> {
     let claimed = context.session.claimed();
     let origin = format!("{}@{}", claimed.name, host(context).await);
     let token = fetch.key.is_none().then(|| token(context)).flatten();
-    Copy::new(writer, fetch, origin, token)
+    Copy::new(writer, fetch, (origin, Sharer::of(caller)), token)
 }
 
 /// The client's host, as the source sees it too: by the name that it gives itself, if that is its.

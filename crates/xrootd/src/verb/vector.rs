@@ -1,12 +1,12 @@
 //! `readv`: many small reads in one request.
 //!
-//! Elements are answered in their order, as many in a frame as go in. Neighbours in the file are read as
-//! one. What is in memory is taken from there at once; the others of a frame are read at the same time.
+//! Elements are answered in their order, as many in a frame as go in. Neighbours in the file, and those
+//! with less than a page between them, are read as one. What is in memory is taken from there at once; the others of a frame are read at the same time.
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use dewar_types::ByteRange;
+use bytes::{Buf as _, Bytes, BytesMut};
+use dewar_types::{ByteRange, PAGE_BYTES};
 use dewar_xrootd_proto::limits::{READV_ITEM_BYTES_MAX, VECTOR_ITEM_BYTES};
 use dewar_xrootd_proto::request::ReadItem;
 use dewar_xrootd_proto::{ErrorCode, ResponseHeader, Status};
@@ -34,7 +34,11 @@ enum File {
     Writer(Arc<Writer>),
 }
 
-/// Elements that lie one behind the other in a file.
+/// Most bytes between two elements that are read as one: those of a page are read with what stands beside
+/// them anyway, since pages are verified whole.
+const GAP_MAX: u64 = PAGE_BYTES as u64;
+
+/// Elements that lie one behind the other in a file, or nearly so.
 struct Run<'w> {
     file: &'w File,
     range: ByteRange,
@@ -163,7 +167,11 @@ async fn send(
         if bytes.len() as u64 != run.range.len() {
             return Err(short(run.file));
         }
+        let mut at = run.range.start;
         for Wanted { item, .. } in run.items {
+            let start = item.offset.unsigned_abs();
+            bytes.advance((start - at) as usize);
+            at = start + u64::from(item.len);
             heads.extend_from_slice(&item.encode());
             pieces.push(heads.split().freeze());
             pieces.push(bytes.split_to(item.len as usize));
@@ -181,7 +189,7 @@ fn runs(wanted: &[Wanted]) -> Vec<Run<'_>> {
         let start = item.offset.unsigned_abs();
         let end = start + u64::from(item.len);
         if let Some(run) = runs.last_mut()
-            && run.range.end == start
+            && goes_on(run.range.end, start)
             && wanted[first].item.handle == item.handle
         {
             run.range.end = end;
@@ -196,6 +204,11 @@ fn runs(wanted: &[Wanted]) -> Vec<Run<'_>> {
         });
     }
     runs
+}
+
+/// Whether what begins at `start` is read together with what ends at `end`.
+fn goes_on(end: u64, start: u64) -> bool {
+    start.checked_sub(end).is_some_and(|gap| gap < GAP_MAX)
 }
 
 async fn read_run(run: &Run<'_>) -> Answer<Bytes> {
@@ -227,4 +240,15 @@ fn short(file: &File) -> Refusal {
     };
     let message = format!("Unable to readv {path}; it became shorter");
     Refusal::new(ErrorCode::IoError, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_a_page_between_two_is_read_too() {
+        assert!(goes_on(100, 100) && goes_on(100, 4195));
+        assert!(!goes_on(100, 4196) && !goes_on(100, 99));
+    }
 }

@@ -142,10 +142,21 @@ impl Folder {
 
     /// Whether a file can be made: more than what [`Self::refuses_writes`] promises.
     pub(super) fn takes_files(&self) -> bool {
+        self.make_file().is_ok()
+    }
+
+    /// Whether no file can be made, for a reason that does not go away by itself: it is refused, or the
+    /// kernel has shut the file system off and answers with nothing but an error.
+    pub(super) fn is_shut_off(&self) -> bool {
+        let made = self.make_file();
+        made.is_err_and(|errno| is_refusal(&errno.into()) || errno == Errno::IO)
+    }
+
+    fn make_file(&self) -> rustix::io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let root = self.root();
-        let made = fs::openat(&*root, PROBE_FILE, flags, FILE_MODE);
-        made.is_ok() && fs::unlinkat(&*root, PROBE_FILE, AtFlags::empty()).is_ok()
+        drop(fs::openat(&*root, PROBE_FILE, flags, FILE_MODE)?);
+        fs::unlinkat(&*root, PROBE_FILE, AtFlags::empty())
     }
 
     pub(super) fn space(&self) -> io::Result<Space> {
@@ -223,7 +234,7 @@ impl Folder {
                 // Dewar makes no such name.
                 continue;
             };
-            if name == "." || name == ".." {
+            if name == "." || name == ".." || (dir.is_empty() && name == PROBE_FILE) {
                 continue;
             }
             let mut kind = entry.file_type();

@@ -3,7 +3,7 @@
 //! The thread that looks at the clock never touches the device: the look at the folder runs in a
 //! lane of its own, and if it gets stuck that shows as any other stuck operation.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,10 +12,22 @@ use tracing::{info, warn};
 use super::Inner;
 use crate::DiskState;
 
+/// Every so many looks a file is made and removed: a file system that the kernel has shut off says
+/// nothing of it otherwise until somebody writes.
+const LOOKS_PER_PROBE: u32 = 10;
+
+/// How far the looks are.
+#[derive(Default)]
+struct Looks {
+    /// One is under way.
+    looking: AtomicBool,
+    count: AtomicU32,
+}
+
 /// Runs until the disk is dropped.
 pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
     let watched = Arc::downgrade(inner);
-    let looking = Arc::new(AtomicBool::new(false));
+    let looks = Arc::new(Looks::default());
     let thread = std::thread::Builder::new()
         .name("disk watch".to_owned())
         .stack_size(256 << 10)
@@ -25,7 +37,7 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
                 let Some(inner) = Weak::upgrade(&watched) else {
                     return;
                 };
-                tick(&inner, &looking);
+                tick(&inner, &looks);
             }
         });
     if let Err(error) = thread {
@@ -35,31 +47,32 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
     }
 }
 
-fn tick(inner: &Arc<Inner>, looking: &Arc<AtomicBool>) {
+fn tick(inner: &Arc<Inner>, looks: &Arc<Looks>) {
     let [reads, others @ ..] = inner.lanes.all();
     let reads_stuck = reads.find_stuck(inner.deadline);
     let mut others_stuck = false;
     for lane in others {
         others_stuck |= lane.find_stuck(inner.deadline);
     }
-    if looking.swap(true, Ordering::AcqRel) {
+    if looks.looking.swap(true, Ordering::AcqRel) {
         return;
     }
     let probe = reads_stuck && !others_stuck;
-    let (disk, done) = (Arc::clone(inner), Arc::clone(looking));
+    let (disk, done) = (Arc::clone(inner), Arc::clone(looks));
     let queued = inner.lanes.checks.spawn(move || {
-        look(&disk);
+        let count = done.count.fetch_add(1, Ordering::Relaxed);
+        look(&disk, count % LOOKS_PER_PROBE == LOOKS_PER_PROBE - 1);
         if probe && disk.health.state() == DiskState::Hung && disk.folder.probe() {
             disk.lanes.reads.write_off();
         }
-        done.store(false, Ordering::Release);
+        done.looking.store(false, Ordering::Release);
     });
     if !queued {
-        looking.store(false, Ordering::Release);
+        looks.looking.store(false, Ordering::Release);
     }
 }
 
-fn look(inner: &Inner) {
+fn look(inner: &Inner, probe: bool) {
     let missing = inner.health.is_missing();
     match (inner.folder.is_itself(), missing) {
         (false, false) => {
@@ -68,21 +81,21 @@ fn look(inner: &Inner) {
         }
         (true, true) => match inner.folder.reopen() {
             Ok(()) => {
-                look_at_rights(inner);
+                look_at_rights(inner, false);
                 info!(disk = inner.label, "the disk's folder is back");
                 inner.health.set_missing(false);
             }
             Err(error) => warn!(disk = inner.label, %error, "the disk's folder does not open"),
         },
-        (true, false) => look_at_rights(inner),
+        (true, false) => look_at_rights(inner, probe),
         (false, true) => {}
     }
 }
 
-/// Whether it can be written, as far as that can be seen without doing it.
-fn look_at_rights(inner: &Inner) {
-    let refuses = inner.folder.refuses_writes();
-    if refuses {
+/// Whether it can be written, as far as that can be seen without doing it, and with `probe` by doing it.
+fn look_at_rights(inner: &Inner, probe: bool) {
+    let is_off = || probe && !inner.health.is_read_only() && inner.folder.is_shut_off();
+    if inner.folder.refuses_writes() || is_off() {
         inner.note_read_only();
     } else if inner.health.is_read_only() && inner.folder.takes_files() {
         inner.health.set_read_only(false);

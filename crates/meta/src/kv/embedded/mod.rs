@@ -265,7 +265,14 @@ impl EmbeddedKv {
             (false, true) => Room::Reserve,
             (false, false) => Room::Ordinary,
         };
-        let permit = inner.journal.admit(len, room).await?;
+        let permit = match inner.journal.admit(len, room).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                // No commit comes to it then, and what is not fed may be what fills the journal.
+                inner.freeze_if_large(&mut inner.state.write());
+                return Err(error.into());
+            }
+        };
         batch.carry = None;
         let require = std::mem::take(&mut batch.require);
         let mut prepared = Prepared {

@@ -1,0 +1,153 @@
+//! Reading what is on the holders while the journal runs.
+//!
+//! All copies are verified when a journal is opened, which may be months ago. So each file that is
+//! complete is read once a day from each holder ([`crate::Journal::verify`]), and where a record or the header is not what it was, all
+//! of it is written anew from whichever copies verify, to another file, which takes its place. Until
+//! then the holder does not count for [`crate::Status::margin`].
+//!
+//! # Crash cases
+//! A crash in between leaves two files of the same number on a disk; the opening takes each record from
+//! the one that verifies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_env::{BoxFuture, DiskFile};
+use dewar_types::DiskId;
+use tokio::sync::Mutex;
+
+use crate::chain::{Chain, Source};
+use crate::copies::FileCopy;
+use crate::epoch::EpochId;
+use crate::fill::{copy, way};
+use crate::format::{BLOCK_BYTES, FileHeader};
+use crate::lane::{JOURNAL_DIR, Lane, Slot};
+use crate::log::{FileInfo, Phase, Shared};
+
+/// Pause after each file, so that reading takes little of what a disk can do.
+const NAP: Duration = Duration::from_secs(1);
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verified {
+    /// Copies of files that were not what they should be.
+    pub(crate) bad: u64,
+    /// Those of them that still are not.
+    pub(crate) left: u64,
+}
+
+/// Reads the complete files of all holders, and mends what is damaged. `one` at a time.
+pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
+    let _one = one.lock().await;
+    let mut found = Verified::default();
+    let (lanes, files) = {
+        let state = shared.state.lock();
+        if state.phase != Phase::Running {
+            return found;
+        }
+        let acked = shared.acked();
+        let complete = |file: &&FileInfo| {
+            file.header.file < state.current_file()
+                && file.last >= file.header.first
+                && file.last <= acked
+        };
+        let files: Vec<FileInfo> = state.files.iter().filter(complete).copied().collect();
+        (state.lanes.clone(), files)
+    };
+    for file in &files {
+        for lane in &lanes {
+            let number = file.header.file;
+            let Some(slot) = lane.existing(number) else {
+                continue;
+            };
+            // Others have what is still being written here.
+            if lane.is_behind(file.last) || is_intact(shared, lane, &slot, file).await {
+                continue;
+            }
+            if lane.failure().is_some() || !shared.state.lock().needs_file(number) {
+                continue;
+            }
+            found.bad += 1;
+            dewar_env::reached("a journal file was found damaged while it ran");
+            let disk = lane.disk.label();
+            tracing::warn!(disk, path = slot.path, "a journal file is damaged");
+            lane.set_damaged(number, &slot);
+            shared.state.lock().counters.damaged += 1;
+            if let Err(error) = mend(shared, lane, &slot, file).await {
+                tracing::error!(%error, disk, path = slot.path, "it cannot be mended now");
+                found.left += 1;
+            }
+        }
+        tokio::time::sleep(NAP).await;
+    }
+    found
+}
+
+/// One copy of one file.
+struct Only {
+    disk: DiskId,
+    copy: Arc<dyn DiskFile>,
+    file: u64,
+}
+
+impl Source for Only {
+    fn copies(&self, _: EpochId, file: u64) -> BoxFuture<'_, Vec<FileCopy>> {
+        let copy = || FileCopy::new(self.disk, Arc::clone(&self.copy));
+        let copies = (file == self.file).then(copy).into_iter().collect();
+        Box::pin(std::future::ready(copies))
+    }
+}
+
+/// Whether a holder has a file as it was written. What cannot be read now is taken for intact.
+async fn is_intact(shared: &Shared, lane: &Lane, slot: &Slot, file: &FileInfo) -> bool {
+    let before = lane.disk.state();
+    let wanted = &file.header;
+    let same = |header: &FileHeader| {
+        (header.lineage, header.epoch, header.file) == (wanted.lineage, wanted.epoch, wanted.file)
+    };
+    let header = slot.file.read_at(0, BLOCK_BYTES as usize).await;
+    let header = header
+        .ok()
+        .and_then(|block| FileHeader::decode(&block).ok());
+    let mut intact = header.flatten().is_some_and(|header| same(&header));
+    if intact {
+        let source = Only {
+            disk: lane.id,
+            copy: Arc::clone(&slot.file),
+            file: wanted.file,
+        };
+        let (span, start) = way(file);
+        let mut chain = Chain::new(source, shared.config.file_bytes, vec![span], start);
+        intact = loop {
+            match chain.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+    }
+    intact || !before.readable() || lane.disk.state() != before
+}
+
+/// Writes a file anew from the copies that verify, and puts it in the place of the damaged one.
+async fn mend(
+    shared: &Arc<Shared>,
+    lane: &Arc<Lane>,
+    damaged: &Arc<Slot>,
+    file: &FileInfo,
+) -> Result<(), dewar_types::Error> {
+    let slot = copy(shared, Arc::clone(shared), lane, file).await?;
+    if !lane.replace(file.header.file, damaged, slot) {
+        // Nobody needs it any more.
+        return Ok(());
+    }
+    lane.disk.remove(&damaged.path).await?;
+    lane.disk.sync_dir(JOURNAL_DIR).await?;
+    dewar_env::reached("a journal file was mended while it ran");
+    tracing::info!(
+        disk = lane.disk.label(),
+        path = damaged.path,
+        "a journal file was written anew"
+    );
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What users have in common and none may use up: keys that wait, copies that run.
+//!
+//! Whoever takes one more must hold fewer than are free. So one user alone gets half of all, a
+//! second one a quarter, and whoever comes late finds something too, as long as not all is held in
+//! single pieces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dewar_auth::{Caller, UserKind};
+use parking_lot::Mutex;
+
+/// Whose share it is: an account, with all its users and roles, or somebody for whom an issuer
+/// vouches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sharer(Arc<str>);
+
+impl Sharer {
+    /// That of a caller.
+    pub(crate) fn of(caller: &Caller) -> Self {
+        Self(match caller.user() {
+            Some(user) if matches!(user.kind, UserKind::Federated { .. }) => {
+                format!("federated {}", user.unique_id()).into()
+            }
+            _ => format!("account {}", caller.account()).into(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+/// Places that are shared.
+pub(crate) struct Shares {
+    max: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    all: usize,
+    by: BTreeMap<Sharer, usize>,
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Place {
+    shares: Arc<Shares>,
+    of: Sharer,
+}
+
+impl Shares {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            held: Mutex::default(),
+        })
+    }
+
+    /// A place, if this one does not hold as many as are free.
+    pub(crate) fn take(self: &Arc<Self>, of: &Sharer) -> Option<Place> {
+        let mut held = self.held.lock();
+        let own = held.by.get(of).copied().unwrap_or_default();
+        if own >= self.max.saturating_sub(held.all) {
+            return None;
+        }
+        held.all += 1;
+        held.by.insert(of.clone(), own + 1);
+        Some(Place {
+            shares: Arc::clone(self),
+            of: of.clone(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.max - self.held.lock().all
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut held = self.shares.held.lock();
+        held.all -= 1;
+        if let Some(own) = held.by.get_mut(&self.of) {
+            *own -= 1;
+            if *own == 0 {
+                held.by.remove(&self.of);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_more_than_is_left() {
+        let shares = Shares::new(16);
+        let all_of = |name: &str| {
+            let of = Sharer::named(name);
+            std::iter::from_fn(|| shares.take(&of)).collect::<Vec<_>>()
+        };
+        let counts: Vec<Vec<Place>> = ["a", "b", "c", "d", "e"].map(all_of).into();
+        let counted: Vec<usize> = counts.iter().map(Vec::len).collect();
+        assert_eq!(counted, [8, 4, 2, 1, 1]);
+        assert!(shares.take(&Sharer::named("f")).is_none());
+        drop(counts);
+        assert_eq!(shares.free(), 16);
+        assert!(shares.held.lock().by.is_empty());
+        // One is for whoever comes first.
+        let one = Shares::new(1);
+        let held = one.take(&Sharer::named("a")).expect("free");
+        assert!(one.take(&Sharer::named("b")).is_none());
+        drop(held);
+        assert!(one.take(&Sharer::named("b")).is_some());
+    }
+}
