@@ -320,7 +320,8 @@ fn everything_is_held_against_the_layout_of_its_own_pool() {
         small.expect("put");
         two.put("small-hot", None, SMALL).await.expect("put");
         let at_first = two.ledger().await;
-        assert_eq!((at_first.full, at_first.catalog), (2, 2));
+        assert_eq!(at_first.full, 2);
+        assert!(at_first.catalog >= 2, "{at_first:?}");
         two.settle().await;
         let lines = |ledger: &Ledger| {
             let lines = ledger.lines.iter();
