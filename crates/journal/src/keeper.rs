@@ -276,7 +276,8 @@ impl Keeper {
             let newcomers = state.members.iter().any(|m| !known.contains(&m.id));
             let departs = !departing(&state, &state.lanes).is_empty();
             let surplus = surplus(&state, &state.lanes).is_some();
-            let due = stalled || newcomers || departs || surplus;
+            let ends = state.ending >= Some(state.current_file());
+            let due = stalled || newcomers || departs || surplus || ends;
             (state.lanes.clone(), due)
         };
         let mut failed = false;

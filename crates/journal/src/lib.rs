@@ -210,7 +210,7 @@ impl Journal {
         self.shared.share_after(seq)
     }
 
-    /// Reads all complete files of all holders and mends what is damaged; how many copies of files were.
+    /// Reads what is acknowledged from all holders and mends what is damaged; how many copies of files were.
     /// To be done once a day: the opening verifies them, and may be long ago.
     ///
     /// # Errors

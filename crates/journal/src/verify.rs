@@ -1,9 +1,13 @@
 //! Reading what is on the holders while the journal runs.
 //!
-//! All copies are verified when a journal is opened, which may be months ago. So each file that is
-//! complete is read once a day from each holder ([`crate::Journal::verify`]), and where a record or the header is not what it was, all
-//! of it is written anew from whichever copies verify, to another file, which takes its place. Until
-//! then the holder does not count for [`crate::Status::margin`].
+//! All copies are verified when a journal is opened, which may be months ago. So each file is read once
+//! a day from each holder ([`crate::Journal::verify`]), the one that is being written as far as it is
+//! acknowledged: on a quiet pool it is the only place of small objects for days. Where a record or the
+//! header is not what it was, all of the file is written anew from whichever copies verify, to another
+//! file, which takes its place. Until then the holder does not count for [`crate::Status::margin`].
+//!
+//! A file that is being written cannot be replaced, so a damaged one is ended first: a new epoch on the
+//! same holders begins the next.
 //!
 //! # Crash cases
 //! A crash in between leaves two files of the same number on a disk; the opening takes each record from
@@ -13,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_env::{BoxFuture, DiskFile};
-use dewar_types::DiskId;
+use dewar_types::{DiskId, Error, ErrorKind};
 use tokio::sync::Mutex;
 
 use crate::chain::{Chain, Source};
@@ -36,7 +40,7 @@ pub(crate) struct Verified {
     pub(crate) left: u64,
 }
 
-/// Reads the complete files of all holders, and mends what is damaged. `one` at a time.
+/// Reads what is acknowledged from all holders, and mends what is damaged. `one` at a time.
 pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
     let _one = one.lock().await;
     let mut found = Verified::default();
@@ -45,14 +49,7 @@ pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
         if state.phase != Phase::Running {
             return found;
         }
-        let acked = shared.acked();
-        let complete = |file: &&FileInfo| {
-            file.header.file < state.current_file()
-                && file.last >= file.header.first
-                && file.last <= acked
-        };
-        let files: Vec<FileInfo> = state.files.iter().filter(complete).copied().collect();
-        (state.lanes.clone(), files)
+        (state.lanes.clone(), state.files_up_to(shared.acked()))
     };
     for file in &files {
         for lane in &lanes {
@@ -73,7 +70,13 @@ pub(crate) async fn verify(shared: &Arc<Shared>, one: &Mutex<()>) -> Verified {
             tracing::warn!(disk, path = slot.path, "a journal file is damaged");
             lane.set_damaged(number, &slot);
             shared.state.lock().counters.damaged += 1;
-            if let Err(error) = mend(shared, lane, &slot, file).await {
+            let mended = match ended(shared, number).await {
+                Ok(Some(file)) => mend(shared, lane, &slot, &file).await,
+                // Nobody needs it any more.
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = mended {
                 tracing::error!(%error, disk, path = slot.path, "it cannot be mended now");
                 found.left += 1;
             }
@@ -129,13 +132,42 @@ async fn is_intact(shared: &Shared, lane: &Lane, slot: &Slot, file: &FileInfo) -
     intact || !before.readable() || lane.disk.state() != before
 }
 
+/// The file once nothing more is written to it, for which another is begun; `None` if it is not needed
+/// any more.
+async fn ended(shared: &Shared, number: u64) -> Result<Option<FileInfo>, Error> {
+    let ended = async {
+        loop {
+            let changed = shared.room.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = shared.state.lock();
+                let mut files = state.files.iter();
+                let file = *files.find(|file| file.header.file == number)?;
+                if number >= state.current_file() {
+                    state.ending = state.ending.max(Some(number));
+                } else if file.last <= shared.acked() {
+                    return Some(file);
+                }
+            }
+            shared.attention.notify_one();
+            changed.await;
+        }
+    };
+    let patience = shared.config.stall_max;
+    tokio::time::timeout(patience, ended).await.map_err(|_| {
+        let message = format!("journal file {number} is being written and could not be ended");
+        Error::new(ErrorKind::Unavailable, message)
+    })
+}
+
 /// Writes a file anew from the copies that verify, and puts it in the place of the damaged one.
 async fn mend(
     shared: &Arc<Shared>,
     lane: &Arc<Lane>,
     damaged: &Arc<Slot>,
     file: &FileInfo,
-) -> Result<(), dewar_types::Error> {
+) -> Result<(), Error> {
     let slot = copy(shared, Arc::clone(shared), lane, file).await?;
     if !lane.replace(file.header.file, damaged, slot) {
         // Nobody needs it any more.

@@ -117,6 +117,8 @@ pub(crate) struct State {
     last_started: Duration,
     sync_time: Duration,
     pub(crate) files: VecDeque<FileInfo>,
+    /// This file and those before it are to take no more records: one has a damaged copy.
+    pub(crate) ending: Option<u64>,
     /// So many files may be in use for [`Room::Last`].
     pub(crate) files_max: usize,
     /// The highest floor that a durable file header names.
@@ -187,6 +189,7 @@ impl Shared {
             last_started: Duration::ZERO,
             sync_time: Duration::ZERO,
             files: VecDeque::new(),
+            ending: None,
             files_max: config.files_max,
             holds: BTreeMap::new(),
             hold_ids: 0,

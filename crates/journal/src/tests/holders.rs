@@ -422,6 +422,40 @@ async fn files_that_rot_while_it_runs_are_found_and_mended() {
     survives(&world, 2, &others, 80).await;
 }
 
+/// On a quiet pool the file that is being written is the only place of what was acknowledged for days.
+#[tokio::test(start_paused = true)]
+async fn rot_in_the_file_that_is_being_written_is_found_and_mended() {
+    let world = formatted(5, 5, 2).await;
+    let (journal, _) = open(&world, 2).await.expect("opens");
+    let _hold = journal.hold("index", 0);
+    for n in 0..3 {
+        write(&journal, body(n)).await;
+    }
+    let status = journal.status();
+    assert_eq!((status.files, status.margin), (1, 3), "{status:?}");
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    assert_eq!(journal.status().epoch_number, status.epoch_number);
+    // The last record, behind a header and two others, on all holders but two.
+    let holders: Vec<usize> = status.holders.iter().map(|id| id.0 as usize).collect();
+    for holder in &holders[..2] {
+        let disk = world.disk(*holder);
+        let path = disk.paths().into_iter().find(|path| {
+            let bytes = disk.peek(path).unwrap_or_default();
+            path.ends_with(".log") && bytes.get(3 * BLOCK_BYTES as usize) != Some(&0)
+        });
+        assert!(disk.flip_bit(&path.expect("has records"), 3 * BLOCK_BYTES + 100, 3));
+    }
+    assert_eq!(journal.verify().await.expect("mended"), 2);
+    assert_eq!(journal.verify().await.expect("sound"), 0);
+    let mended = journal.status();
+    assert_eq!(
+        (mended.margin, mended.holders),
+        (status.margin, status.holders)
+    );
+    write(&journal, body(3)).await;
+    survives(&world, 2, &holders[2..4], 4).await;
+}
+
 /// Nothing is left of the journal on disks that hold it no more once others have all of it, so one disk after
 /// the other may be away for a moment although none has room for much more than the journal.
 #[tokio::test(start_paused = true)]
