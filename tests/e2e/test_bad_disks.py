@@ -41,6 +41,16 @@ def on_small_disks(tmp_path, mounts, size):
     return server
 
 
+def put_again(s3):
+    """Puts an object as soon as the room that deletes freed is there."""
+    for _ in range(120):
+        try:
+            return s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
+        except botocore.exceptions.ClientError:
+            time.sleep(0.5)
+    pytest.fail("the room that deletes freed is not used")
+
+
 @root_only
 def test_disk_full(tmp_path, mounts):
     server = on_small_disks(tmp_path, mounts, "512m")
@@ -69,14 +79,7 @@ def test_disk_full(tmp_path, mounts):
             s3.delete_object(Bucket="demo", Key=f"f{number:04}")
         server.restart()
         s3 = server.boto()
-        for _ in range(120):
-            try:
-                s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
-                break
-            except botocore.exceptions.ClientError:
-                time.sleep(0.5)
-        else:
-            pytest.fail("the room that deletes freed is not used")
+        put_again(s3)
         for number in written[len(written) // 2:]:
             assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)
     finally:
@@ -182,14 +185,7 @@ def test_full_disks_are_away_for_moments_one_after_the_other(tmp_path, mounts):
         s3 = server.boto()
         for number in written[half:]:
             assert s3.get_object(Bucket="demo", Key=f"f{number:04}")["Body"].read() == content(number, 20_000_000)
-        for _ in range(120):
-            try:
-                s3.put_object(Bucket="demo", Key="again", Body=content("again", 1_000_000))
-                break
-            except botocore.exceptions.ClientError:
-                time.sleep(0.5)
-        else:
-            pytest.fail("the room that deletes freed is not used")
+        put_again(s3)
     finally:
         server.kill()
 

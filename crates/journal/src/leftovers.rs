@@ -75,14 +75,16 @@ pub(crate) async fn sweep(shared: Arc<Shared>, member: Arc<Member>, all: Arc<Mut
     let swept = remove_files(&shared, &member).await;
     let mut all = all.lock();
     all.busy.remove(&member.id);
-    if !matches!(swept, Ok(true)) {
-        all.clean.retain(|(id, _)| *id != member.id);
+    match swept {
+        // It may hold the journal again.
+        Ok(true) => shared.attention.notify_one(),
+        // The keeper looks again, at its own pace: a disk may fail at once, and do so for ever.
+        Ok(false) | Err(_) => all.clean.retain(|(id, _)| *id != member.id),
     }
     drop(all);
     if let Err(error) = swept {
         tracing::debug!(%error, "old journal files stay for now");
     }
-    shared.attention.notify_one();
 }
 
 /// Whether none is left.

@@ -16,7 +16,7 @@ use dewar_env::sim::SimRng;
 use dewar_env::sim::points::{self, Points};
 use dewar_env::{BoxFuture, Disk, DiskState};
 use dewar_store::engine::{Content, Engine, Folder, Folders, LiveFolders, Outlook, Work};
-use dewar_store::upkeep::LedgerDepth;
+use dewar_store::upkeep::{Ledger, LedgerDepth};
 use dewar_types::{DiskId, Error, ErrorKind, GroupId, UserId};
 use tokio::task::JoinSet;
 
@@ -605,19 +605,7 @@ impl Run {
         }
         let mut order: Vec<usize> = (0..plan.disks).collect();
         shuffle(&self.rng, &mut order);
-        order.truncate(usize::try_from(worst).unwrap_or(0));
-        for &number in &order {
-            self.world.disk(number).vanish();
-        }
-        let read = actor::readable(process).await;
-        for &number in &order {
-            self.world.disk(number).come_back();
-        }
-        if let Err(error) = read {
-            self.bench.fail(format!(
-                "it cannot be read without disks {order:?}; the ledger says {:?}: {error:?}",
-                ledger.lines
-            ));
+        if !self.reads_without(process, order, worst, &ledger).await {
             return false;
         }
         tokio::time::sleep(REST).await;
@@ -645,7 +633,18 @@ impl Run {
         let mut order: Vec<usize> = (0..plan.disks).collect();
         shuffle(&self.rng, &mut order);
         order.sort_by_key(|number| plan.victims.contains(number));
-        order.truncate(usize::try_from(worst).unwrap_or(0));
+        self.reads_without(process, order, worst, &ledger).await
+    }
+
+    /// Whether all can be read while the first `count` disks of `order` are away, as a ledger says.
+    async fn reads_without(
+        &self,
+        process: &Process,
+        mut order: Vec<usize>,
+        count: i32,
+        ledger: &Ledger,
+    ) -> bool {
+        order.truncate(usize::try_from(count).unwrap_or(0));
         for &number in &order {
             self.world.disk(number).vanish();
         }
@@ -655,8 +654,7 @@ impl Run {
         }
         if let Err(error) = read {
             self.bench.fail(format!(
-                "it cannot be read without disks {order:?}; the ledger says {:?} at the opening: \
-                 {error:?}",
+                "it cannot be read without disks {order:?}; the ledger says {:?}: {error:?}",
                 ledger.lines
             ));
             return false;

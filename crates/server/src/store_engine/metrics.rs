@@ -216,7 +216,6 @@ impl Figures {
             let labels = [("disk", member.disk.label().to_owned())];
             (labels, i64::from(in_doubt.contains(&member.id)))
         });
-        let members: Vec<_> = members.collect();
         page.gauges(
             "disk_in_doubt",
             "1 while a disk that was put back as it was at an earlier time is being read",

@@ -5,15 +5,17 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use dewar_data::pool::{Found, IDENTITY_FILE, Pool, inspect, reserve_bytes};
-use dewar_env::{DiskState, Space};
+use dewar_env::{Disk, DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Refusal};
 use dewar_store::upkeep::{AtRisk, Danger, Decision, DiskLine, Ledger, LedgerDepth, ScrubPass};
 use dewar_types::{DiskId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinSet;
 
 use super::admin::rfc3339;
 use super::changes::{DiskChanges, held_text};
@@ -53,6 +55,12 @@ struct Rest {
 
 /// Objects at risk on a page.
 const PAGE: usize = 5000;
+
+/// How long a disk that is in use may take to say who it is.
+const FLAW_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is told of one that takes longer.
+const HANGS: &str = "it has not answered for two seconds: the kernel's log may say why";
 
 impl UpkeepAdmin {
     pub(super) fn new(store: Store, pool: Arc<Pool>, changes: DiskChanges) -> Self {
@@ -141,33 +149,22 @@ impl UpkeepAdmin {
     /// What is wrong with folders whose disks are in use nevertheless, and would be told at the next
     /// start or by the first who needs it.
     async fn flaws(&self) -> BTreeMap<String, String> {
-        let mut used = Vec::new();
+        // Each by itself, since any may hang.
+        let mut looks = JoinSet::new();
         self.changes.folders.each(|folder| {
             if let (Content::Disk { identity, disk }, None) = (&folder.content, &folder.refused)
                 && disk.state().readable()
             {
-                used.push((folder.label.clone(), identity.disk, Arc::clone(disk)));
+                let (label, id, disk) = (folder.label.clone(), identity.disk, Arc::clone(disk));
+                looks.spawn(async move {
+                    let look = flaw(&label, id, &*disk);
+                    let flaw = tokio::time::timeout(FLAW_PATIENCE, look).await;
+                    let flaw = flaw.unwrap_or_else(|_| Some(HANGS.to_owned()));
+                    Some((label, flaw?))
+                });
             }
         });
-        let mut flaws = BTreeMap::new();
-        for (label, id, disk) in used {
-            let flaw = match inspect(&*disk).await {
-                Ok(Found::Disk(identity)) if identity.disk == id => without_right_in(&label),
-                Ok(Found::Absent(_)) => without_right_in(&label),
-                Ok(Found::Disk(_)) => Some("its file `dewar-disk` is another disk's".to_owned()),
-                Ok(Found::Blank) => Some("its file `dewar-disk` is gone".to_owned()),
-                Err(error) => Some(format!("its file `dewar-disk` is damaged: {error}")),
-            };
-            let flaw = flaw.map(|flaw| match flaw.starts_with("its file `dewar-disk`") {
-                true => format!(
-                    "{flaw}. It is in use until the next start, and would not be known then: put the \
-                     file back from a copy, or `dewar disk replace` it"
-                ),
-                false => flaw,
-            });
-            flaws.extend(flaw.map(|flaw| (label, flaw)));
-        }
-        flaws
+        looks.join_all().await.into_iter().flatten().collect()
     }
 
     /// The same with what is left on disks that are being emptied.
@@ -559,6 +556,26 @@ fn whose(path: &Path, folder: &Path) -> Option<String> {
     }
     (mode & needed != needed)
         .then(|| format!("its mode {mode:o} forbids it: `chmod -R u+rwX {shown}`"))
+}
+
+/// What is wrong with a disk that is in use in `folder`.
+async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
+    let identity = match inspect(disk).await {
+        Ok(Found::Disk(identity)) if identity.disk == id => None,
+        Ok(Found::Absent(_)) => None,
+        Ok(Found::Disk(_)) => Some("its file `dewar-disk` is another disk's".to_owned()),
+        Ok(Found::Blank) => Some("its file `dewar-disk` is gone".to_owned()),
+        Err(error) => Some(format!("its file `dewar-disk` is damaged: {error}")),
+    };
+    if let Some(flaw) = identity {
+        return Some(format!(
+            "{flaw}. It is in use until the next start, and would not be known then: put the file back \
+             from a copy, or `dewar disk replace` it"
+        ));
+    }
+    let folder = folder.to_owned();
+    let looked = tokio::task::spawn_blocking(move || without_right_in(&folder));
+    looked.await.ok().flatten()
 }
 
 /// Why this process may not use what is in a disk's folder, and the command that helps.

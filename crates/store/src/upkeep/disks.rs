@@ -26,6 +26,10 @@ pub(super) const DECISION: u8 = b'd';
 /// The kind of `D` record that says whose place a disk took.
 const REPLACED: u8 = b'r';
 
+/// Kinds of `D` records of one disk: the two above, [`RETURNED`], [`PROGRESS`], [`DOUBT`], its token and
+/// what was found bad on it.
+const KINDS: usize = 7;
+
 /// Disks that decisions are kept about.
 const DECISIONS_MAX: usize = 10_000;
 
@@ -92,7 +96,7 @@ impl Inner {
         let scan = Scan {
             from: &range.from,
             to: &range.to,
-            limit: 6 * DECISIONS_MAX,
+            limit: KINDS * DECISIONS_MAX,
             reverse: false,
         };
         let mut found = Decisions::default();

@@ -159,15 +159,10 @@ impl BlobTable {
             let known = Findings::from_bytes(queued.value.as_deref().unwrap_or_default())?;
             let is_new = !known.bad().contains(shard);
             let batch = Batch {
-                require: vec![
-                    encoding.same(),
-                    Require::Same {
-                        key: key.clone(),
-                        value: queued.value.clone(),
-                        read_at: queued.seq,
-                    },
-                ],
+                require: vec![encoding.same(), Require::same(key.clone(), &queued)],
                 puts: vec![(key.clone(), known.with(shard, now).to_bytes().into())],
+                // What leads to repair is noted on a full pool too.
+                frees: true,
                 ..Batch::default()
             };
             match self.kv.commit(batch).await {

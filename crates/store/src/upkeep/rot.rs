@@ -115,12 +115,10 @@ impl Inner {
             // Writing into a vector cannot fail.
             let value = minicbor::to_vec(found).unwrap_or_default();
             let batch = Batch {
-                require: vec![Require::Same {
-                    key: key.clone(),
-                    value: known.value,
-                    read_at: known.seq,
-                }],
+                require: vec![Require::same(key.clone(), &known)],
                 puts: vec![(key.clone(), Bytes::from(value))],
+                // What leads to repair is known on a full pool too.
+                frees: true,
                 ..Batch::default()
             };
             match self.tree.kv().commit(batch).await {
