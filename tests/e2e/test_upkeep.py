@@ -118,6 +118,38 @@ def test_a_scrub_finds_rot_and_repair_mends_it(tended):
     check(server.boto(), ["a", "b", "c", "d"], 1)
 
 
+def test_rot_in_the_journal_is_mended_while_it_runs(tended):
+    """In the file that is being written: on a quiet pool small objects stand nowhere else."""
+    server = tended
+    server.allow(NOISE)
+    body = content("small", 1000)
+
+    def copies():
+        found = {}
+        for number in range(1, 7):
+            for path in server.disk(number).glob("journal/*.log"):
+                at = path.read_bytes().find(body)
+                if at >= 0:
+                    found[number] = (path, at)
+        return found
+
+    server.boto().put_object(Bucket="demo", Key="small", Body=body)
+    before = copies()
+    assert len(before) == 4, before
+    rotten = sorted(before)[:2]
+    for number in rotten:
+        path, at = before[number]
+        flip(path, at + 500)
+    assert sorted(copies()) == sorted(before)[2:]
+    fsck(server, "--deep")
+    assert sorted(copies()) == sorted(before), "mended"
+    server.kill()
+    for number in sorted(before)[2:]:
+        pull(server, number)
+    server.start()
+    assert server.boto().get_object(Bucket="demo", Key="small")["Body"].read() == body
+
+
 def test_repair_goes_on_after_a_kill(tended):
     server = tended
     server.allow(NOISE)

@@ -8,15 +8,14 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 
 import physics
 import pytest
 from conftest import content
+from relay import Gate
 from test_hostile import memory
 from test_xrootd import answer, frame, hello, login
-from test_xrootd_tpc import Relay
 from xrootd_tools import TOOLS, address, bindings_environment, environment, python, url, xrdcp, xrdfs
 
 # A client that waits for a server to come back, and asks it for the rest.
@@ -30,39 +29,6 @@ def without(server, *numbers):
     for number in numbers:
         server.disk(number).rename(server.folder / f"gone{number}")
     server.start()
-
-
-class Gate(Relay):
-    """Lets the first bytes of answers, or of requests, pass and then waits until it is opened."""
-
-    def __init__(self, port, after, requests=False):
-        self.reached, self.opened, self.after, self.asked = threading.Event(), threading.Event(), after, 0
-        self.requests = requests
-        super().__init__(port, lambda seen, data: data if requests else self.hold(seen, data))
-
-    def hold(self, seen, data):
-        if seen > self.after:
-            self.reached.set()
-            self.opened.wait(120)
-        return data
-
-    def pump(self, source, target, answers):
-        if answers or not self.requests:
-            super().pump(source, target, answers)
-            return
-
-        class Counted:
-            """A socket whose bytes are counted before they go on."""
-
-            @staticmethod
-            def recv(size):
-                data = source.recv(size)
-                self.asked += len(data)
-                return self.hold(self.asked, data)
-
-            shutdown = staticmethod(source.shutdown)
-
-        super().pump(Counted, target, answers)
 
 
 def port_of(server):
@@ -180,7 +146,7 @@ def test_an_upload_that_a_kill_cuts_is_not_there_and_comes_again(own_server, tmp
     (tmp_path / "up").write_bytes(data)
     own_server.boto().put_object(Bucket="demo", Key="old", Body=b"what was there")
     for name in ("new", "old"):
-        gate = Gate(port_of(own_server), 15_000_000, requests=True)
+        gate = Gate(port_of(own_server), 15_000_000, holds_requests=True)
         target = f"root://127.0.0.1:{gate.port}//demo/{name}"
         client = subprocess.Popen([str(TOOLS / "bin" / "xrdcp"), "--nopbar", "-f", str(tmp_path / "up"), target],
                                   env=environment(), stderr=subprocess.PIPE, text=True)

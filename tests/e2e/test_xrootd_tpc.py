@@ -1,13 +1,12 @@
 """Third-party copies over root://: with the reference server at the other end, and between two Dewars."""
 
-import socket
-import threading
 import time
 
 import pytest
 from conftest import content
 from issuer import AUDIENCE
 from reference import USER, Reference
+from relay import Relay
 from server import Server
 from xrootd_tools import NOBODY, Certificate, address, configure, python, xrdcp, xrdfs
 
@@ -161,50 +160,6 @@ def test_other_ways_to_ask_for_it(dewar, other):
     assert missing.returncode != 0 and not exists(other, "nothing")
     assert xrdfs(other, "query", "config", "tpc").stdout.strip() == "1"
     assert xrdfs(other, "query", "config", "tpcdlg").stdout.strip() == "tpcdlg"
-
-
-class Relay:
-    """Stands before a server and may change or end what it says. It listens on a port of its own."""
-
-    def __init__(self, port, change):
-        self.target, self.change = port, change
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.seen = 0
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                # It is down, and may come back.
-                client.close()
-                continue
-            threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
-            threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
-
-    def pump(self, source, target, answers):
-        try:
-            while data := source.recv(65536):
-                if answers:
-                    self.seen += len(data)
-                    data = self.change(self.seen, data)
-                target.sendall(data)
-        except OSError:
-            pass
-        for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def url(self, name):
-        return f"root://localhost:{self.port}//data/{name}"
 
 
 def test_a_source_that_dies_leaves_nothing(dewar):

@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-import threading
 import time
 
 import pytest
 from conftest import content
 from reference import Reference
-from test_xrootd_tpc import Relay, V4, counted, exists, get, made, put, url
+from relay import Gate
+from test_xrootd_tpc import V4, counted, exists, get, made, put, url
 from xrootd_tools import TOOLS, address, environment, python, xrdcp
 
 SIZE = 40_000_000
@@ -16,36 +16,16 @@ HALF = 12_000_000
 REDEEMED = re.compile(rb"(/data/\w+\?[!-~]*tpc\.org=[\w.@-]+)")
 
 
-class Gate(Relay):
-    """Holds back what a source says after its first bytes, until it is opened."""
+class Watched(Gate):
+    """A gate that notes the keys that are shown to it."""
 
     def __init__(self, port):
-        self.reached, self.opened, self.shown = threading.Event(), threading.Event(), set()
-        super().__init__(port, self.hold)
+        self.shown = set()
+        super().__init__(port, HALF, requests=self.note)
 
-    def hold(self, seen, data):
-        if seen > HALF:
-            self.reached.set()
-            self.opened.wait(120)
+    def note(self, _, data):
+        self.shown.update(REDEEMED.findall(data))
         return data
-
-    def pump(self, source, target, answers):
-        if answers:
-            super().pump(source, target, answers)
-            return
-
-        class Listening:
-            """A socket whose requests are looked at on their way."""
-
-            @staticmethod
-            def recv(size):
-                data = source.recv(size)
-                self.shown.update(REDEEMED.findall(data))
-                return data
-
-            shutdown = staticmethod(source.shutdown)
-
-        super().pump(Listening, target, answers)
 
 
 def begin(source, target):
@@ -113,7 +93,7 @@ def data(request):
 
 def test_the_source_is_killed(dewar, reference, data):
     reference.put("in", data)
-    gate = Gate(reference.port)
+    gate = Watched(reference.port)
     client = begin(gate.url("in"), url(dewar, "in"))
     assert gate.reached.wait(30)
     assert counted(dewar)["dewar_copies_running"] == 1 and not exists(dewar, "in")
@@ -132,7 +112,7 @@ def test_this_server_is_killed_as_destination(dewar, reference, data, there):
     reference.put("in", data)
     if there:
         put(dewar, "in", b"what was there")
-    gate = Gate(reference.port)
+    gate = Watched(reference.port)
     client = begin(gate.url("in"), url(dewar, "in"))
     assert gate.reached.wait(30)
     dewar.kill()
@@ -147,7 +127,7 @@ def test_this_server_is_killed_as_destination(dewar, reference, data, there):
 
 def test_this_server_is_killed_as_source(dewar, reference, data):
     put(dewar, "out", data)
-    gate = Gate(int(address(dewar).rsplit(":", 1)[1]))
+    gate = Watched(int(address(dewar).rsplit(":", 1)[1]))
     client = begin(gate.url("out"), reference.url("out"))
     assert gate.reached.wait(30)
     dewar.kill()
@@ -162,7 +142,7 @@ def test_this_server_is_killed_as_source(dewar, reference, data):
 
 def test_the_destination_is_killed(dewar, reference, data):
     put(dewar, "out", data)
-    gate = Gate(int(address(dewar).rsplit(":", 1)[1]))
+    gate = Watched(int(address(dewar).rsplit(":", 1)[1]))
     client = begin(gate.url("out"), reference.url("out"))
     assert gate.reached.wait(30)
     reference.stop()
@@ -178,7 +158,7 @@ def test_the_destination_is_killed(dewar, reference, data):
 def test_the_client_is_killed(dewar, reference, tmp_path, data):
     """In the middle of a copy to this server, and of one from it."""
     reference.put("in", data)
-    gate = Gate(reference.port)
+    gate = Watched(reference.port)
     client = begin(gate.url("in"), url(dewar, "in"))
     assert gate.reached.wait(30)
     client.kill()
@@ -190,7 +170,7 @@ def test_the_client_is_killed(dewar, reference, tmp_path, data):
     xrdcp("--tpc", "only", reference.url("in"), url(dewar, "in"), **V4)
     assert get(dewar, "in") == data
     # Its key ends with it, where this server is the source.
-    gate = Gate(int(address(dewar).rsplit(":", 1)[1]))
+    gate = Watched(int(address(dewar).rsplit(":", 1)[1]))
     client = begin(gate.url("in"), reference.url("back"))
     assert gate.reached.wait(30)
     client.kill()
@@ -203,7 +183,7 @@ def test_both_ends_are_of_this_kind_and_one_is_killed(dewar, tmp_path, data):
     other = made(tmp_path / "other", tpc_copies_max="1")
     try:
         put(dewar, "a", data)
-        gate = Gate(int(address(dewar).rsplit(":", 1)[1]))
+        gate = Watched(int(address(dewar).rsplit(":", 1)[1]))
         client = begin(gate.url("a"), url(other, "b"))
         assert gate.reached.wait(30)
         dewar.kill()
@@ -213,7 +193,7 @@ def test_both_ends_are_of_this_kind_and_one_is_killed(dewar, tmp_path, data):
         until(lambda: is_free(other), "the copy goes on")
         assert not exists(other, "b")
         is_over(dewar, gate)
-        gate = Gate(int(address(dewar).rsplit(":", 1)[1]))
+        gate = Watched(int(address(dewar).rsplit(":", 1)[1]))
         client = begin(gate.url("a"), url(other, "b"))
         assert gate.reached.wait(30)
         other.kill()
