@@ -447,7 +447,7 @@ pub trait AdminApi: Send + Sync {
     async fn disk_readmit(&self, disk: &str) -> Result<DiskReadmitted>;
     /// Makes a scrub due now, of one disk or all.
     async fn scrub(&self, disk: Option<&str>) -> Result<()>;
-    /// Begins a check of everything, unless one is under way.
+    /// Begins a check of everything, or joins the one under way; in use if that one is not deep and this is to be.
     async fn fsck_start(&self, deep: bool) -> Result<()>;
     /// How the check fares.
     async fn fsck(&self) -> Result<FsckInfo>;

@@ -191,8 +191,7 @@ impl AdminApi for StoreAdmin {
     }
 
     async fn fsck_start(&self, deep: bool) -> Result<()> {
-        self.upkeep.fsck_start(deep);
-        Ok(())
+        self.upkeep.fsck_start(deep)
     }
 
     async fn fsck(&self) -> Result<FsckInfo> {

@@ -38,6 +38,7 @@ pub(super) struct UpkeepAdmin {
 }
 
 struct Check {
+    deep: bool,
     read: Arc<AtomicU64>,
     outcome: Option<Result<LedgerInfo>>,
     /// Objects at risk that the outcome does not name.
@@ -363,13 +364,20 @@ impl UpkeepAdmin {
         Ok(())
     }
 
-    pub(super) fn fsck_start(&self, deep: bool) {
+    /// Begins a check, or joins the one under way if that looks as closely.
+    pub(super) fn fsck_start(&self, deep: bool) -> Result<()> {
         let mut fsck = self.fsck.lock();
-        if fsck.as_ref().is_some_and(|check| check.outcome.is_none()) {
-            return;
+        if let Some(check) = fsck.as_ref().filter(|check| check.outcome.is_none()) {
+            if deep && !check.deep {
+                let message =
+                    "a check that does not read everything is under way: try again when it is over";
+                return Err(AdminError::new(Failure::InUse, message));
+            }
+            return Ok(());
         }
         let read = Arc::new(AtomicU64::new(0));
         *fsck = Some(Check {
+            deep,
             read: Arc::clone(&read),
             outcome: None,
             rest: Arc::default(),
@@ -403,6 +411,7 @@ impl UpkeepAdmin {
                 }));
             }
         });
+        Ok(())
     }
 
     /// A page of the objects at risk that the last check did not name at once.
@@ -410,7 +419,7 @@ impl UpkeepAdmin {
         let rest = self.fsck.lock().as_ref().map(|c| Arc::clone(&c.rest));
         let rest = rest.unwrap_or_default();
         let mut rest = rest.lock().await;
-        if page + 1 == rest.pages {
+        if page.checked_add(1) == Some(rest.pages) {
             // The reply to the one who asked first may have been lost.
             return Ok(rest.last.clone());
         }
@@ -573,9 +582,7 @@ async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
              from a copy, or `dewar disk replace` it"
         ));
     }
-    let folder = folder.to_owned();
-    let looked = tokio::task::spawn_blocking(move || without_right_in(&folder));
-    looked.await.ok().flatten()
+    without_right_in(folder)
 }
 
 /// Why this process may not use what is in a disk's folder, and the command that helps.

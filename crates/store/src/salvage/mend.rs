@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_data::blob::FoundShard;
+use dewar_data::blob::{Findings, FoundShard};
 use dewar_types::{BlobId, DiskId, Result};
 
 use super::report::Finding;
@@ -90,9 +90,8 @@ impl Walk<'_> {
             if self.write {
                 let table = &self.inner().table;
                 let queued = table.finding(record.id).await?;
-                table
-                    .replaced(encoding, &assembled.record, queued.as_ref())
-                    .await?;
+                let (now, left) = (&assembled.record, Findings::default());
+                table.replaced(encoding, now, queued.as_ref(), left).await?;
             }
             self.tell(&Finding::Mended { blob: record.id });
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::SimOp;
-use dewar_types::{DiskId, ErrorKind};
+use dewar_types::{BlobId, DiskId, ErrorKind};
 
 use super::{Rig, content, run};
 use crate::upkeep::{Decision, Freed, Ledger, LedgerDepth, UpkeepConfig};
@@ -107,6 +107,36 @@ fn a_scrub_finds_rot_and_lost_files_and_repair_mends_them() {
         assert!(bad >= 2, "{bad} found");
         assert!(rig.store.repair_status().repaired >= 2);
         assert_whole(&rig).await;
+        rig.settle().await;
+    });
+}
+
+/// What could not be looked at stays on the queue when something else is struck off it.
+#[test]
+fn a_repair_strikes_only_what_it_has_seen() {
+    run(async {
+        let rig = Rig::new(11).await;
+        rig.put("large", &content(300_000, 1)).await.expect("put");
+        tokio::time::sleep(10 * SECOND).await;
+        let inner = &rig.store.inner;
+        let page = inner.table.encodings(BlobId(0), 10).await.expect("read");
+        let encoding = page.encodings.first().expect("one").clone();
+        let (blob, away) = (encoding.record.id, encoding.record.disks[1]);
+        let disk = rig.world.disk(away.0 as usize - 1);
+        disk.vanish();
+        let now = rig.world.env().clock.now();
+        for shard in [0, 1] {
+            let noted = inner.table.note(&encoding, shard, now).await;
+            assert!(noted.expect("noted"));
+        }
+        inner.upkeep.queued();
+        tokio::time::sleep(60 * SECOND).await;
+        let found = inner.table.finding(blob).await.expect("read");
+        let bad: Vec<usize> = found.expect("still queued").bad().iter().collect();
+        assert_eq!(bad, [1]);
+        disk.come_back();
+        tokio::time::sleep(60 * SECOND).await;
+        assert_eq!(inner.table.finding(blob).await.expect("read"), None);
         rig.settle().await;
     });
 }

@@ -152,6 +152,8 @@ pub struct AtRisk {
     left: VecDeque<Left>,
     /// The directories on the way, the outermost first.
     way: Vec<Level>,
+    /// Named before an error, and not told yet.
+    found: Vec<Danger>,
 }
 
 /// How much objects have left that one walk looks for.
@@ -208,13 +210,14 @@ impl AtRisk {
             margins,
             left,
             way: Vec::new(),
+            found: Vec::new(),
         }
     }
 
     /// Whether all were named.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.left.is_empty()
+        self.left.is_empty() && self.found.is_empty()
     }
 
     /// The next ones, about `limit` of them; fewer, or none, where many others had to be looked at.
@@ -222,7 +225,18 @@ impl AtRisk {
     /// # Errors
     /// Those of the catalog; it can be asked again then, and names some of them twice.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<Danger>> {
-        let mut found = Vec::new();
+        let mut found = std::mem::take(&mut self.found);
+        let named = self.name(limit, &mut found).await;
+        match named {
+            Ok(()) => Ok(found),
+            Err(error) => {
+                self.found = found;
+                Err(error)
+            }
+        }
+    }
+
+    async fn name(&mut self, limit: usize, found: &mut Vec<Danger>) -> Result<()> {
         let mut looked = 0;
         while found.len() < limit && looked < LOOKED_MAX {
             let Some(wanted) = self.left.front().copied() else {
@@ -234,12 +248,12 @@ impl AtRisk {
                 self.way
                     .extend(roots.map(|root| Level::new(root, String::new())));
             }
-            looked += self.step(wanted, &mut found).await?;
+            looked += self.step(wanted, found).await?;
             if self.way.is_empty() {
                 self.left.pop_front();
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Looks at a page of the innermost directory; at how many records.

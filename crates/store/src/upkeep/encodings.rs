@@ -177,7 +177,7 @@ impl BlobTable {
         }
     }
 
-    /// Puts an encoding's new record in place and strikes what was repaired off the queue.
+    /// Puts an encoding's new record in place; what is `left` of the findings stays on the queue.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when record or findings are others by now; nothing was changed.
@@ -186,6 +186,7 @@ impl BlobTable {
         was: &Encoding,
         now: &BlobRecord,
         findings: Option<&Findings>,
+        left: Findings,
     ) -> Result<()> {
         let id = was.record.id;
         let mut batch = Batch::default();
@@ -200,12 +201,11 @@ impl BlobTable {
         let queued = self.kv.get(&key).await?;
         match &queued.value {
             Some(value) if findings == Some(&Findings::from_bytes(value)?) => {
-                batch.require.push(Require::Same {
-                    key: key.clone(),
-                    value: queued.value.clone(),
-                    read_at: queued.seq,
-                });
-                batch.deletes.push(key);
+                batch.require.push(Require::same(key.clone(), &queued));
+                match left.bad().is_empty() {
+                    true => batch.deletes.push(key),
+                    false => batch.puts.push((key, left.to_bytes().into())),
+                }
             }
             Some(_) => {
                 let message = format!("blob {id} was found bad again while it was repaired");

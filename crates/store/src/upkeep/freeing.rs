@@ -4,9 +4,11 @@
 //! blob is not damage, and what is there of it needs no redundancy.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use dewar_meta::ns::{Tree, Unnamed};
 use dewar_types::{BlobId, Result, Timestamp};
+use tokio::time::Instant;
 
 use super::encodings::Encoding;
 use crate::Inner;
@@ -17,11 +19,16 @@ const PAGE: usize = 512;
 /// Blobs known at a time, the oldest: those are freed first. Some 16 MiB.
 const KNOWN_MAX: usize = 1 << 20;
 
+/// How long a queue that is longer is not read again.
+const FULL_REST: Duration = Duration::from_secs(60);
+
 /// The queue as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Freeing {
     blobs: BTreeSet<BlobId>,
     last: Option<Unnamed>,
+    /// When as many were known as can be: the next look begins anew, and costs as much.
+    filled: Option<Instant>,
 }
 
 impl Freeing {
@@ -31,6 +38,9 @@ impl Freeing {
     /// Those of the catalog.
     pub(super) async fn refresh(&mut self, tree: &Tree) -> Result<()> {
         if self.blobs.len() >= KNOWN_MAX {
+            if self.filled.is_some_and(|at| at.elapsed() < FULL_REST) {
+                return Ok(());
+            }
             // What was freed since is at the front.
             *self = Self::default();
         }
@@ -42,6 +52,9 @@ impl Freeing {
             if page.len() < PAGE {
                 break;
             }
+        }
+        if self.blobs.len() >= KNOWN_MAX {
+            self.filled = Some(Instant::now());
         }
         Ok(())
     }

@@ -131,23 +131,23 @@ impl Store {
         };
         let mut freeing = Freeing::default();
         freeing.refresh(&inner.tree).await?;
-        let mut read = None;
+        let mut read = BTreeSet::new();
         let mut trusted = BTreeSet::new();
         if depth.read {
-            read = Some(ledger.counted);
             let doubted = inner.unverified();
             let before = inner.steady();
-            ledger.found_bad = inner.read_everything(&mut freeing, progress).await?;
+            (ledger.found_bad, read) = inner.read_everything(&mut freeing, progress).await?;
             let after = inner.steady();
             for (disk, doubted) in doubted {
-                if before.contains_key(&disk) && before.get(&disk) == after.get(&disk) {
+                let steady = before.contains_key(&disk) && before.get(&disk) == after.get(&disk);
+                if steady && read.contains(&disk) {
                     trusted.insert(disk);
                     inner.end_doubt(disk, doubted.doubt).await?;
                 }
             }
         }
         freeing.refresh(&inner.tree).await?;
-        let counting = inner.count_encodings(&mut ledger, &freeing, read, &trusted);
+        let counting = inner.count_encodings(&mut ledger, &freeing, &read, &trusted);
         let mut margins = counting.await?;
         if depth.objects {
             margins.add_packed(inner).await?;
@@ -170,12 +170,13 @@ impl Inner {
         there.collect()
     }
 
-    /// `read` is when everything was begun to be read, if it was; all of it on the disks `trusted`.
+    /// All that is on the disks `read` was read since [`Ledger::counted`]; on those `trusted`, which were in
+    /// doubt, as well.
     async fn count_encodings(
         &self,
         ledger: &mut Ledger,
         freeing: &Freeing,
-        read: Option<Timestamp>,
+        read: &BTreeSet<DiskId>,
         trusted: &BTreeSet<DiskId>,
     ) -> Result<Margins> {
         let mut progress: BTreeMap<DiskId, Progress> = BTreeMap::new();
@@ -187,6 +188,7 @@ impl Inner {
         for disk in trusted {
             disks.trust(*disk);
         }
+        let counted = ledger.counted;
         let mut margins = Margins::new(ledger.full, ledger.catalog, disks.clone());
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
@@ -200,9 +202,10 @@ impl Inner {
                 .good
                 .iter()
                 .map(|shard| {
-                    let scrubbed = progress
-                        .get(&record.disks[shard])
-                        .and_then(|progress| progress.proof(record.id));
+                    let disk = &record.disks[shard];
+                    let read = read.contains(disk).then_some(counted);
+                    let scrubbed = progress.get(disk);
+                    let scrubbed = scrubbed.and_then(|progress| progress.proof(record.id));
                     read.max(scrubbed).max(record.written)
                 })
                 .min()
@@ -224,8 +227,12 @@ impl Inner {
     }
 
     /// Reads every shard from its medium, disk by disk in the order of the records, and notes what
-    /// is bad.
-    async fn read_everything(&self, freeing: &mut Freeing, progress: &AtomicU64) -> Result<u64> {
+    /// is bad: how much, and the disks of which all that there was could be read.
+    async fn read_everything(
+        &self,
+        freeing: &mut Freeing,
+        progress: &AtomicU64,
+    ) -> Result<(u64, BTreeSet<DiskId>)> {
         let pace = Pace::new(Arc::clone(&self.upkeep.demand), 0, 0);
         let mut rot = RotLog::new("fsck");
         let began = self.env.clock.now();
@@ -234,7 +241,9 @@ impl Inner {
         let mut from = BlobId(0);
         loop {
             let page = self.table.encodings(from, PAGE).await?;
-            for encoding in &page.encodings {
+            // What comes while it is read would keep it from ending.
+            let there = page.encodings.iter().filter(|it| it.record.id < below);
+            for encoding in there {
                 if freeing.holds(encoding.record.id) {
                     continue;
                 }
@@ -245,20 +254,20 @@ impl Inner {
                 progress.fetch_add(1, Ordering::Relaxed);
             }
             match page.next {
-                Some(next) => from = next,
-                None => break,
+                Some(next) if next < below => from = next,
+                _ => break,
             }
         }
         rot.sum_up(self);
         // Who has read a disk as a whole has scrubbed it.
-        for disk in proven {
+        for &disk in &proven {
             if let Err(error) = self.note_proof(disk, began, below).await {
                 // The catalog may not be writable just now; what was found is told all the same.
                 let folder = self.folder_of(disk);
                 tracing::info!(folder, %disk, %error, "that a disk was read as a whole is not noted");
             }
         }
-        Ok(rot.total())
+        Ok((rot.total(), proven))
     }
 
     /// Reads the shards of an encoding; the disks that could not be read.

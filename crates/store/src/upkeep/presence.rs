@@ -243,6 +243,10 @@ impl Inner {
             return Ok(());
         };
         let hollow = self.hollow().contains(&member.id);
+        // A new token, below, would make an old copy of a disk look like what it should be.
+        if hollow && !self.token_compared(member, returns) {
+            return Ok(());
+        }
         let mut lost = 0;
         loop {
             // Without room for it, or the right to make it, the doubt does not survive a restart.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dewar_data::blob::{BlobRecord, Checked, Damage, Findings, Target};
+use dewar_data::format::ShardSet;
 use dewar_env::{DiskState, Underway};
 use dewar_types::{BlobId, ByteRange, DiskId, Error, ErrorKind, Result, Timestamp};
 use tokio::time::Instant;
@@ -33,8 +34,8 @@ const FAILED_REST: Duration = Duration::from_secs(2);
 /// The same at most.
 const FAILED_REST_MAX: Duration = Duration::from_secs(300);
 
-/// Blobs whose failures are remembered.
-const FAILED_MAX: usize = 4096;
+/// Blobs whose failures are remembered, some 3 MiB. Those beyond are tried again in each pass.
+const FAILED_MAX: usize = 1 << 16;
 
 /// How long blobs wait for the copies of journal and index.
 const CATALOG_FIRST_MAX: Duration = Duration::from_secs(20);
@@ -84,14 +85,16 @@ impl Failed {
         rest.is_some_and(|rest| rest.until > Instant::now())
     }
 
-    fn note(&mut self, blob: BlobId) {
+    /// Whether it is remembered.
+    fn note(&mut self, blob: BlobId) -> bool {
         let before = self.0.get(&blob).map(|rest| rest.pause * 2);
         if before.is_none() && self.0.len() >= FAILED_MAX {
-            return;
+            return false;
         }
         let pause = before.unwrap_or(FAILED_REST).min(FAILED_REST_MAX);
         let until = Instant::now() + pause;
         self.0.insert(blob, Rest { until, pause });
+        true
     }
 
     fn forget(&mut self, blob: BlobId) {
@@ -367,7 +370,10 @@ impl Inner {
                 false
             }
             Err(error) => {
+                let remembered = failed.note(blob);
                 match error.kind() {
+                    // They would be told in each pass.
+                    _ if !remembered => tracing::debug!(%blob, %error, "could not be repaired"),
                     // Disks went away meanwhile, which is told elsewhere.
                     ErrorKind::Unavailable => {
                         tracing::info!(%blob, %error, "could not be repaired now");
@@ -375,7 +381,6 @@ impl Inner {
                     _ => tracing::warn!(%blob, %error, "could not be repaired; trying again later"),
                 }
                 self.upkeep.repair.lock().failed += 1;
-                failed.note(blob);
                 false
             }
         }
@@ -402,13 +407,16 @@ impl Inner {
                 .await
                 .map(|()| true);
         }
-        let targets = self.targets(&encoding, &standing).await?;
+        let (targets, sound) = self.targets(&encoding, &standing).await?;
+        // What was found bad and could not be looked at, or not be written, stays on the queue.
+        let mended = targets.iter().map(|target| target.shard);
+        let left = mended.chain(sound.iter()).fold(known, Findings::without);
         if targets.is_empty() {
             // What was found bad is good by now, or nothing was: off the queue with it.
-            let struck = findings.is_some() && standing.bad.is_empty() == known.bad().is_empty();
+            let struck = findings.is_some() && (!sound.is_empty() || left.bad().is_empty());
             if struck {
                 self.table
-                    .replaced(&encoding, &encoding.record, findings.as_ref())
+                    .replaced(&encoding, &encoding.record, findings.as_ref(), left)
                     .await?;
             }
             return Ok(struck);
@@ -434,7 +442,7 @@ impl Inner {
         };
         if let Err(error) = self
             .table
-            .replaced(&encoding, &now, findings.as_ref())
+            .replaced(&encoding, &now, findings.as_ref(), left)
             .await
         {
             // An engine's failure leaves it open which of the two is named.
@@ -457,21 +465,29 @@ impl Inner {
         Ok(true)
     }
 
-    /// What has to be written: shards found bad as far as they still are, and those that move.
-    async fn targets(&self, encoding: &Encoding, standing: &Standing) -> Result<Vec<Target>> {
+    /// What has to be written: shards found bad as far as they still are, and those that move. And the
+    /// shards that were found bad and are good by now.
+    async fn targets(
+        &self,
+        encoding: &Encoding,
+        standing: &Standing,
+    ) -> Result<(Vec<Target>, ShardSet)> {
         let record = &encoding.record;
         let mut targets = Vec::new();
+        let mut sound = ShardSet::EMPTY;
         for shard in standing.bad.iter() {
             let checked = self
                 .blobs
                 .check(record, shard, &self.upkeep.repair_pace)
                 .await?;
-            if let Checked::Damaged(damage) = checked {
-                targets.push(Target {
+            match checked {
+                Checked::Good => sound = sound.with(shard),
+                Checked::Unreachable => dewar_env::reached("a bad shard could not be looked at"),
+                Checked::Damaged(damage) => targets.push(Target {
                     shard,
                     disk: record.disks[shard],
                     damage,
-                });
+                }),
             }
         }
         for (shard, disk) in &standing.moves {
@@ -481,7 +497,7 @@ impl Inner {
                 damage: Damage::default(),
             });
         }
-        Ok(targets)
+        Ok((targets, sound))
     }
 
     /// Encodes a blob in the layout and on the disks of today.
@@ -509,7 +525,8 @@ impl Inner {
             writer.write(part).await?;
         }
         let now = writer.seal(&header.owner).await?;
-        if let Err(error) = self.table.replaced(encoding, &now, findings).await {
+        let left = Findings::default();
+        if let Err(error) = self.table.replaced(encoding, &now, findings, left).await {
             // An engine's failure leaves it open which of the two is named.
             if error.kind() == ErrorKind::Conflict {
                 self.blobs.remove(&now).await;
@@ -555,6 +572,11 @@ impl Inner {
         let Some(_claimed) = self.upkeep.begin(record.id) else {
             return left.shards.clone();
         };
+        // It may be where a repair whose record may come yet has written anew.
+        if !self.table.is_decided(record.id) {
+            dewar_env::reached("a leftover waited for what is open");
+            return left.shards.clone();
+        }
         let Ok(named) = self.table.encoding(record.id).await else {
             return left.shards.clone();
         };

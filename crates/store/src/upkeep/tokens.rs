@@ -157,7 +157,7 @@ pub(super) fn decode_doubt(disk: DiskId, value: &[u8]) -> Result<Doubt> {
 
 impl Inner {
     /// Whether the token of a disk was compared since it is there.
-    fn token_compared(&self, member: &Member, returns: u32) -> bool {
+    pub(super) fn token_compared(&self, member: &Member, returns: u32) -> bool {
         let tokens = self.upkeep.tokens.lock();
         let looked = tokens.looked.get(&member.id);
         looked
