@@ -15,6 +15,7 @@ class Relay:
         self.port = self.listener.getsockname()[1]
         # Bytes of answers.
         self.seen = 0
+        self.ends = []
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -37,8 +38,14 @@ class Relay:
         else:
             client.close()
             return
+        self.ends += [client, server]
         threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
         self.pump(server, client, True)
+
+    def cut(self):
+        """Breaks the connections that there are."""
+        ends, self.ends = self.ends, []
+        self.close(*ends)
 
     def pump(self, source, target, answers):
         change, asked = self.answers if answers else self.requests, 0
@@ -49,7 +56,11 @@ class Relay:
                 target.sendall(change(self.seen if answers else asked, data) if change else data)
         except OSError:
             pass
-        for end in (source, target):
+        self.close(source, target)
+
+    @staticmethod
+    def close(*ends):
+        for end in ends:
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:

@@ -259,7 +259,15 @@ with fs.open(path + "/d/f", "rb") as f:
     f.seek(3_000_000)
     assert f.read(6) == b"abcabc"
 assert fs.cat_ranges([path + "/d/f"] * 3, [0, 3, 6], [3, 6, 9]) == [b"abc"] * 3
-# Not recursively: it would send the file's removal and its directory's side by side.
+# It sends the removal of all in a tree, directories too, without waiting for answers.
+for made in (True, False):
+    for n in range(40):
+        if made:
+            fs.makedirs(f"{path}/t/{n % 7}/{n % 3}", exist_ok=True)
+        with fs.open(f"{path}/t/{n % 7}/{n % 3}/{n}", "wb") as f:
+            f.write(b"x")
+    fs.rm(path + "/t", recursive=True)
+    assert not fs.exists(path + "/t"), made
 fs.rm(path + "/d/f")
 assert not fs.exists(path + "/d/f")
 """

@@ -163,6 +163,53 @@ def test_an_upload_that_a_kill_cuts_is_not_there_and_comes_again(own_server, tmp
         assert own_server.boto().get_object(Bucket="demo", Key=name)["Body"].read() == data
 
 
+SIXTH = """
+import sys
+from XRootD import client
+process = client.CopyProcess()
+process.add_job(sys.argv[1], sys.argv[2], force=True)
+process.prepare()
+status, told = process.run()
+print(status.message)
+sys.exit(0 if status.ok and told[0]["status"].ok else 54)
+"""
+
+
+@pytest.mark.parametrize("how", ["cut", "kill"])
+@pytest.mark.parametrize("generation", [5, 6])
+def test_an_upload_that_breaks_is_wholly_there_or_not_at_all(own_server, tmp_path, generation, how):
+    """Clients open the file anew by themselves, and would go on where they were."""
+    data, large, small = content("new", 60_000_000), content("old", 60_000_000), b"small and old"
+    (tmp_path / "up").write_bytes(data)
+    s3 = own_server.boto()
+    for name, old in (("large", large), ("small", small), ("new", None)):
+        if old is not None:
+            s3.put_object(Bucket="demo", Key=name, Body=old)
+        gate = Gate(port_of(own_server), 25_000_000, holds_requests=True)
+        target = f"root://127.0.0.1:{gate.port}//demo/{name}"
+        command, variables = ([sys.executable, "-c", SIXTH], bindings_environment()) if generation == 6 else (
+            [str(TOOLS / "bin" / "xrdcp"), "--nopbar", "-f"], environment())
+        client = subprocess.Popen([*command, str(tmp_path / "up"), target], env=dict(variables, **PATIENT),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert gate.reached.wait(30)
+        if how == "kill":
+            own_server.kill()
+            gate.opened.set()
+            own_server.start()
+            s3 = own_server.boto()
+        else:
+            gate.cut()
+            gate.opened.set()
+        said, _ = client.communicate(timeout=120)
+        assert client.returncode != 0 and "write it anew" in said, (name, said)
+        if old is None:
+            assert xrdfs(own_server, "stat", f"/demo/{name}", check=False).returncode == 54
+        else:
+            assert s3.get_object(Bucket="demo", Key=name)["Body"].read() == old, name
+        xrdcp("-f", tmp_path / "up", url(own_server, f"/demo/{name}"))
+        assert s3.get_object(Bucket="demo", Key=name)["Body"].read() == data
+
+
 def sessions(server):
     told = xrdfs(server, "query", "stats", "a").stdout
     return int(re.search(r'<stats id="link"><num>(\d+)</num>', told)[1])

@@ -287,6 +287,14 @@ def test_copies_are_counted(reference, tmp_path):
         done = xrdcp("--tpc", "only", reference.url("f"), url(server, "g"), check=False, **V4)
         assert done.returncode != 0
         server.admin("quota", "remove", "/data")
+        # From where nothing may be fetched.
+        before = counted(server)['dewar_copies_ended_total{outcome="forbidden"}']
+        relay = Relay(reference.port)
+        done = xrdcp("--tpc", "only", relay.url("f"), url(server, "h"), check=False, **V4)
+        assert done.returncode != 0 and "may not be asked" in done.stderr, done.stderr
+        found = counted(server)
+        assert found['dewar_copies_ended_total{outcome="forbidden"}'] == before + 1, found
+        assert "nothing may be fetched from there" in server.log_path.read_text()
         # As a source.
         older(url(server, "f"), reference.url("back"))
         found = counted(server)

@@ -2,7 +2,8 @@
 //!
 //! Slashes in a row count as one, `.` as nothing and `..` leads up, never above the root. A path
 //! that does not begin with a slash means the same as one that does: clients send either for
-//! `root://host/x`. So keys that S3 made with empty segments, `.` or `..` cannot be named here.
+//! `root://host/x`. So keys that S3 made with empty segments, `.` or `..` cannot be named here; nor can those
+//! with control characters, which would end the lines of listings.
 
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::{BucketName, ObjectKey, TenantName};
@@ -28,6 +29,8 @@ pub(crate) struct WirePath {
     pub(crate) shown: String,
     pub(crate) place: Place,
     cgi: String,
+    /// It ends with a slash, as paths of directories do.
+    pub(crate) of_directory: bool,
 }
 
 /// Puts one beginning of paths in place of another.
@@ -80,6 +83,10 @@ impl WirePath {
             let message = format!("The path '{path}' leads above the root and is disallowed.");
             Refusal::new(ErrorCode::NotAuthorized, message)
         };
+        if path.contains(|letter: char| letter.is_ascii_control()) {
+            let message = format!("{}: control characters", path.escape_debug());
+            return Err(Refusal::new(ErrorCode::ArgInvalid, message));
+        }
         let shown = canonical(path).ok_or_else(not_allowed)?;
         // The longest beginning decides, whatever their order.
         let matching = translations
@@ -91,6 +98,7 @@ impl WirePath {
             shown,
             place,
             cgi: cgi.0.to_owned(),
+            of_directory: path.ends_with('/'),
         })
     }
 
@@ -199,6 +207,10 @@ mod tests {
             WirePath::parse("/X_/y", &[]).expect_err("no bucket").code,
             ErrorCode::NotFound
         );
+        for lines in ["/data/a\nb", "/data/a\r", "/data/\u{7f}/x"] {
+            let refused = WirePath::parse(lines, &[]).expect_err("a line break");
+            assert_eq!(refused.code, ErrorCode::ArgInvalid);
+        }
     }
 
     #[test]

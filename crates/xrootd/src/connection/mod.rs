@@ -351,12 +351,14 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     ) -> Result<(), Ended> {
         let permit = asked.permit;
         let placed = verb::place(&session, &request).await;
+        let turn = session.names.enter(&request);
         let context = Context {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
             session,
             stream: asked.stream,
             measure: asked.measure,
+            turn,
             peer: self.peer,
             stopping: self.stop.is_cancelled(),
         };

@@ -4,6 +4,7 @@
 //! session can name them.
 
 mod budget;
+mod order;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
+pub(crate) use order::{Order, Turn as NamesTurn};
 pub(crate) use writer::Writer;
 
 use crate::callers::{Peer, Proof};
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     outlets: Mutex<[Option<Outlet>; BOUND_MAX + 1]>,
     /// Room for what is written and the disks have not taken.
     pub(crate) room: Budget,
+    /// What changes names.
+    pub(crate) names: Arc<Order>,
     /// Files were closed.
     closed: Notify,
     /// Ends the session's connections.
@@ -98,6 +102,7 @@ impl Session {
             next: AtomicU32::new(1),
             outlets: Mutex::new(outlets),
             room: Budget::new(IN_BYTES_MAX, PIECE_BYTES_LEAST, Arc::clone(&door.room_in)),
+            names: Arc::default(),
             closed: Notify::new(),
             cut: cut.clone(),
         })

@@ -100,10 +100,22 @@ async fn open_for_writing(
     } else {
         WriteMode::Update
     };
+    if path.of_directory {
+        let message = format!("Unable to open {}/; is a directory", path.shown);
+        return Err(Refusal::new(ErrorCode::IsDirectory, message));
+    }
+    // The clients' own way to ask for a file again whose connection broke, to go on where they were, without
+    // telling who uses them. What they had written was never there, so the file would be a mixture.
+    if mode == WriteMode::Update && open.options & (bits::ASYNC | bits::RETSTAT) == 0 {
+        let message = format!(
+            "Unable to open {}; what was written before the connection broke is gone: write it anew",
+            path.shown
+        );
+        return Err(Refusal::new(ErrorCode::FileLocked, message));
+    }
     let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
-    let announced = announced.filter(|_| mode != WriteMode::Update);
     let wanted = cgi.get("cks.type").unwrap_or_default();
     let want = CHECKSUMS
         .iter()
@@ -116,7 +128,7 @@ async fn open_for_writing(
     let write = FileWrite {
         object: object.clone(),
         mode,
-        size: announced,
+        size: announced.filter(|_| mode != WriteMode::Update),
         want,
         permissions,
     };

@@ -27,7 +27,7 @@ use crate::door::Door;
 use crate::error::{Answer, Refusal};
 use crate::measure::Measure;
 use crate::path::WirePath;
-use crate::session::{Session, Share};
+use crate::session::{NamesTurn, Session, Share};
 
 pub(crate) use file::{Placed, place};
 
@@ -39,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) stream: StreamId,
     pub(crate) peer: Peer,
     pub(crate) measure: Measure,
+    /// Its place among what changes names, if it does.
+    pub(crate) turn: Option<NamesTurn>,
     /// The server stops: files that are open are served to their end, no others are opened.
     pub(crate) stopping: bool,
 }
@@ -100,6 +102,13 @@ impl Context {
         };
         let ours = self.caller_of_session(&self.session).await?;
         Ok(theirs.principal() == ours.principal())
+    }
+
+    /// Waits for what came before and changes names.
+    async fn turn_comes(&self) {
+        if let Some(turn) = &self.turn {
+            turn.comes().await;
+        }
     }
 
     /// The way out that a request names.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use dewar_store::api::{DeleteRequest, ObjectRef, RenameRequest, WriteCondition};
 use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
-use dewar_types::{EntryId, ErrorKind, ObjectKey, Timestamp, UserId};
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
 use dewar_xrootd_proto::reply::StatFlags;
@@ -15,6 +15,7 @@ use super::{Context, failed};
 use crate::error::{Answer, Refusal};
 use crate::limits::LIST_PATHS_MAX;
 use crate::path::{Place, WirePath};
+use crate::session::NamesTurn;
 
 /// What is above all buckets.
 pub(super) fn root() -> Node {
@@ -144,7 +145,19 @@ pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
         condition: WriteCondition::default(),
         bypass: false,
     };
-    match store.stat(&caller, object).await {
+    let mut found = store.stat(&caller, object).await;
+    let is_file = matches!(&found, Ok(Node::File(..)));
+    let is_gone = |found: &Result<Node, Error>| {
+        let error = found.as_ref().err();
+        error.is_some_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    if !is_file && (found.is_ok() || is_gone(&found)) {
+        // What is in it may be on its way out.
+        context.turn_comes().await;
+        found = store.stat(&caller, object).await;
+    }
+    let has_left = |turn: &NamesTurn| turn.has_left(&path.shown);
+    match found {
         Ok(Node::Directory(_)) => store
             .remove_dir(&caller, object)
             .await
@@ -154,7 +167,14 @@ pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
             if !deleted.map_err(failed("rm", &path))?.existed {
                 return Err(gone("rm", &path));
             }
+            if let Some(turn) = &context.turn {
+                turn.removed(&path.shown);
+            }
         }
+        // It went with its last file, which this client removed.
+        Err(error)
+            if error.kind() == ErrorKind::NotFound
+                && context.turn.as_ref().is_some_and(has_left) => {}
         // Who may remove may not always look.
         Err(error) if error.kind() == ErrorKind::Denied => {
             let deleted = store.delete(&caller, request).await;
@@ -180,6 +200,7 @@ pub(super) async fn rmdir(context: &Context, sent: &str) -> Answer<()> {
     let path = context.path(sent)?;
     let caller = context.caller(&path).await?;
     let store = &context.door.store;
+    context.turn_comes().await;
     let removed = match &path.place {
         Place::Root => {
             let message = "Unable to rmdir /; it is the root";
@@ -210,6 +231,7 @@ pub(super) async fn mv(context: &Context, from: &str, to: &str) -> Answer<()> {
     }
     let caller = context.caller(&source).await?;
     let store = &context.door.store;
+    context.turn_comes().await;
     let directory = |key: &ObjectKey| {
         ObjectKey::new(&format!("{key}/"))
             .map_err(|error| Refusal::new(ErrorCode::ArgTooLong, error.to_string()))

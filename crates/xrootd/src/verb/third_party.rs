@@ -14,6 +14,7 @@ use super::Context;
 use crate::callers::Proof;
 use crate::error::{Answer, Refusal};
 use crate::limits::COPY_LATER;
+use crate::measure::CopyEnd;
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
 use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
@@ -135,6 +136,12 @@ pub(super) async fn writing(context: &Context, path: &WirePath) -> Answer<Option
     match sources.resolve(&fetch.place).await {
         Ok(_) => Ok(Some(fetch)),
         Err(error) => {
+            if matches!(error, dewar_xrootd_client::Error::NotAllowed { .. }) {
+                let (client, path) = (context.peer.client.ip(), &path.shown);
+                tracing::info!(%client, path, source = %fetch.place, "nothing may be fetched from there");
+                context.door.meter.copy_began();
+                context.door.meter.copy_ended(CopyEnd::Forbidden);
+            }
             let message = format!("Unable to open {}; {error}", path.shown);
             Err(Refusal::new(ErrorCode::NotAuthorized, message))
         }
