@@ -48,6 +48,7 @@ mod rewrap;
 pub mod salvage;
 #[cfg(test)]
 mod tests;
+mod transition;
 pub mod upkeep;
 mod versioning;
 pub mod workers;
@@ -198,16 +199,24 @@ impl Store {
         self.inner.blobs.counts()
     }
 
-    /// The layout that a new blob would have now.
+    /// The layout that a new blob of the main pool would have now.
+    ///
+    /// # Errors
+    /// As [`Store::room_in`].
+    pub fn room(&self) -> Result<Layout> {
+        self.room_in(self.inner.blobs.pool().number())
+    }
+
+    /// The layout that a new blob of a pool would have now.
     ///
     /// # Errors
     /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
     /// few of them have room.
-    pub fn room(&self) -> Result<Layout> {
+    pub fn room_in(&self, pool: u16) -> Result<Layout> {
         let blobs = &self.inner.blobs;
         let chosen = blobs
             .placement()
-            .choose(blobs.pool(), BlobId(0), ShardKind::Object);
+            .choose(blobs.pool(), pool, BlobId(0), ShardKind::Object);
         chosen.map(|(layout, _)| layout)
     }
 

@@ -9,6 +9,7 @@
 //! How far a pass is stands in the catalog, every half minute; a restart goes on there. Doing what is
 //! due twice is harmless: the second time there is nothing due.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,7 +165,7 @@ impl Inner {
     }
 
     /// All buckets once, from where an earlier pass was cut short.
-    async fn pass(&self, from: Option<Progress>) -> Result<()> {
+    async fn pass(self: &Arc<Self>, from: Option<Progress>) -> Result<()> {
         let mut pace = Rest::new();
         let mut from = from;
         let mut noted = from.is_some();
@@ -225,7 +226,7 @@ impl Inner {
 
     /// All of a bucket; says whether progress was noted.
     async fn bucket_pass(
-        &self,
+        self: &Arc<Self>,
         tenant: &Tenant,
         name: &BucketName,
         from: String,
@@ -253,7 +254,7 @@ impl Inner {
     }
 
     async fn scan(
-        &self,
+        self: &Arc<Self>,
         bucket: &Bucket,
         rules: &Lifecycle,
         from: String,
@@ -331,8 +332,9 @@ impl Inner {
         }
     }
 
-    async fn carry_out(&self, bucket: &Bucket, tasks: Vec<Task>) -> Result<()> {
+    async fn carry_out(self: &Arc<Self>, bucket: &Bucket, tasks: Vec<Task>) -> Result<()> {
         let mut doomed = Vec::new();
+        let mut moving = Vec::new();
         for task in tasks {
             match task.due {
                 Due::Expire => {
@@ -345,30 +347,23 @@ impl Inner {
                     });
                 }
                 Due::Move(class) => {
-                    let name = Some(task.version.name());
-                    let id = task.version.id;
                     let class = (class != super::STANDARD).then_some(class);
-                    let moved = self
-                        .tree
-                        .change_version(&SYSTEM, bucket, &task.key, name, |version, around| {
-                            if around.id == id {
-                                version.storage_class.clone_from(&class);
-                            }
-                            Ok(())
-                        })
-                        .await;
-                    if let Err(error) = moved {
-                        tracing::debug!(%error, "a version went before it was moved");
-                    }
+                    moving.push((task.key, task.version, class));
                 }
             }
         }
+        self.expire(bucket, &doomed).await?;
+        self.move_all(bucket, moving).await;
+        Ok(())
+    }
+
+    async fn expire(&self, bucket: &Bucket, doomed: &[Doomed]) -> Result<()> {
         if doomed.is_empty() {
             return Ok(());
         }
         let done = self
             .tree
-            .delete_many(&SYSTEM, bucket, &doomed, false)
+            .delete_many(&SYSTEM, bucket, doomed, false)
             .await?;
         let expired = done
             .iter()
@@ -376,6 +371,34 @@ impl Inner {
             .count();
         tracing::debug!(bucket = %bucket.name, expired, "expired");
         Ok(())
+    }
+
+    /// Moves versions to other storage classes, one after the other. What does not work now is due
+    /// again in the next pass.
+    async fn move_all(
+        self: &Arc<Self>,
+        bucket: &Bucket,
+        moving: Vec<(ObjectKey, VersionRecord, Option<String>)>,
+    ) {
+        for (key, version, class) in moving {
+            let moved = self.move_to_class(&SYSTEM, bucket, &key, &version, class);
+            match moved.await {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::debug!(bucket = %bucket.name, "a version went before it was moved")
+                }
+                // The others of this bucket wait too, and clients are not in their way meanwhile.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable) =>
+                {
+                    tracing::warn!(bucket = %bucket.name, %error, "versions cannot be moved to their storage class; trying again");
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(path = bucket.path(key.as_str()), %error, "a version was not moved to its storage class; trying again");
+                }
+            }
+        }
     }
 
     async fn abort_uploads(
