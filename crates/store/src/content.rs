@@ -9,7 +9,7 @@ use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::Carry;
 use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_meta::ns::{Extra, keys};
-use dewar_types::{BlobId, Error, ErrorKind, PoolId, Result, VersionId};
+use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::Expect;
 use crate::description::{Origin, PartOf};
@@ -249,13 +249,18 @@ impl Inner {
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
         if pool != disks.number() {
-            let chosen = self
-                .blobs
-                .placement()
-                .choose(disks, pool, BlobId(0), ShardKind::Object);
-            chosen?;
+            self.takes(pool)?;
         }
         Ok(())
+    }
+
+    /// Whether a pool takes new blobs, and in which layout.
+    pub(crate) fn takes(&self, pool: u16) -> Result<Layout> {
+        let (blobs, kind) = (&self.blobs, ShardKind::Object);
+        let chosen = blobs
+            .placement()
+            .choose(blobs.pool(), pool, BlobId(0), kind);
+        chosen.map(|(layout, _)| layout)
     }
 
     /// The number of a pool, where `None` is the main one.

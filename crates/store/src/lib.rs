@@ -59,12 +59,11 @@ use std::sync::Arc;
 use dewar_auth::{AccessKey, Caller, Credentials, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
-use dewar_data::format::ShardKind;
 use dewar_data::segment::Segments;
 use dewar_env::{BoxFuture, Env, Space};
 use dewar_meta::kv::Kv;
 use dewar_meta::ns::Tree;
-use dewar_types::{BlobId, DiskId, Layout, Result};
+use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
     Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
@@ -213,11 +212,7 @@ impl Store {
     /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
     /// few of them have room.
     pub fn room_in(&self, pool: u16) -> Result<Layout> {
-        let blobs = &self.inner.blobs;
-        let chosen = blobs
-            .placement()
-            .choose(blobs.pool(), pool, BlobId(0), ShardKind::Object);
-        chosen.map(|(layout, _)| layout)
+        self.inner.takes(pool)
     }
 
     /// Room on each disk, as it was seen some seconds ago.

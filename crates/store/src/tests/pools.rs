@@ -26,7 +26,7 @@ use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook,
 use crate::file::{FileWrite, WriteMode};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::LifecycleConfig;
-use crate::lifecycle::rules::{Filter, NoncurrentTransition, Rule, Transition};
+use crate::lifecycle::rules::{Expiration, Filter, NoncurrentTransition, Rule, Transition};
 use crate::upkeep::{Ledger, LedgerDepth, UpkeepConfig};
 
 /// Disks of the main pool, 2+1; those behind are of the archive, 1+1.
@@ -586,6 +586,72 @@ fn lifecycle_moves_current_and_older_versions() {
         assert!(bytes == content(LARGE, 5));
         assert_eq!((&now.etag, now.version), (&before.etag, before.version));
         assert_eq!(now.storage_class.as_deref(), Some(COLD));
+    });
+}
+
+/// What moves keeps to the rate of repair and to nothing else, and what expires in another bucket does not
+/// wait for it.
+#[test]
+fn moves_hold_up_nothing_that_expires() {
+    run(async {
+        let rate = 100_000;
+        let slow = EngineConfig {
+            upkeep: UpkeepConfig {
+                repair_busy: rate,
+                repair_idle: rate,
+                ..UpkeepConfig::default()
+            },
+            ..two()
+        };
+        let two = Two::with(14, slow).await;
+        let (store, first, second) = (two.engine.store(), bucket("first"), bucket("second"));
+        store.create_bucket(&two.ann, &second).await.expect("made");
+        // Read and written that takes 6 seconds for each.
+        let keys: Vec<String> = (0..12).map(|n| format!("k{n:02}")).collect();
+        for key in &keys {
+            two.put(key, None, LARGE).await.expect("put");
+        }
+        let mut brief = two.request("brief", None);
+        brief.object.bucket = second.clone();
+        two.put_as(brief, &content(SMALL, 1)).await.expect("put");
+        let rule = Rule {
+            id: "rule".into(),
+            enabled: true,
+            ..Rule::default()
+        };
+        let moves = Rule {
+            transitions: vec![Transition {
+                days: Some(1),
+                date: None,
+                class: COLD.into(),
+            }],
+            ..rule.clone()
+        };
+        let ends = Rule {
+            expiration: Some(Expiration::Days(1)),
+            ..rule
+        };
+        for (bucket, rule) in [(&first, moves), (&second, ends)] {
+            let rules = Lifecycle { rules: vec![rule] };
+            let set = store.set_lifecycle(&two.ann, bucket, &rules).await;
+            set.expect("set");
+        }
+        let moved = async || {
+            let mut moved = 0;
+            for key in &keys {
+                moved += usize::from(two.version(key).await.storage_class.is_some());
+            }
+            moved
+        };
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        let mut brief = get("brief");
+        brief.object.bucket = second;
+        let gone = store.get(&two.ann, brief).await.map(|_| ());
+        assert_eq!(gone.expect_err("expired").kind(), ErrorKind::NotFound);
+        let so_far = moved().await;
+        assert!((1..keys.len()).contains(&so_far), "{so_far}");
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert_eq!(moved().await, keys.len());
     });
 }
 
