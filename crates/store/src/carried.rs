@@ -13,10 +13,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dewar_data::segment::Segments;
+use dewar_data::segment::{Segments, decode_slot};
 use dewar_meta::kv::{Batch, Carry, Seq};
 use dewar_meta::ns::keys;
 use dewar_types::{BlobId, Result};
+
+use crate::description::Description;
 
 /// Collects what the journal carries while it is replayed.
 #[derive(Debug, Default)]
@@ -52,18 +54,32 @@ impl Carried {
         segments.map(|(id, all)| (id, slots(all))).collect()
     }
 
-    /// Hands over what is unsealed.
+    /// Hands over what is unsealed; `main` is the pool of what says nothing else.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(crate) async fn restore(self, segments: &Segments) -> Result<()> {
+    pub(crate) async fn restore(self, segments: &Segments, main: u16) -> Result<()> {
         for (segment, slots) in self.segments {
-            for (seq, carry) in slots {
-                segments.restore(seq, segment, carry.offset, carry.bytes.concat().into());
+            let slots = slots.into_iter();
+            let slots = slots.map(|(seq, carry)| (seq, carry.offset, carry.bytes.concat().into()));
+            let slots: Vec<(Seq, u32, Bytes)> = slots.collect();
+            let pool = pool_in(slots.iter().map(|(.., bytes)| bytes)).unwrap_or(main);
+            for (seq, offset, bytes) in slots {
+                segments.restore(seq, pool, segment, offset, bytes);
             }
         }
         segments.restored().await
     }
+}
+
+/// The pool of a segment, as the descriptions in its slots say, which all say the same. `None` where none
+/// says anything, as before there were several.
+pub(crate) fn pool_in<'a>(slots: impl Iterator<Item = &'a Bytes>) -> Option<u16> {
+    let mut described = slots.filter_map(|slot| {
+        let header = decode_slot(slot)?;
+        Description::from_bytes(&header.description)
+    });
+    described.next()?.pool
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use dewar_data::segment::{Slot, encode_slot};
 use dewar_meta::kv::Carry;
 use dewar_meta::ns::record::{ContentCopy, ETag, EncryptionRecord, Extent, Slot as SlotPlace};
 use dewar_meta::ns::{Extra, keys};
-use dewar_types::{Error, ErrorKind, Result, VersionId};
+use dewar_types::{BlobId, Error, ErrorKind, Layout, PoolId, Result, VersionId};
 
 use crate::api::Expect;
 use crate::description::{Origin, PartOf};
@@ -60,9 +60,11 @@ impl Incoming {
         let large = size.is_some_and(|size| size > u64::from(shared.small_bytes_max));
         let stage = if large {
             let id = shared.tree.ids().blob().await?;
-            Stage::Large(Box::new(shared.blobs.create(id, ShardKind::Object)?))
+            let pool = shared.number_of(origin.pool);
+            let writer = shared.blobs.create_in(pool, id, ShardKind::Object)?;
+            Stage::Large(Box::new(writer))
         } else {
-            shared.room_for_small()?;
+            shared.room_for_small(shared.number_of(origin.pool))?;
             Stage::Small(Vec::new())
         };
         Ok(Self {
@@ -138,7 +140,8 @@ impl Incoming {
             Stage::Small(parts) => {
                 let parts = core::mem::take(parts);
                 let id = self.shared.tree.ids().blob().await?;
-                let mut writer = self.shared.blobs.create(id, ShardKind::Object)?;
+                let pool = self.shared.number_of(self.origin.pool);
+                let mut writer = self.shared.blobs.create_in(pool, id, ShardKind::Object)?;
                 for part in parts {
                     writer.write(part).await?;
                 }
@@ -173,6 +176,7 @@ impl Incoming {
         {
             self.store(&Paged::from(last?)).await?;
         }
+        let pool = self.shared.number_of(self.origin.pool);
         let salt = self.sealer.as_ref().map(Sealer::salt);
         let digests = self.digests.finish().await;
         for expected in &expect.digests {
@@ -196,7 +200,7 @@ impl Incoming {
             Stage::Small(parts) => {
                 let (bytes, header) = encode_slot(&description, &parts);
                 let len = bytes.len() as u32;
-                let mut slot = self.shared.segments.reserve(len).await?;
+                let mut slot = self.shared.segments.reserve_in(pool, len).await?;
                 slot.fill(bytes.clone());
                 let place = SlotPlace {
                     offset: slot.offset(),
@@ -221,6 +225,7 @@ impl Incoming {
             None => extent,
         });
         let copies = vec![ContentCopy {
+            pool: PoolId(pool.into()),
             extents: extent.into_iter().collect(),
             ..ContentCopy::default()
         }];
@@ -236,14 +241,38 @@ impl Incoming {
 impl Inner {
     /// Small objects wait in the journal to be sealed, which needs room on the disks like any blob: where
     /// there is none they would fill the journal, and deletes need that.
-    fn room_for_small(&self) -> Result<()> {
-        match self.blobs.placement().is_full(self.blobs.pool()) {
-            true => Err(Error::new(
-                ErrorKind::NoSpace,
-                "the disks are full but for their reserve",
-            )),
-            false => Ok(()),
+    /// Nor in a further pool of which too few disks live: they would be sealed in another.
+    pub(crate) fn room_for_small(&self, pool: u16) -> Result<()> {
+        let disks = self.blobs.pool();
+        if self.blobs.placement().is_full(disks, pool) {
+            let message = "the disks are full but for their reserve";
+            return Err(Error::new(ErrorKind::NoSpace, message));
         }
+        if pool != disks.number() {
+            self.takes(pool)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a pool takes new blobs, and in which layout.
+    pub(crate) fn takes(&self, pool: u16) -> Result<Layout> {
+        let (blobs, kind) = (&self.blobs, ShardKind::Object);
+        let chosen = blobs
+            .placement()
+            .choose(blobs.pool(), pool, BlobId(0), kind);
+        chosen.map(|(layout, _)| layout)
+    }
+
+    /// The number of a pool, where `None` is the main one.
+    pub(crate) fn number_of(&self, pool: Option<u16>) -> u16 {
+        pool.unwrap_or(self.blobs.pool().number())
+    }
+
+    /// The pool of a storage class, `None` if it is the main one.
+    pub(crate) fn pool_of_class(&self, class: Option<&str>) -> Option<u16> {
+        let main = self.blobs.pool().number();
+        let pool = self.lifecycle.pool_of(class);
+        pool.filter(|pool| *pool != main)
     }
 }
 

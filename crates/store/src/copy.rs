@@ -1,19 +1,27 @@
-//! Copying an object inside Dewar: the copy shares the bytes, so only names are written.
+//! Copying an object inside Dewar: within a pool the copy shares the bytes, so only names are written.
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_meta::ns::record::{EncryptionRecord, KeyHolder};
+use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, KeyHolder};
 use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
-use dewar_types::{ErrorKind, Result};
+use dewar_types::{ErrorKind, PoolId, Result};
 
 use crate::Store;
 use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
 use crate::encryption::{Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info};
 
+/// Whether the bytes of some copies, if there are any, are in a pool: what has none is in every one.
+pub(crate) fn is_in_pool(copies: &[ContentCopy], pool: u16) -> bool {
+    let empty = |copy: &ContentCopy| copy.extents.is_empty() && copy.chunks == 0;
+    let here = |copy: &ContentCopy| copy.pool == PoolId(pool.into());
+    copies.iter().all(|copy| here(copy) || empty(copy))
+}
+
 impl Store {
     /// Copies an object, of another bucket too. When a checksum is asked for that the source does
-    /// not have, its bytes are read and written anew to compute it; otherwise none are touched.
+    /// not have, its bytes are read and written anew to compute it, and so they are when the copy's storage
+    /// class has another pool; otherwise none are touched.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
@@ -51,7 +59,13 @@ impl Store {
             Some(Encryption::Dewar) => version.encryption.as_ref().is_some_and(by_dewar),
             Some(Encryption::Customer(_)) => false,
         };
-        if !as_it_is || request.source_key.is_some() || !request.checksum.is_none_or(summed) {
+        let pool = inner.number_of(inner.pool_of_class(request.marks.storage_class.as_deref()));
+        let stays = is_in_pool(&version.copies, pool);
+        if !stays
+            || !as_it_is
+            || request.source_key.is_some()
+            || !request.checksum.is_none_or(summed)
+        {
             return self.copy_bytes(caller, from, request).await;
         }
         let headers = match &request.attributes {

@@ -52,6 +52,9 @@ pub(crate) struct Description {
     /// Of encrypted content: its ETag, which nobody could make again.
     #[n(11)]
     pub(crate) etag: Option<ETag>,
+    /// The number of the pool that it was written for, if not the main one.
+    #[n(12)]
+    pub(crate) pool: Option<u16>,
 }
 
 /// Which part of which upload.
@@ -73,6 +76,8 @@ pub(crate) struct Origin {
     pub(crate) part: Option<PartOf>,
     pub(crate) headers: SystemHeaders,
     pub(crate) metadata: BTreeMap<String, String>,
+    /// The pool, if not the main one.
+    pub(crate) pool: Option<u16>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -95,6 +100,7 @@ impl Origin {
             encryption: None,
             salt: None,
             etag: None,
+            pool: self.pool,
         }
     }
 }
@@ -162,6 +168,7 @@ mod tests {
             encryption: None,
             salt: None,
             etag: None,
+            pool: None,
         }
     }
 

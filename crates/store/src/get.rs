@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord};
+use dewar_meta::ns::record::{ContentCopy, CopyState, Extent, FileRecord, VersionRecord};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionName};
 
 use crate::admit::Standing;
@@ -23,6 +23,7 @@ pub struct Download {
     pub info: ObjectInfo,
     /// The bytes that will come.
     pub range: ByteRange,
+    copies: Vec<ContentCopy>,
     bucket: Bucket,
     pieces: Pieces,
     _pinned: Pinned,
@@ -51,7 +52,10 @@ impl Store {
         let inner = &self.inner;
         loop {
             let (file, range, key) = inner.find(caller, &bucket, &request, false).await?;
-            let extents = inner.extents(&file).await?;
+            let extents = match inner.extents(&file).await {
+                Err(_) if !inner.is_current(&bucket, &request, &file).await? => continue,
+                extents => extents?,
+            };
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
             let pinned = inner
                 .table
@@ -83,6 +87,7 @@ impl Store {
             }
             return Ok(Download {
                 info: inner.shown_info(&bucket, &request, &file).await?,
+                copies: file.current.copies,
                 range,
                 bucket,
                 pieces: Pieces::new(inner, ready, pieces, key),
@@ -249,7 +254,10 @@ impl Inner {
     ) -> Result<bool> {
         let (key, version) = (&request.object.key, request.version);
         let now = self.tree.lookup_version(bucket, key, version).await?;
-        Ok(now.is_some_and(|now| now.file.current.id == file.current.id))
+        // The same version may be in another pool by now.
+        let same =
+            |now: &VersionRecord| now.id == file.current.id && now.copies == file.current.copies;
+        Ok(now.is_some_and(|now| same(&now.file.current)))
     }
 
     /// Where a part lies; an object that was not uploaded in parts is its own part 1.
@@ -305,6 +313,11 @@ impl Download {
     /// The bucket it was found in, for a caller who may read there.
     pub(crate) fn bucket(&self) -> &Bucket {
         &self.bucket
+    }
+
+    /// Where all of it is.
+    pub(crate) fn copies(&self) -> &[ContentCopy] {
+        &self.copies
     }
 
     /// The next bytes; `None` at the end.

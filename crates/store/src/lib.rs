@@ -48,6 +48,7 @@ mod rewrap;
 pub mod salvage;
 #[cfg(test)]
 mod tests;
+mod transition;
 pub mod upkeep;
 mod versioning;
 pub mod workers;
@@ -58,12 +59,11 @@ use std::sync::Arc;
 use dewar_auth::{AccessKey, Caller, Credentials, MasterKeys, Origin, Ownership};
 use dewar_checksum::Md5Lanes;
 use dewar_data::blob::{BlobCounts, BlobStore};
-use dewar_data::format::ShardKind;
 use dewar_data::segment::Segments;
 use dewar_env::{BoxFuture, Env, Space};
 use dewar_meta::kv::Kv;
 use dewar_meta::ns::Tree;
-use dewar_types::{BlobId, DiskId, Layout, Result};
+use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
     Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
@@ -198,17 +198,21 @@ impl Store {
         self.inner.blobs.counts()
     }
 
-    /// The layout that a new blob would have now.
+    /// The layout that a new blob of the main pool would have now.
+    ///
+    /// # Errors
+    /// As [`Store::room_in`].
+    pub fn room(&self) -> Result<Layout> {
+        self.room_in(self.inner.blobs.pool().number())
+    }
+
+    /// The layout that a new blob of a pool would have now.
     ///
     /// # Errors
     /// What a PUT would be refused with: `Unavailable` when too few disks live, `NoSpace` when too
     /// few of them have room.
-    pub fn room(&self) -> Result<Layout> {
-        let blobs = &self.inner.blobs;
-        let chosen = blobs
-            .placement()
-            .choose(blobs.pool(), BlobId(0), ShardKind::Object);
-        chosen.map(|(layout, _)| layout)
+    pub fn room_in(&self, pool: u16) -> Result<Layout> {
+        self.inner.takes(pool)
     }
 
     /// Room on each disk, as it was seen some seconds ago.

@@ -12,7 +12,7 @@ use dewar_meta::ns::{
     Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
     NewUpload, PartNames, UploadQuery,
 };
-use dewar_types::{Error, ErrorKind, ObjectKey, RangeSpec, Result, UploadId};
+use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
 use crate::admit::actor;
 use crate::api::{
@@ -21,6 +21,7 @@ use crate::api::{
     PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 use crate::content::Incoming;
+use crate::copy::is_in_pool;
 use crate::description::{Origin, PartOf};
 use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info};
@@ -49,6 +50,12 @@ pub struct Begun {
     pub id: UploadId,
     /// By whose key its parts are encrypted: the bucket's default, where nothing was said.
     pub encrypted: Option<Encrypted>,
+}
+
+/// The pool as an upload's record has it.
+fn pool_of(pool: Option<PoolId>) -> Result<Option<u16>> {
+    let number = pool.map(|pool| u16::try_from(pool.0)).transpose();
+    number.map_err(|error| Error::with_source(ErrorKind::Corrupt, "the pool of an upload", error))
 }
 
 impl Store {
@@ -87,6 +94,10 @@ impl Store {
             tags: request.marks.tags.unwrap_or_default(),
             retention: request.marks.retention,
             legal_hold: request.marks.legal_hold,
+            pool: self
+                .inner
+                .pool_of_class(request.marks.storage_class.as_deref())
+                .map(|pool| PoolId(pool.into())),
             storage_class: request.marks.storage_class,
             checksum,
             acl: owner.acl_bytes(),
@@ -142,6 +153,7 @@ impl Store {
             }),
             headers: open.headers,
             metadata: open.metadata,
+            pool: pool_of(open.pool)?,
         };
         let (size, key_of) = (request.size, data_key.as_ref());
         if let Some(size) = size {
@@ -195,8 +207,8 @@ impl Store {
         Ok((bucket, key, number, open))
     }
 
-    /// Makes a part out of another object or a range of it. Its bytes are shared, and read only to
-    /// compute the digests that a range does not have.
+    /// Makes a part out of another object or a range of it. Its bytes are shared if they are in the
+    /// upload's pool, and read then only to compute the digests that a range does not have.
     ///
     /// # Errors
     /// As [`Store::upload_part`] and [`Store::get`].
@@ -238,7 +250,9 @@ impl Store {
             let message = format!("the range is not within the {size} bytes of its source");
             return Err(Error::new(ErrorKind::InvalidRange, message));
         }
-        if open.encryption.is_some() || download.info.encrypted.is_some() {
+        let pool = self.inner.number_of(pool_of(open.pool)?);
+        let stays = is_in_pool(download.copies(), pool);
+        if !stays || open.encryption.is_some() || download.info.encrypted.is_some() {
             return self.copy_part_bytes(caller, request, download).await;
         }
         let whole = download.range.len() == download.info.size;
@@ -285,7 +299,7 @@ impl Store {
         Ok(listed_part(number, &record, checksum, None))
     }
 
-    /// A part whose bytes pass through, since they are to be encrypted in another way.
+    /// A part whose bytes pass through, since they are to be in another pool or encrypted in another way.
     async fn copy_part_bytes(
         &self,
         caller: &Caller,

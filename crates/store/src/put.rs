@@ -91,6 +91,7 @@ impl Store {
             part: None,
             headers: headers.clone(),
             metadata: request.attributes.user.clone(),
+            pool: shared.pool_of_class(request.marks.storage_class.as_deref()),
         };
         let encryption = match &encryption::chosen(request.encryption, &bucket)? {
             Some(how) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),

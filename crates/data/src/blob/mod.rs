@@ -1,4 +1,4 @@
-//! Immutable blobs on the disks of a pool: written once, named by id, removed when nothing names
+//! Immutable blobs, each on the disks of one pool: written once, named by id, removed when nothing names
 //! them.
 
 mod check;
@@ -48,7 +48,7 @@ use reader::Room;
 use shards::{OpenShards, ShardError, ShardReader};
 use writer::WriterPlan;
 
-/// The blobs of one pool.
+/// The blobs of all pools.
 #[derive(Debug)]
 pub struct BlobStore {
     pool: Arc<Pool>,
@@ -83,7 +83,7 @@ pub struct BlobCounts {
 }
 
 impl BlobStore {
-    /// The blobs on `pool`.
+    /// The blobs on these disks.
     #[must_use]
     pub fn new(pool: Arc<Pool>) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl BlobStore {
         }
     }
 
-    /// The pool.
+    /// The disks.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -130,28 +130,44 @@ impl BlobStore {
         Ok(codec)
     }
 
-    /// Begins a blob under an id that was never used for one. The layout is the pool's, narrowed
-    /// when disks are missing (RECORDS.md section 6).
+    /// Begins a blob of the main pool under an id that was never used for one. The layout is the pool's,
+    /// narrowed when disks are missing (RECORDS.md section 6).
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when they
     /// are full.
     pub fn create(&self, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
-        self.encode_as(id, kind, 1)
+        self.create_in(self.pool.number(), id, kind)
     }
 
-    /// Begins the next encoding of a blob, in the layout and on the disks of today: its content is
+    /// As [`BlobStore::create`], in any pool.
+    ///
+    /// # Errors
+    /// As [`BlobStore::create`], for the disks of that pool; [`ErrorKind::Unsupported`] for one that
+    /// nobody configured.
+    pub fn create_in(&self, pool: u16, id: BlobId, kind: ShardKind) -> Result<BlobWriter> {
+        self.encode_as(pool, id, kind, 1)
+    }
+
+    /// Begins the next encoding of a blob, in the layout and on the disks of today of its pool: its content is
     /// written to it and its record put in place of the old one.
     ///
     /// # Errors
     /// As [`BlobStore::create`].
     pub fn encode_anew(&self, record: &BlobRecord, kind: ShardKind) -> Result<BlobWriter> {
-        self.encode_as(record.id, kind, record.generation.saturating_add(1))
+        let next = record.generation.saturating_add(1);
+        self.encode_as(record.pool, record.id, kind, next)
     }
 
-    fn encode_as(&self, id: BlobId, kind: ShardKind, generation: u32) -> Result<BlobWriter> {
-        let (layout, disks) = self.placement.choose(&self.pool, id, kind)?;
-        if layout != self.pool.layout() {
+    fn encode_as(
+        &self,
+        pool: u16,
+        id: BlobId,
+        kind: ShardKind,
+        generation: u32,
+    ) -> Result<BlobWriter> {
+        let (layout, disks) = self.placement.choose(&self.pool, pool, id, kind)?;
+        if self.pool.layout_of(pool) != Some(layout) {
             dewar_env::reached("a blob was laid out narrower");
         }
         let disks: Vec<_> = disks
@@ -166,7 +182,7 @@ impl BlobStore {
             id,
             kind,
             generation,
-            pool: self.pool.number(),
+            pool,
             dewar: self.pool.dewar().0,
             layout,
             disks,

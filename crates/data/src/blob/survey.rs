@@ -180,14 +180,18 @@ impl BlobStore {
         // A shard that is not there gets a place that none of the others has, where there is one:
         // repair decides.
         let taken: BTreeSet<DiskId> = disks.values().copied().collect();
+        // All of its disks are of one pool, and at least one is there.
+        let any = disks.values().find_map(|id| self.pool.member(*id));
+        let number = any.map_or(self.pool.number(), |member| member.pool);
         let mut spare = self
             .pool
             .members()
+            .filter(|member| member.pool == number)
             .map(|member| member.id)
             .filter(|id| !taken.contains(id));
         let mut record = BlobRecord {
             id: blob,
-            pool: self.pool.number(),
+            pool: number,
             generation,
             layout,
             len,

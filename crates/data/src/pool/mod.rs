@@ -1,4 +1,5 @@
-//! A pool: a named set of disks with a default layout.
+//! Pools: named sets of disks, each with a layout of its own. Those of one Dewar are kept together, since
+//! journal and catalog are on all of them, and each disk is of one pool, for ever.
 //!
 //! A disk is a folder with an identity file (RECORDS.md section 6). A folder that is absent,
 //! empty or somebody else's is a missing disk: nothing here creates, formats or writes to one
@@ -28,15 +29,17 @@ pub struct Member {
     pub id: DiskId,
     /// The folder.
     pub disk: Arc<dyn Disk>,
+    /// The number of its pool, from the same file.
+    pub pool: u16,
 }
 
-/// A named set of disks.
+/// The disks of one Dewar, in one pool or several.
 #[derive(Debug)]
 pub struct Pool {
     env: Env,
     dewar: DewarId,
     number: u16,
-    layout: Layout,
+    layouts: BTreeMap<u16, Layout>,
     members: RwLock<BTreeMap<DiskId, Member>>,
 }
 
@@ -49,6 +52,15 @@ pub enum Found {
     Blank,
     /// It cannot be read now.
     Absent(Error),
+}
+
+/// The number of a pool beside the main one, which has 0. It follows from the name, so that no list of
+/// numbers can be lost; a format, docs/formats/disk.md.
+#[must_use]
+pub fn number_of(name: &str) -> u16 {
+    let sum = dewar_checksum::crc32c(name.as_bytes()) % u32::from(u16::MAX);
+    // At most 65,535.
+    u16::try_from(sum + 1).unwrap_or(u16::MAX)
 }
 
 /// Looks at a folder without changing it.
@@ -120,8 +132,8 @@ pub async fn format(
 }
 
 impl Pool {
-    /// A pool of the disks that were found to be its own; those of its configuration that are
-    /// missing now are simply not there.
+    /// The disks that were found, of one pool unless [`Pool::with`] names others; those of the
+    /// configuration that are missing now are simply not there.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] when two folders claim the same id.
@@ -152,9 +164,16 @@ impl Pool {
             env,
             dewar,
             number,
-            layout,
+            layouts: [(number, layout)].into(),
             members: RwLock::new(members),
         })
+    }
+
+    /// With a further pool.
+    #[must_use]
+    pub fn with(mut self, number: u16, layout: Layout) -> Self {
+        self.layouts.entry(number).or_insert(layout);
+        self
     }
 
     /// Takes in a disk that was not found at the start, or one that was and is at another place
@@ -199,16 +218,36 @@ impl Pool {
         self.dewar
     }
 
-    /// The pool's number, as records and headers have it.
+    /// The number of the main pool, as records and headers have it.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// The layout while no disk is missing.
+    /// The layout of the main pool while no disk is missing.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.layout
+        // The main pool is there from the beginning.
+        self.layouts[&self.number]
+    }
+
+    /// That of any pool; `None` for one that nobody configured.
+    #[must_use]
+    pub fn layout_of(&self, pool: u16) -> Option<Layout> {
+        self.layouts.get(&pool).copied()
+    }
+
+    /// All pools with their layouts, by number.
+    pub fn layouts(&self) -> impl Iterator<Item = (u16, Layout)> + use<> {
+        self.layouts.clone().into_iter()
+    }
+
+    /// How many disks may be lost whichever they are: what journal and catalog survive, the largest m of
+    /// any pool.
+    #[must_use]
+    pub fn tolerance(&self) -> usize {
+        let most = self.layouts.values().map(|layout| layout.m).max();
+        usize::from(most.unwrap_or(0))
     }
 
     /// A disk by its id; `None` when it was not found so far.
@@ -227,5 +266,18 @@ impl Pool {
     pub fn writable(&self) -> impl Iterator<Item = Member> + use<> {
         self.members()
             .filter(|member| member.disk.state().writable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Disks are known by these numbers: they never change.
+    #[test]
+    fn numbers_of_pools_follow_from_their_names() {
+        // The check value of CRC-32C is that of these nine digits.
+        assert_eq!(u32::from(number_of("123456789")), 0xe306_9283 % 65_535 + 1);
+        assert_eq!(number_of(""), 1);
     }
 }

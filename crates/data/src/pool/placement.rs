@@ -126,35 +126,46 @@ impl Placement {
         &self.rooms
     }
 
-    /// Whether enough disks live for a new object, and too few of them have room.
+    /// Whether enough disks of a pool live for a new object, and too few of them have room.
     #[must_use]
-    pub fn is_full(&self, pool: &Pool) -> bool {
-        let (live, roomy) = self.candidates(pool, Demand::Begin);
-        live > usize::from(pool.layout().m) && pool.layout().narrowed_to(roomy.len()).is_none()
+    pub fn is_full(&self, pool: &Pool, number: u16) -> bool {
+        let Some(layout) = pool.layout_of(number) else {
+            return false;
+        };
+        let (live, roomy) = self.candidates(pool, number, layout, Demand::Begin);
+        live > usize::from(layout.m) && layout.narrowed_to(roomy.len()).is_none()
     }
 
-    /// How many disks live for new blobs, and those of them that have room, with their bytes.
-    fn candidates(&self, pool: &Pool, demand: Demand) -> (usize, Vec<(DiskId, Option<u64>)>) {
-        let mut live: Vec<DiskId> = pool.writable().map(|member| member.id).collect();
+    /// How many disks of a pool live for new blobs, and those of them that have room, with their bytes.
+    fn candidates(
+        &self,
+        pool: &Pool,
+        number: u16,
+        layout: Layout,
+        demand: Demand,
+    ) -> (usize, Vec<(DiskId, Option<u64>)>) {
+        let own = pool.writable().filter(|member| member.pool == number);
+        let mut live: Vec<DiskId> = own.map(|member| member.id).collect();
         let avoided = self.avoided.lock();
         let wanted = live.iter().filter(|id| !avoided.contains(id)).count();
         // Where too few others are left, even what is in the journal could not be put in its place.
-        if pool.layout().narrowed_to(wanted).is_some() {
+        if layout.narrowed_to(wanted).is_some() {
             live.retain(|id| !avoided.contains(id));
         }
         (live.len(), self.rooms.among(&live, demand))
     }
 
-    /// The layout and the disks, in shard order, for a new blob: the pool's layout while enough
-    /// disks live, else the same m with a smaller k. A disk that failed a shard lately counts as
+    /// The layout and the disks, in shard order, for a new blob of a pool: its layout while enough
+    /// of its disks live, else the same m with a smaller k. A disk that failed a shard lately counts as
     /// not living while there are m+1 others.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when fewer than m+1 disks live, [`ErrorKind::NoSpace`] when
-    /// enough live but too few have room.
+    /// enough live but too few have room, [`ErrorKind::Unsupported`] for a pool that nobody configured.
     pub fn choose(
         &self,
         pool: &Pool,
+        number: u16,
         blob: BlobId,
         kind: ShardKind,
     ) -> Result<(Layout, Vec<DiskId>)> {
@@ -162,18 +173,22 @@ impl Placement {
             ShardKind::Object => Demand::Begin,
             ShardKind::Segment => Demand::Seal,
         };
-        let (live, roomy) = self.candidates(pool, demand);
+        let wide = pool.layout_of(number).ok_or_else(|| {
+            let message = format!("pool {number} is not configured");
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        let (live, roomy) = self.candidates(pool, number, wide, demand);
         let mut ranked: Vec<(f64, DiskId)> = roomy
             .into_iter()
             .map(|(id, bytes)| (rank(blob, id, bytes.map_or(1.0, |b| b as f64)), id))
             .collect();
         let rests = |(_, id): &(f64, DiskId)| self.resting.rests(*id);
         let rested = ranked.iter().filter(|ranked| !rests(ranked)).count();
-        if pool.layout().narrowed_to(rested).is_some() {
+        if wide.narrowed_to(rested).is_some() {
             ranked.retain(|ranked| !rests(ranked));
         }
-        let layout = pool.layout().narrowed_to(ranked.len()).ok_or_else(|| {
-            let need = usize::from(pool.layout().m) + 1;
+        let layout = wide.narrowed_to(ranked.len()).ok_or_else(|| {
+            let need = usize::from(wide.m) + 1;
             if live < need {
                 Error::new(
                     ErrorKind::Unavailable,

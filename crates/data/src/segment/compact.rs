@@ -82,6 +82,8 @@ pub(super) struct Compactor {
     avoid: BTreeSet<BlobId>,
     /// One blob in a step, to find out which of several is the one that cannot be compacted.
     alone: bool,
+    /// The pool, or the next one behind it, whose blobs are compacted next.
+    turn: u16,
 }
 
 impl Default for Compactor {
@@ -91,6 +93,7 @@ impl Default for Compactor {
             unfinished: None,
             avoid: BTreeSet::new(),
             alone: false,
+            turn: 0,
         }
     }
 }
@@ -99,6 +102,34 @@ impl Default for Compactor {
 struct Unit {
     blob: BlobRecord,
     victims: Vec<Victim>,
+}
+
+/// What is to be packed into one new blob.
+#[derive(Default)]
+struct Load {
+    units: Vec<Unit>,
+    live: u64,
+    entries: usize,
+    members: usize,
+    /// Takes no more.
+    full: bool,
+}
+
+impl Load {
+    /// Takes a unit if it fits; the first one always does.
+    fn take(&mut self, unit: Unit, bytes_max: u64, alone: bool) {
+        let fits = self.live + unit.live() <= bytes_max
+            && self.entries + unit.entries() <= ENTRIES_MAX
+            && self.members + unit.victims.len() <= MEMBERS_MAX;
+        self.full |= !self.units.is_empty() && (alone || !fits);
+        if self.full {
+            return;
+        }
+        self.live += unit.live();
+        self.entries += unit.entries();
+        self.members += unit.victims.len();
+        self.units.push(unit);
+    }
 }
 
 struct Victim {
@@ -192,9 +223,8 @@ impl Segments {
         compactor.cursor = page.next.unwrap_or(BlobId(0));
         let mut dead = page.dead;
         dead.sort_by_key(|dead| (core::cmp::Reverse(dead.bytes), dead.segment));
-        let mut units = Vec::new();
+        let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
         let mut seen = compactor.avoid.clone();
-        let (mut live, mut entries, mut members) = (0, 0, 0);
         for DeadBytes { segment, .. } in dead {
             // An unsealed segment has no record yet: its turn comes after sealing.
             let Some(record) = self.table.segment(segment).await? else {
@@ -206,17 +236,21 @@ impl Segments {
             let Some(unit) = self.unit(segment, record).await? else {
                 continue;
             };
-            let fits = live + unit.live() <= u64::from(self.limits.bytes)
-                && entries + unit.entries() <= ENTRIES_MAX
-                && members + unit.victims.len() <= MEMBERS_MAX;
-            if !units.is_empty() && (compactor.alone || !fits) {
+            let load = loads.entry(unit.blob.pool).or_default();
+            load.take(unit, u64::from(self.limits.bytes), compactor.alone);
+            if loads.values().all(|load| load.full) {
                 break;
             }
-            live += unit.live();
-            entries += unit.entries();
-            members += unit.victims.len();
-            units.push(unit);
         }
+        // What is packed together stays in its pool, and the pools take turns.
+        let turn = loads
+            .range(compactor.turn..)
+            .next()
+            .or(loads.first_key_value());
+        let turn = turn.map(|(pool, _)| *pool);
+        compactor.turn = turn.map_or(0, |pool| pool.wrapping_add(1));
+        let load = turn.and_then(|pool| loads.remove(&pool));
+        let units = load.unwrap_or_default().units;
         if units.is_empty() && page.next.is_none() {
             compactor.avoid.clear();
             compactor.alone = false;
@@ -282,7 +316,10 @@ impl Segments {
             .map(|victim| victim.segment)
             .collect();
         if !members.is_empty() {
-            let mut writer = self.blobs.create(id, ShardKind::Segment)?;
+            let pool = units
+                .first()
+                .map_or(self.blobs.pool().number(), |unit| unit.blob.pool);
+            let mut writer = self.blobs.create_in(pool, id, ShardKind::Segment)?;
             for unit in units {
                 let reader = self.blobs.open(Arc::new(unit.blob.clone()))?;
                 for victim in &unit.victims {

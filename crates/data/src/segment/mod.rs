@@ -17,8 +17,11 @@
 //! A hole (a place that was reserved and given up) is marked dead when its segment is sealed, so that
 //! compaction takes it back like a deleted slot.
 //!
-//! Memory: at most [`SegmentLimits::unsealed_max`] segments of [`SegmentLimits::bytes`]; writers wait
-//! beyond that.
+//! Memory: at most [`SegmentLimits::unsealed_max`] segments of [`SegmentLimits::bytes`] for each pool;
+//! writers wait beyond that.
+//!
+//! Every segment is of one pool, and so is what compaction makes of it. Which one, the record of its blob
+//! says; of a segment that is not sealed yet, the descriptions in its slots.
 
 mod compact;
 mod open;
@@ -48,7 +51,7 @@ use open::Unsealed;
 /// Bytes of slots in a segment, unless told otherwise.
 pub const SEGMENT_BYTES: u32 = 16 << 20;
 
-/// Segments that may be in memory at once, the open one included, unless told otherwise.
+/// Segments of a pool that may be in memory at once, the open one included, unless told otherwise.
 pub const UNSEALED_MAX: usize = 5;
 
 /// Places of sealed segments kept in memory, at most.
@@ -105,7 +108,7 @@ pub trait SegmentTable: Send + Sync {
 pub struct SegmentLimits {
     /// Bytes of slots in a segment. Records of another bound stay readable.
     pub bytes: u32,
-    /// Segments that may be in memory at once, the open one included; at least 2.
+    /// Segments of a pool that may be in memory at once, the open one included; at least 2.
     pub unsealed_max: usize,
 }
 
@@ -118,7 +121,7 @@ impl Default for SegmentLimits {
     }
 }
 
-/// The small objects of one pool.
+/// The small objects of all pools.
 pub struct Segments {
     blobs: Arc<BlobStore>,
     table: Arc<dyn SegmentTable>,
@@ -139,7 +142,8 @@ struct Places {
 
 #[derive(Default)]
 struct State {
-    current: Option<BlobId>,
+    /// The one of each pool that takes slots.
+    current: BTreeMap<u16, BlobId>,
     unsealed: BTreeMap<BlobId, Unsealed>,
 }
 
@@ -151,7 +155,7 @@ struct Place {
 }
 
 impl Segments {
-    /// The segments of a pool's blobs, as the catalog's table knows them.
+    /// The segments among some blobs, as the catalog's table knows them.
     #[must_use]
     pub fn new(blobs: Arc<BlobStore>, table: Arc<dyn SegmentTable>) -> Arc<Self> {
         Self::with_limits(blobs, table, SegmentLimits::default())

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_env::Underway;
-use dewar_types::{BlobId, Error, ErrorKind, Result};
+use dewar_types::{BlobId, Error, ErrorKind, Layout, Result};
 use tokio::time::Instant;
 
-use crate::blob::BlobRecord;
+use crate::blob::{BlobRecord, BlobWriter};
 use crate::format::ShardKind;
 
-use super::{SegmentRecord, Segments};
+use super::{SegmentRecord, Segments, State};
 
 /// How long a small object waits for a segment to be sealed, when there are too many that are not.
 pub const SEALING_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -22,6 +22,8 @@ pub const SEALING_WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Unsealed {
     slots: BTreeMap<u32, Bytes>,
     used: u32,
+    /// The number of the pool that it is to be sealed in.
+    pool: u16,
     /// Slots given out whose fate is open.
     unsettled: u32,
     /// Takes no more slots.
@@ -48,13 +50,22 @@ pub struct Slot {
 }
 
 impl Segments {
-    /// Reserves `len` bytes. Waits while too many segments are unsealed, up to [`SEALING_WAIT_MAX`].
+    /// Reserves `len` bytes in the main pool; see [`Segments::reserve_in`].
+    ///
+    /// # Errors
+    /// As [`Segments::reserve_in`].
+    pub async fn reserve(self: &Arc<Self>, len: u32) -> Result<Slot> {
+        self.reserve_in(self.blobs.pool().number(), len).await
+    }
+
+    /// Reserves `len` bytes in a segment of a pool. Waits while too many segments of that pool are
+    /// unsealed, up to [`SEALING_WAIT_MAX`].
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] for more than a segment holds; [`ErrorKind::InvalidArgument`] for
     /// nothing, which has no place; [`ErrorKind::Busy`] when none could be sealed for so long; those
     /// of minting an id.
-    pub async fn reserve(self: &Arc<Self>, len: u32) -> Result<Slot> {
+    pub async fn reserve_in(self: &Arc<Self>, pool: u16, len: u32) -> Result<Slot> {
         if len == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a slot of no bytes"));
         }
@@ -70,10 +81,10 @@ impl Segments {
             changed.as_mut().enable();
             let full = {
                 let mut state = self.state.lock();
-                if let Some(slot) = self.reserve_in_current(&mut state, len) {
+                if let Some(slot) = self.reserve_in_current(&mut state, pool, len) {
                     return Ok(slot);
                 }
-                state.unsealed.len() >= self.limits.unsealed_max
+                state.unsealed_of(pool) >= self.limits.unsealed_max
             };
             if full {
                 let patience = until.saturating_duration_since(Instant::now());
@@ -86,13 +97,16 @@ impl Segments {
             let id = self.table.mint().await?;
             let mut state = self.state.lock();
             // Another writer may have opened one meanwhile; the id is then simply not used.
-            if state.current.is_none() && state.unsealed.len() < self.limits.unsealed_max {
+            if !state.current.contains_key(&pool)
+                && state.unsealed_of(pool) < self.limits.unsealed_max
+            {
                 let floor = self.table.last_seq();
                 state.unsealed.insert(
                     id,
                     Unsealed {
                         slots: BTreeMap::new(),
                         used: 0,
+                        pool,
                         unsettled: 0,
                         closed: false,
                         sealing: false,
@@ -100,17 +114,22 @@ impl Segments {
                         floor,
                     },
                 );
-                state.current = Some(id);
+                state.current.insert(pool, id);
             }
         }
     }
 
-    fn reserve_in_current(self: &Arc<Self>, state: &mut super::State, len: u32) -> Option<Slot> {
-        let id = state.current?;
+    fn reserve_in_current(
+        self: &Arc<Self>,
+        state: &mut super::State,
+        pool: u16,
+        len: u32,
+    ) -> Option<Slot> {
+        let id = *state.current.get(&pool)?;
         let segment = state.unsealed.get_mut(&id)?;
         if segment.used + len > self.limits.bytes {
             segment.closed = true;
-            state.current = None;
+            state.current.remove(&pool);
             self.changed.notify_waiters();
             return None;
         }
@@ -140,14 +159,15 @@ impl Segments {
         (to <= bytes.len()).then(|| bytes.slice(from..to))
     }
 
-    /// Puts back a slot found in the journal. Call it for every record at recovery, before
-    /// anything else; [`Segments::restored`] ends it.
-    pub fn restore(&self, seq: u64, segment: BlobId, offset: u32, bytes: Bytes) {
+    /// Puts back a slot found in the journal, of a segment of `pool`. Call it for every record at
+    /// recovery, before anything else; [`Segments::restored`] ends it.
+    pub fn restore(&self, seq: u64, pool: u16, segment: BlobId, offset: u32, bytes: Bytes) {
         dewar_env::reached("a slot came back from the journal");
         let mut state = self.state.lock();
         let unsealed = state.unsealed.entry(segment).or_insert_with(|| Unsealed {
             slots: BTreeMap::new(),
             used: 0,
+            pool,
             unsettled: 0,
             closed: true,
             sealing: false,
@@ -173,18 +193,21 @@ impl Segments {
         Ok(())
     }
 
-    /// Closes the open segment, so that it will be sealed although it is not full: for a clean
+    /// Closes the open segments, so that they will be sealed although they are not full: for a clean
     /// stop, and when the journal fills up.
     pub fn close_current(&self) {
         let mut state = self.state.lock();
-        let Some(id) = state.current else { return };
-        if let Some(segment) = state.unsealed.get_mut(&id)
-            && segment.used > 0
-        {
-            segment.closed = true;
-            state.current = None;
-            self.changed.notify_waiters();
-        }
+        let State {
+            current, unsealed, ..
+        } = &mut *state;
+        current.retain(|_, id| match unsealed.get_mut(id) {
+            Some(segment) if segment.used > 0 => {
+                segment.closed = true;
+                self.changed.notify_waiters();
+                false
+            }
+            _ => true,
+        });
     }
 
     /// Whether a segment is in memory: it has no record yet, but may be on its way to its disks.
@@ -224,10 +247,11 @@ impl Segments {
     /// Those of writing a blob.
     pub async fn write_unnamed(
         &self,
+        pool: u16,
         id: BlobId,
         slots: &BTreeMap<u32, Bytes>,
     ) -> Result<BlobRecord> {
-        self.write_blob(id, slots).await
+        self.write_blob(pool, id, slots).await
     }
 
     /// Waits until a segment can be sealed.
@@ -248,7 +272,7 @@ impl Segments {
     /// # Errors
     /// Those of writing a blob and of the catalog; the segment stays as it was, to be tried again.
     pub async fn seal_next(self: &Arc<Self>) -> Result<bool> {
-        let (id, slots, written) = {
+        let (id, pool, slots, written) = {
             let mut state = self.state.lock();
             let next = state
                 .unsealed
@@ -258,12 +282,13 @@ impl Segments {
                 return Ok(false);
             };
             segment.sealing = true;
-            (*id, segment.slots.clone(), segment.written.clone())
+            let slots = segment.slots.clone();
+            (*id, segment.pool, slots, segment.written.clone())
         };
         let guard = Sealing { segments: self, id };
         // Nothing but holes: no name leads here, and nothing is to be kept.
         if !slots.is_empty() {
-            self.write_sealed(id, &slots, written).await?;
+            self.write_sealed(pool, id, &slots, written).await?;
         }
         self.state.lock().unsealed.remove(&id);
         drop(guard);
@@ -274,6 +299,7 @@ impl Segments {
 
     async fn write_sealed(
         &self,
+        pool: u16,
         id: BlobId,
         slots: &BTreeMap<u32, Bytes>,
         written: Option<BlobRecord>,
@@ -287,7 +313,7 @@ impl Segments {
             Some(blob) => blob,
             None => {
                 let underway = Underway::new("the sealing of a segment was cut short");
-                let blob = self.write_blob(id, slots).await;
+                let blob = self.write_blob(pool, id, slots).await;
                 underway.done();
                 let blob = blob?;
                 if let Some(segment) = self.state.lock().unsealed.get_mut(&id) {
@@ -313,10 +339,15 @@ impl Segments {
     }
 
     /// Writes a segment's bytes to its disks, up to its last slot; holes are zeros.
-    async fn write_blob(&self, id: BlobId, slots: &BTreeMap<u32, Bytes>) -> Result<BlobRecord> {
+    async fn write_blob(
+        &self,
+        pool: u16,
+        id: BlobId,
+        slots: &BTreeMap<u32, Bytes>,
+    ) -> Result<BlobRecord> {
         // Shards of an earlier try, if it failed after writing some, are under the same names.
         self.blobs.discard_unnamed(id).await;
-        let mut writer = self.blobs.create(id, ShardKind::Segment)?;
+        let mut writer = self.sealed_into(pool, id)?;
         let mut at = 0;
         for (offset, bytes) in slots {
             while at < *offset {
@@ -328,6 +359,29 @@ impl Segments {
             at = offset + bytes.len() as u32;
         }
         writer.seal(b"segment").await
+    }
+
+    /// A blob for a segment in its pool. One that takes nothing now, since its disks are away or full,
+    /// must not keep the journal of all pools from being let go: then another takes the segment that
+    /// survives as many losses, the main pool before others.
+    fn sealed_into(&self, pool: u16, id: BlobId) -> Result<BlobWriter> {
+        let refused = match self.blobs.create_in(pool, id, ShardKind::Segment) {
+            Err(error) => error,
+            writer => return writer,
+        };
+        let disks = self.blobs.pool();
+        let losses = disks.layout_of(pool).map_or(0, |layout| layout.m);
+        let mut others: Vec<(u16, Layout)> = disks.layouts().collect();
+        others.retain(|(other, layout)| *other != pool && layout.m >= losses);
+        others.sort_by_key(|(other, _)| (*other != disks.number(), *other));
+        for (other, _) in others {
+            if let Ok(writer) = self.blobs.create_in(other, id, ShardKind::Segment) {
+                dewar_env::reached("a segment was sealed in another pool");
+                tracing::warn!(segment = %id, pool, other, error = %refused, "a segment is sealed in another pool");
+                return Ok(writer);
+            }
+        }
+        Err(refused)
     }
 
     /// Tells the journal what it may let go. Call it now and then: while nothing is sealed nobody
@@ -393,6 +447,13 @@ impl Drop for Sealing<'_> {
         if let Some(segment) = self.segments.state.lock().unsealed.get_mut(&self.id) {
             segment.sealing = false;
         }
+    }
+}
+
+impl State {
+    fn unsealed_of(&self, pool: u16) -> usize {
+        let of_pool = |segment: &&Unsealed| segment.pool == pool;
+        self.unsealed.values().filter(of_pool).count()
     }
 }
 

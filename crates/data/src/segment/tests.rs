@@ -227,6 +227,7 @@ impl Bench {
             .into_iter()
             .zip(1..)
             .map(|(disk, id)| Member {
+                pool: 0,
                 id: DiskId(id),
                 disk,
             })
@@ -319,7 +320,7 @@ impl Bench {
             rows.journal.iter().filter(kept).cloned().collect()
         };
         for (seq, segment, offset, bytes) in kept {
-            again.segments.restore(seq, segment, offset, bytes);
+            again.segments.restore(seq, 0, segment, offset, bytes);
         }
         again.segments.restored().await.expect("asked");
         again

@@ -67,6 +67,7 @@ mod publish;
 mod quota;
 mod reclaim;
 pub mod record;
+mod relocate;
 mod rename;
 mod resolve;
 mod space;
@@ -102,6 +103,7 @@ pub use multipart::{
 pub use publish::{Extra, NewVersion, Published};
 pub use quota::{Quota, SetQuota};
 pub use reclaim::{Reclaimed, Unnamed};
+pub use relocate::Moved;
 pub use rename::RenameOptions;
 pub use versions::{Circumstances, VersionAttributes};
 

@@ -61,8 +61,9 @@ pub struct NewVersion {
     pub legal_hold: Option<bool>,
     /// The access control list.
     pub acl: Option<ByteVec>,
-    /// The version that it was made from and shares content with: it must still be the current one.
-    pub revises: Option<VersionId>,
+    /// The version that it was made from and shares content with, and where that content was: it must
+    /// still be the current one, and there.
+    pub revises: Option<(VersionId, Vec<ContentCopy>)>,
 }
 
 impl NewVersion {
@@ -172,9 +173,9 @@ impl Tree {
             let target = self.target(bucket, key).await?;
             let current = target.file().map(|file| &file.current);
             condition.check_write(turn.path(), current)?;
-            let kept = match new.revises {
+            let kept = match &new.revises {
                 None => BTreeSet::new(),
-                Some(id) => self.places_of(turn.path(), id, current).await?,
+                Some((id, copies)) => self.places_of(turn.path(), *id, copies, current).await?,
             };
             let mut stage = Stage::new(self);
             stage.keep_to_quotas();
@@ -217,10 +218,12 @@ impl Tree {
         &self,
         path: &str,
         id: VersionId,
+        copies: &[ContentCopy],
         current: Option<&VersionRecord>,
     ) -> Result<BTreeSet<(BlobId, Option<u32>)>, Error> {
-        let Some(current) = current.filter(|current| current.id == id) else {
-            let message = format!("{path} was replaced while it was being changed");
+        let same = |current: &&VersionRecord| current.id == id && current.copies == copies;
+        let Some(current) = current.filter(same) else {
+            let message = format!("{path} was replaced or moved while it was being changed");
             return Err(Error::new(ErrorKind::Conflict, message));
         };
         let mut places = BTreeSet::new();

@@ -366,6 +366,33 @@ impl<'t> Stage<'t> {
         Ok(())
     }
 
+    /// The content of a version that stays is in other places from now on, which nothing names yet.
+    pub(super) async fn replace_copies(
+        &mut self,
+        id: VersionId,
+        old: &[ContentCopy],
+        new: &mut [ContentCopy],
+    ) -> Result<(), Error> {
+        for (list, copy) in old.iter().enumerate() {
+            match self.tree.load_extents(id, list, copy).await? {
+                Some(extents) => self.refer(&extents, -1),
+                None => self.stale = true,
+            }
+        }
+        for copy in new.iter() {
+            self.fresh(&copy.extents);
+        }
+        self.spill(id, new)?;
+        // Chunks that are written anew have the same keys.
+        for (list, copy) in old.iter().enumerate() {
+            let kept = new.get(list).map_or(0, |copy| copy.chunks);
+            for chunk in kept..copy.chunks {
+                self.delete(keys::long(id, list as u8, chunk));
+            }
+        }
+        Ok(())
+    }
+
     /// Long lists go; what they name is accounted for elsewhere.
     pub(super) fn drop_lists(&mut self, id: VersionId, copies: &[ContentCopy]) {
         for (list, copy) in copies.iter().enumerate() {

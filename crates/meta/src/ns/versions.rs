@@ -665,7 +665,7 @@ pub(super) fn readable(
 
 impl Stage<'_> {
     /// Puts a version in its own place with other attributes.
-    async fn rewrite(
+    pub(super) async fn rewrite(
         &mut self,
         actor: &Actor<'_>,
         target: &Target,

@@ -67,6 +67,7 @@ pub async fn house() -> House {
     let tree = Arc::new(tree.expect("an empty tree"));
     let members = world.dyn_disks().into_iter().zip(1..);
     let members = members.map(|(disk, id)| Member {
+        pool: 0,
         id: DiskId(id),
         disk,
     });

@@ -158,10 +158,24 @@ pub struct PoolStatus {
     pub margin: u32,
     /// Whether writes are accepted.
     pub writable: bool,
-    /// Its disks in the order of the configuration.
+    /// The pools beside it.
+    #[serde(default)]
+    pub further: Vec<FurtherPoolStatus>,
+    /// The disks of all pools in the order of the configuration.
     pub disks: Vec<DiskStatus>,
     /// What an administrator should know, as sentences.
     pub notes: Vec<String>,
+}
+
+/// How a pool beside the main one fares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FurtherPoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Layout of new objects while every disk is there.
+    pub layout: String,
+    /// Whether it takes new objects.
+    pub writable: bool,
 }
 
 /// How a disk fares.
@@ -217,6 +231,9 @@ pub enum Request {
         folder: String,
         /// The disk whose place it takes: its number, folder, id, or the first digits of it.
         replaces: Option<String>,
+        /// The name of the pool that it is to be a disk of.
+        #[serde(default)]
+        pool: Option<String>,
     },
     /// Remove a disk.
     DiskRemove {
@@ -440,7 +457,12 @@ pub trait AdminApi: Send + Sync {
         narrower: bool,
     ) -> Result<DiskDecided>;
     /// Makes a blank folder a disk of the pool, in the place of another one if that is named.
-    async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded>;
+    async fn disk_add(
+        &self,
+        folder: &str,
+        replaces: Option<&str>,
+        pool: Option<&str>,
+    ) -> Result<DiskAdded>;
     /// Removes a disk.
     async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved>;
     /// Takes a removed disk back.
@@ -527,8 +549,13 @@ pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Rep
             action,
             narrower,
         } => Reply::DiskDecided(api.disk_decide(&disk, action, narrower).await?),
-        Request::DiskAdd { folder, replaces } => {
-            Reply::DiskAdded(api.disk_add(&folder, replaces.as_deref()).await?)
+        Request::DiskAdd {
+            folder,
+            replaces,
+            pool,
+        } => {
+            let added = api.disk_add(&folder, replaces.as_deref(), pool.as_deref());
+            Reply::DiskAdded(added.await?)
         }
         Request::DiskRemove { disk } => Reply::DiskRemoved(api.disk_remove(&disk).await?),
         Request::DiskReadmit { disk } => Reply::DiskReadmitted(api.disk_readmit(&disk).await?),

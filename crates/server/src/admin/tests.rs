@@ -47,6 +47,7 @@ impl AdminApi for Memory {
                 layout: "4+2".to_owned(),
                 margin: 2,
                 writable: true,
+                further: Vec::new(),
                 disks: Vec::new(),
                 notes: Vec::new(),
             },
@@ -66,7 +67,7 @@ impl AdminApi for Memory {
         Err(AdminError::new(Failure::NotFound, message))
     }
 
-    async fn disk_add(&self, folder: &str, _: Option<&str>) -> Result<DiskAdded> {
+    async fn disk_add(&self, folder: &str, _: Option<&str>, _: Option<&str>) -> Result<DiskAdded> {
         let message = format!("there is no folder {folder}");
         Err(AdminError::new(Failure::NotFound, message))
     }

@@ -149,7 +149,7 @@ pub struct DiskAdded {
 pub struct LedgerInfo {
     /// When it was counted, RFC 3339 in UTC.
     pub counted: String,
-    /// Failures that the layout is to survive.
+    /// Failures that the catalog is to survive, and the layout of the pool that survives most.
     pub full: i32,
     /// From the most endangered on.
     pub lines: Vec<LedgerLineInfo>,
@@ -187,6 +187,9 @@ pub struct LedgerLineInfo {
     pub blobs: u64,
     /// Their content in bytes.
     pub bytes: u64,
+    /// Of the blobs, those with fewer failures left than the layouts of their pools are to survive.
+    #[serde(default)]
+    pub lacking: u64,
     /// Objects; only from `fsck`.
     pub objects: Option<u64>,
     /// All of it was written, or read and found good, at this time or later.

@@ -78,6 +78,10 @@ pub struct ReadmitArgs {
 pub struct AddArgs {
     /// A blank folder, best on a device of its own
     folder: PathBuf,
+    /// The pool that it becomes a disk of; else the one that the configuration names it for, or the main
+    /// one
+    #[arg(long)]
+    pool: Option<String>,
     #[command(flatten)]
     shared: Shared,
 }
@@ -104,16 +108,24 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
     };
     match command {
         DiskCommand::List(ListArgs { shared }) => one(&shared, opener, Request::DiskList {}),
-        DiskCommand::Add(AddArgs { folder, shared }) => {
-            let (folder, replaces) = (absolute(&folder)?, None);
-            one(&shared, opener, Request::DiskAdd { folder, replaces })
+        DiskCommand::Add(args) => {
+            let request = Request::DiskAdd {
+                folder: absolute(&args.folder)?,
+                replaces: None,
+                pool: args.pool,
+            };
+            one(&args.shared, opener, request)
         }
         DiskCommand::Replace(args) => {
             let folder = absolute(&args.folder)?;
             let old = named(args.old);
             block_on(replace_lost(&args.shared.target, opener, &old, &folder))?;
-            let replaces = Some(old);
-            one(&args.shared, opener, Request::DiskAdd { folder, replaces })
+            let request = Request::DiskAdd {
+                folder,
+                replaces: Some(old),
+                pool: None,
+            };
+            one(&args.shared, opener, request)
         }
         DiskCommand::Drain(args) => {
             decide(&args.shared, args.disk, DiskAction::Drain, args.narrower)

@@ -32,12 +32,11 @@ pub(super) fn run(target: &Target, json: bool, check: bool) -> CommandResult {
 fn severity(status: &Status) -> u8 {
     let ledger = &status.ledger;
     // A layout that survives no failure says so every day.
-    let at_risk = |left: i32| left < ledger.full && left <= 0;
-    let lines = ledger.lines.iter();
-    let mut lines = lines.filter(|line| line.blobs > 0 || line.objects.unwrap_or(0) > 0);
-    if lines.any(|line| at_risk(line.failures_left))
-        || at_risk(ledger.catalog)
+    let at_risk = |line: &LedgerLineInfo| line.lacking > 0 && line.failures_left <= 0;
+    if ledger.lines.iter().any(at_risk)
+        || (ledger.catalog < ledger.full && ledger.catalog <= 0)
         || !status.pool.writable
+        || status.pool.further.iter().any(|pool| !pool.writable)
     {
         return CRITICAL;
     }
@@ -77,6 +76,13 @@ pub(super) fn text(status: &Status) -> String {
         "pool {} {}: writes {writes}\n",
         pool.name, pool.layout
     ));
+    for further in &pool.further {
+        let writes = if further.writable { "yes" } else { "no" };
+        text.push_str(&format!(
+            "pool {} {}: writes {writes}\n",
+            further.name, further.layout
+        ));
+    }
     let rows: Vec<_> = pool
         .disks
         .iter()
@@ -125,6 +131,7 @@ fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
             Some(last) if last.failures_left < 0 && line.failures_left < 0 => {
                 last.blobs += line.blobs;
                 last.bytes += line.bytes;
+                last.lacking += line.lacking;
             }
             _ => told.push(line.clone()),
         }
@@ -147,13 +154,21 @@ fn findings(status: &Status) -> Vec<Finding> {
     for line in &told_as_one(&ledger.lines) {
         let (blobs, bytes) = (line.blobs, amount(line.bytes));
         let what = match line.failures_left {
-            left if left >= ledger.full => continue,
+            _ if line.lacking == 0 => continue,
+            left if line.lacking < line.blobs => format!(
+                "{} of {blobs} blobs that survive {left} more failures should survive more",
+                line.lacking
+            ),
             left if left < 0 && away => format!("{bytes} in {blobs} blobs CANNOT BE READ now"),
             left if left < 0 => format!(
                 "{bytes} in {blobs} blobs lack more shards than the layout survives, and no disk of the \
                  pool is missing: some of that CANNOT BE READ"
             ),
             0 => format!("{bytes} in {blobs} blobs would be lost with one more disk"),
+            left if !status.pool.further.is_empty() => format!(
+                "{bytes} in {blobs} blobs survive {left} more failures, fewer than the layouts of their \
+                 pools"
+            ),
             left => format!(
                 "{bytes} in {blobs} blobs survive {left} more failures instead of {}",
                 ledger.full
@@ -183,6 +198,12 @@ fn findings(status: &Status) -> Vec<Finding> {
     if !status.pool.writable {
         findings.push(Finding {
             what: "writes are refused".to_owned(),
+            advice: "see the notes below for the reason".to_owned(),
+        });
+    }
+    for further in status.pool.further.iter().filter(|pool| !pool.writable) {
+        findings.push(Finding {
+            what: format!("writes into the pool {} are refused", further.name),
             advice: "see the notes below for the reason".to_owned(),
         });
     }
@@ -368,7 +389,7 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
+    use crate::admin::{FurtherPoolStatus, LedgerInfo, PoolStatus, RepairInfo};
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {
@@ -392,6 +413,7 @@ mod tests {
                 layout: "4+2".to_owned(),
                 margin: 2,
                 writable: true,
+                further: Vec::new(),
                 disks: (1..=6).map(|number| disk(number, "online")).collect(),
                 notes: Vec::new(),
             },
@@ -410,6 +432,7 @@ mod tests {
         status.ledger.lines = vec![LedgerLineInfo {
             failures_left: -1,
             blobs: 3,
+            lacking: 3,
             bytes: 1 << 20,
             ..LedgerLineInfo::default()
         }];
@@ -447,6 +470,34 @@ mod tests {
             told.contains("5 waiting, 5 of them to be tried again"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn each_pool_is_held_against_its_own_layout() {
+        let mut status = well();
+        status.pool.further = vec![FurtherPoolStatus {
+            name: "scratch".to_owned(),
+            layout: "1+0".to_owned(),
+            writable: true,
+        }];
+        let line = |failures_left, lacking| LedgerLineInfo {
+            failures_left,
+            blobs: 5,
+            lacking,
+            ..LedgerLineInfo::default()
+        };
+        status.ledger.lines = vec![line(0, 0), line(2, 0)];
+        assert_eq!(severity(&status), 0, "{}", text(&status));
+        status.ledger.lines[0] = line(1, 2);
+        assert_eq!(severity(&status), DEGRADED);
+        assert!(text(&status).contains("2 of 5 blobs that survive 1 more failures"));
+        status.ledger.lines[0] = line(0, 2);
+        assert_eq!(severity(&status), CRITICAL);
+        status.ledger.lines.clear();
+        status.pool.further[0].writable = false;
+        assert_eq!(severity(&status), CRITICAL);
+        let told = text(&status);
+        assert!(told.contains("the pool scratch are refused"), "{told}");
     }
 
     #[test]

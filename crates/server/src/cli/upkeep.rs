@@ -180,8 +180,11 @@ async fn check(reached: &mut Reached, deep: bool) -> Result<FsckInfo, CommandErr
 
 fn is_sound(found: &FsckInfo) -> bool {
     found.ledger.as_ref().is_some_and(|ledger| {
-        let whole = |line: &LedgerLineInfo| line.failures_left >= ledger.full;
-        ledger.lines.iter().all(whole) && ledger.catalog >= ledger.full && ledger.found_bad == 0
+        let whole = |line: &LedgerLineInfo| line.lacking == 0;
+        ledger.lines.iter().all(whole)
+            && ledger.at_risk.is_empty()
+            && ledger.catalog >= ledger.full
+            && ledger.found_bad == 0
     })
 }
 

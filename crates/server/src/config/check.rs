@@ -70,6 +70,7 @@ impl Findings {
 pub fn findings(config: &Config) -> Vec<Finding> {
     let mut findings = Findings::default();
     layout(config, &mut findings);
+    further_pools(config, &mut findings);
     disks(config, &mut findings);
     outside_disks(config, &mut findings);
     doors(config, &mut findings);
@@ -123,8 +124,47 @@ fn layout(config: &Config, findings: &mut Findings) {
     }
 }
 
+fn further_pools(config: &Config, findings: &mut Findings) {
+    let pools = config.further_pools();
+    for (n, pool) in pools.iter().enumerate() {
+        let (name, layout, disks) = (&pool.name, pool.layout, pool.disks.len());
+        if *name == config.pool.name {
+            let message = format!("{name} is the main pool, whose disks stand in pool.disks");
+            findings.error("pools.disks", message);
+        }
+        if let Some(other) = pools[..n]
+            .iter()
+            .find(|other| other.number() == pool.number())
+        {
+            let message = format!(
+                "{} and {name} cannot be told apart: give one another name",
+                other.name
+            );
+            findings.error("pools.disks", message);
+        }
+        if disks < layout.shards() {
+            let shards = layout.shards();
+            let message = format!("{layout} needs {shards} disks and the pool {name} has {disks}");
+            match knows_pool(config) {
+                true => findings.warning("pools.disks", format!("{message}: new objects are written in a narrower layout, or refused with fewer than {}", layout.m + 1)),
+                false => findings.error("pools.disks", message),
+            }
+        } else if layout.m == 0 {
+            let message = format!("{layout} of the pool {name}: the loss of one disk loses data");
+            findings.warning("pools.layouts", message);
+        }
+    }
+    for named in config.named_pools() {
+        if config.pool_number(named).is_none() {
+            let message = format!("there is no pool {named}: pools.disks names its folders");
+            findings.error("lifecycle.storage_classes", message);
+        }
+    }
+}
+
 fn disks(config: &Config, findings: &mut Findings) {
-    let disks = &config.pool.disks;
+    let disks: Vec<PathBuf> = config.folders().into_iter().map(|(disk, _)| disk).collect();
+    let disks = &disks;
     for (i, disk) in disks.iter().enumerate() {
         for other in &disks[..i] {
             if is_within(disk, other) || is_within(other, disk) {
@@ -168,7 +208,7 @@ fn disks(config: &Config, findings: &mut Findings) {
 fn outside_disks(config: &Config, findings: &mut Findings) {
     let key = config.master_key_file();
     let state = &config.server.state_dir;
-    for disk in &config.pool.disks {
+    for (disk, _) in &config.folders() {
         if is_within(&key, disk) {
             let message = format!(
                 "{} is inside the disk {}: a disk that is given away would carry the key to \

@@ -3,6 +3,7 @@
 //!
 //! Add a key only with a reason that somebody measured or an administrator asked for.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,8 +27,34 @@ fn is_region(text: &str) -> bool {
 }
 
 fn is_class(text: &str) -> bool {
+    let (class, pool) = split_class(text);
     let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)
+    !class.is_empty()
+        && class.len() <= 64
+        && class.bytes().all(plain)
+        && pool.is_none_or(is_pool_name)
+}
+
+fn split_class(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('=') {
+        Some((class, pool)) => (class, Some(pool)),
+        None => (text, None),
+    }
+}
+
+fn is_pool_disk(text: &str) -> bool {
+    let split = text.split_once('=');
+    split.is_some_and(|(pool, folder)| is_pool_name(pool) && Path::new(folder).is_absolute())
+}
+
+fn is_pool_layout(text: &str) -> bool {
+    let split = text.split_once('=');
+    split.is_some_and(|(pool, layout)| is_pool_name(pool) && parse_layout(layout).is_some())
+}
+
+fn parse_layout(text: &str) -> Option<dewar_types::Layout> {
+    let (k, m) = text.split_once('+')?;
+    dewar_types::Layout::new(k.parse().ok()?, m.parse().ok()?).ok()
 }
 
 fn is_translation(text: &str) -> bool {
@@ -93,7 +120,7 @@ sections! {
 
     /// The disks, and how objects are spread over them.
     [pool] Pool {
-        /// Name of the pool in logs, metrics and status.
+        /// Name of the pool in logs, metrics and status. It is the main one if there are several.
         name: String = "main" {
             range: Range::Rule("1 to 32 lower-case letters, digits or dashes", is_pool_name),
         };
@@ -113,6 +140,21 @@ sections! {
         small_object_threshold: ByteSize = "128KiB" { range: Range::Between("0B", "1MiB") };
         /// A disk that does not answer an operation within this time is treated as missing.
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
+    }
+
+    /// Further pools: disks of their own, for objects of certain storage classes
+    /// (`lifecycle.storage_classes`). Names of users, objects and all else are in one catalog, whose journal
+    /// and index may be on any of the disks.
+    [pools] Pools {
+        /// The folders that are their disks, each `NAME=/folder`, like `archive=/srv/a1`. A disk keeps its
+        /// pool, and a pool its name: the name is what its disks are known by. Into a Dewar that exists,
+        /// disks come by `dewar disk add --pool NAME`.
+        disks: Vec<String> = "" {
+            range: Range::Rule("NAME=/folder, with a name as pool.name has it and a path from the root", is_pool_disk),
+        };
+        /// Their layouts, each `NAME=K+M`. A pool that is not named here gets what suits the number of its
+        /// disks, as `pool.layout` does. The stripe unit is the main pool's.
+        layouts: Vec<String> = "" { range: Range::Rule("NAME=K+M, from 1+0 to 16+4", is_pool_layout) };
     }
 
     /// What keeps stored bytes safe: scrub, which reads everything from the disks once in a while,
@@ -138,9 +180,14 @@ sections! {
         /// How long a day of a rule lasts. Another length than a day is for tests: then nothing is
         /// rounded to midnight, and buckets are looked at every second or so.
         day: Duration = "1d" { range: Range::Between("1s", "1d") };
-        /// Names of storage classes beside `STANDARD`. All of them name the one pool there is.
+        /// Storage classes beside `STANDARD`, each `NAME` or `NAME=POOL`: objects of that class are put into
+        /// the pool of that name, the main pool where none is named. `STANDARD=POOL` puts there what has no
+        /// class. What was written before stays where it is.
         storage_classes: Vec<String> = "" {
-            range: Range::Rule("upper-case letters, digits, dashes or underscores", is_class),
+            range: Range::Rule(
+                "upper-case letters, digits, dashes or underscores, or that, `=` and the name of a pool",
+                is_class
+            ),
         };
     }
 
@@ -339,6 +386,132 @@ impl Config {
         // The key's range ends at 4 MiB.
         let unit = u32::try_from(self.pool.stripe_unit.0).unwrap_or(layout.unit);
         dewar_types::Layout { unit, ..layout }
+    }
+}
+
+/// A pool beside the main one, as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FurtherPool {
+    /// Its name.
+    pub name: String,
+    /// Its layout while every disk is there, with the stripe unit.
+    pub layout: dewar_types::Layout,
+    /// Its folders.
+    pub disks: Vec<PathBuf>,
+}
+
+impl FurtherPool {
+    /// The number that its disks and records know it by.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        dewar_data::pool::number_of(&self.name)
+    }
+}
+
+impl Config {
+    /// The pools beside the main one, by name.
+    #[must_use]
+    pub fn further_pools(&self) -> Vec<FurtherPool> {
+        let mut pools: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+        let split = |text: &'_ String| {
+            text.split_once('=')
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        };
+        let layouts: BTreeMap<String, String> =
+            self.pools.layouts.iter().filter_map(split).collect();
+        for name in layouts.keys() {
+            pools.insert(name, Vec::new());
+        }
+        for (name, folder) in self
+            .pools
+            .disks
+            .iter()
+            .filter_map(|text| text.split_once('='))
+        {
+            pools.entry(name).or_default().push(PathBuf::from(folder));
+        }
+        let unit = self.layout().unit;
+        let pools = pools.into_iter().map(|(name, disks)| {
+            let given = layouts.get(name).and_then(|layout| parse_layout(layout));
+            let layout = given.unwrap_or_else(|| dewar_types::Layout::default_for(disks.len()));
+            FurtherPool {
+                name: name.to_owned(),
+                layout: dewar_types::Layout { unit, ..layout },
+                disks,
+            }
+        });
+        pools.collect()
+    }
+
+    /// The number of the pool of this name, if it is configured.
+    #[must_use]
+    pub fn pool_number(&self, name: &str) -> Option<u16> {
+        if name == self.pool.name {
+            return Some(0);
+        }
+        let further = self.further_pools();
+        let found = further.iter().find(|pool| pool.name == name);
+        found.map(FurtherPool::number)
+    }
+
+    /// The name of the pool of this number, if it is configured.
+    #[must_use]
+    pub fn pool_name(&self, number: u16) -> Option<String> {
+        if number == 0 {
+            return Some(self.pool.name.clone());
+        }
+        let mut further = self.further_pools().into_iter();
+        let found = further.find(|pool| pool.number() == number);
+        found.map(|pool| pool.name)
+    }
+
+    /// The folders of all pools, those of the main one first, each with its pool's number.
+    #[must_use]
+    pub fn folders(&self) -> Vec<(PathBuf, u16)> {
+        let main = self.pool.disks.iter().map(|folder| (folder.clone(), 0));
+        let further = self.further_pools().into_iter().flat_map(|pool| {
+            let number = pool.number();
+            pool.disks.into_iter().map(move |folder| (folder, number))
+        });
+        main.chain(further).collect()
+    }
+
+    /// Takes a further folder for a disk of a pool; of the main one, where no pool has this number.
+    pub fn add_folder(&mut self, folder: PathBuf, pool: u16) {
+        match self.pool_name(pool).filter(|_| pool != 0) {
+            Some(name) => self
+                .pools
+                .disks
+                .push(format!("{name}={}", folder.display())),
+            None => self.pool.disks.push(folder),
+        }
+    }
+
+    /// Forgets a folder.
+    pub fn drop_folder(&mut self, folder: &Path) {
+        self.pool.disks.retain(|known| known != folder);
+        let other = |text: &String| {
+            let known = text.split_once('=').map(|(_, known)| Path::new(known));
+            known != Some(folder)
+        };
+        self.pools.disks.retain(other);
+    }
+
+    /// Storage classes and the numbers of their pools, `None` for the main one.
+    #[must_use]
+    pub fn classes(&self) -> BTreeMap<String, Option<u16>> {
+        let classes = self.lifecycle.storage_classes.iter().map(|text| {
+            let (class, pool) = split_class(text);
+            let number = pool.and_then(|pool| self.pool_number(pool));
+            (class.to_owned(), number.filter(|number| *number != 0))
+        });
+        classes.collect()
+    }
+
+    /// The pools that storage classes name.
+    pub(super) fn named_pools(&self) -> impl Iterator<Item = &str> {
+        let classes = self.lifecycle.storage_classes.iter();
+        classes.filter_map(|text| split_class(text).1)
     }
 }
 

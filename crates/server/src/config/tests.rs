@@ -359,3 +359,91 @@ proptest! {
 fn nothing_is_fetched_unless_told() {
     assert!(Config::default().xrootd.tpc_sources.is_empty());
 }
+
+#[test]
+fn classes_and_disks_name_pools() {
+    let config = parse(
+        "[pool]\ndisks = [\"/m/1\"]\nstripe_unit = \"8KiB\"\n[pools]\ndisks = [\"archive=/a/1\", \"archive=/a/2\", \"b=/b/1\"]\n\
+         layouts = [\"b=1+0\"]\n[lifecycle]\nstorage_classes = [\"COLD=archive\", \"LABEL\", \"HERE=main\"]\n",
+    )
+    .expect("fine");
+    let pools = config.further_pools();
+    let shown: Vec<_> = pools
+        .iter()
+        .map(|pool| {
+            (
+                pool.name.as_str(),
+                pool.layout.to_string(),
+                pool.disks.len(),
+            )
+        })
+        .collect();
+    let expected = [("archive", "1+1".to_owned(), 2), ("b", "1+0".to_owned(), 1)];
+    assert_eq!(shown, expected);
+    assert_eq!(pools[0].layout.unit, 8192);
+    let archive = dewar_data::pool::number_of("archive");
+    assert_eq!(config.pool_number("archive"), Some(archive));
+    assert_eq!(config.pool_number("main"), Some(0));
+    assert_eq!(config.pool_name(archive).as_deref(), Some("archive"));
+    let classes: Vec<_> = config.classes().into_iter().collect();
+    let expected = [("COLD", Some(archive)), ("HERE", None), ("LABEL", None)];
+    assert_eq!(
+        classes,
+        expected.map(|(name, pool)| (name.to_owned(), pool))
+    );
+    let folders = config.folders();
+    assert_eq!(folders[0], ("/m/1".into(), 0));
+    assert_eq!(folders[1], ("/a/1".into(), archive));
+    let mut other = config.clone();
+    other.drop_folder(Path::new("/a/1"));
+    other.add_folder("/a/3".into(), archive);
+    other.add_folder("/m/2".into(), 0);
+    assert_eq!(
+        other.pools.disks,
+        ["archive=/a/2", "b=/b/1", "archive=/a/3"]
+    );
+    assert_eq!(other.pool.disks.len(), 2);
+}
+
+#[test]
+fn pools_that_make_no_sense_are_refused() {
+    for wrong in [
+        "[pools]\ndisks = [\"/a/1\"]",
+        "[pools]\ndisks = [\"archive=a/1\"]",
+        "[pools]\ndisks = [\"Archive=/a/1\"]",
+        "[pools]\nlayouts = [\"archive=4\"]",
+        "[lifecycle]\nstorage_classes = [\"cold=archive\"]",
+        "[lifecycle]\nstorage_classes = [\"COLD=\"]",
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    let wrong = |text: &str, key: &str, words: &str| {
+        let config = parse(&format!("[pool]\ndisks = [\"/m/1\"]\n{text}")).expect("parses");
+        let found = findings(&config).into_iter().any(|finding| {
+            finding.severity == Severity::Error
+                && finding.key == key
+                && finding.message.contains(words)
+        });
+        assert!(found, "{text}: {:?}", findings(&config));
+    };
+    wrong(
+        "[pools]\ndisks = [\"main=/a/1\"]",
+        "pools.disks",
+        "main pool",
+    );
+    wrong(
+        "[pools]\nlayouts = [\"a=2+1\"]\ndisks = [\"a=/a/1\"]",
+        "pools.disks",
+        "needs 3 disks",
+    );
+    wrong(
+        "[pools]\ndisks = [\"a=/m/1/x\"]",
+        "pool.disks",
+        "inside the other",
+    );
+    wrong(
+        "[lifecycle]\nstorage_classes = [\"COLD=nowhere\"]",
+        "lifecycle.storage_classes",
+        "no pool nowhere",
+    );
+}

@@ -24,9 +24,9 @@ use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
     DiskReadmitted, DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo,
-    IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest, KeyInfo, NewKey, Page,
-    PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest, State, Status,
-    UserAdd, UserInfo,
+    FurtherPoolStatus, IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest,
+    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest,
+    State, Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
 use crate::config::Config;
@@ -43,6 +43,8 @@ pub(super) struct StoreAdmin {
     started: Duration,
     zone: u16,
     pool_name: String,
+    /// The names and numbers of the pools beside the main one.
+    further: Vec<(String, u16)>,
     region: String,
     copies: Arc<AtomicU64>,
     doors: Vec<DoorStatus>,
@@ -89,6 +91,11 @@ impl StoreAdmin {
             env,
             zone: config.server.zone,
             pool_name: config.pool.name.clone(),
+            further: config
+                .further_pools()
+                .into_iter()
+                .map(|pool| (pool.name.clone(), pool.number()))
+                .collect(),
             region: config.s3.region.clone(),
             doors,
             upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
@@ -98,6 +105,17 @@ impl StoreAdmin {
             pool: Arc::clone(engine.pool()),
             journal: engine.journal().clone(),
         }
+    }
+
+    fn further(&self) -> Vec<FurtherPoolStatus> {
+        let further = self.further.iter().filter_map(|(name, number)| {
+            Some(FurtherPoolStatus {
+                name: name.clone(),
+                layout: self.pool.layout_of(*number)?.to_string(),
+                writable: self.store.room_in(*number).is_ok(),
+            })
+        });
+        further.collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -111,7 +129,9 @@ impl StoreAdmin {
             JournalState::Closed => notes.push("the journal is closed".to_owned()),
         }
         let layout = self.pool.layout();
-        let live = self.pool.writable().count();
+        let main = self.pool.number();
+        let live = |pool| self.pool.writable().filter(move |disk| disk.pool == pool);
+        let live = live(main).count();
         match (self.store.room(), layout.narrowed_to(live)) {
             (Ok(now), _) if now == layout => {}
             (Ok(now), _) => notes.push(format!("new objects are written as {now}, not {layout}")),
@@ -122,6 +142,21 @@ impl StoreAdmin {
                 "the disks are full ({}): writes are refused, deletes are not",
                 full.message()
             )),
+        }
+        for (name, number) in &self.further {
+            let Some(layout) = self.pool.layout_of(*number) else {
+                continue;
+            };
+            match self.store.room_in(*number) {
+                Ok(now) if now == layout => {}
+                Ok(now) => notes.push(format!(
+                    "new objects of the pool {name} are written as {now}, not {layout}"
+                )),
+                Err(error) => notes.push(format!(
+                    "the pool {name} takes no new objects: {}",
+                    error.message()
+                )),
+            }
         }
         if let Some(why) = self.audit.failing() {
             notes.push(format!("the audit log cannot be written: {why}"));
@@ -139,7 +174,7 @@ impl AdminApi for StoreAdmin {
     async fn status(&self) -> Result<Status> {
         let layout = self.pool.layout();
         let away = away(&self.pool, &self.journal);
-        let margin = usize::from(layout.m).saturating_sub(away);
+        let margin = self.pool.tolerance().saturating_sub(away);
         let running = self.env.clock.elapsed().saturating_sub(self.started);
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -149,6 +184,7 @@ impl AdminApi for StoreAdmin {
             pool: PoolStatus {
                 name: self.pool_name.clone(),
                 layout: layout.to_string(),
+                further: self.further(),
                 margin: u32::try_from(margin).unwrap_or(0),
                 writable: takes_writes(&self.store, &self.journal),
                 disks: self.upkeep.disk_progress().await?,
@@ -174,8 +210,13 @@ impl AdminApi for StoreAdmin {
         self.upkeep.disk_decide(disk, action, narrower).await
     }
 
-    async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
-        self.upkeep.disk_add(folder, replaces).await
+    async fn disk_add(
+        &self,
+        folder: &str,
+        replaces: Option<&str>,
+        pool: Option<&str>,
+    ) -> Result<DiskAdded> {
+        self.upkeep.disk_add(folder, replaces, pool).await
     }
 
     async fn disk_remove(&self, disk: &str) -> Result<DiskRemoved> {

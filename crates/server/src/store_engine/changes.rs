@@ -51,15 +51,44 @@ pub(super) struct DiskChanges {
 
 impl DiskChanges {
     /// Makes a folder a disk of the pool, in the place of another one if that is named.
-    pub(super) async fn add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
+    pub(super) async fn add(
+        &self,
+        folder: &str,
+        replaces: Option<&str>,
+        pool: Option<&str>,
+    ) -> Result<DiskAdded> {
         let (changes, folder) = (self.clone(), PathBuf::from(folder));
         let replaces = replaces.map(str::to_owned);
-        in_background(async move { changes.add_folder(&folder, replaces.as_deref()).await })
+        let pool = self.pool_for(&folder, pool, replaces.is_some())?;
+        in_background(async move { changes.add_folder(&folder, replaces.as_deref(), pool).await })
             .await
             .map_err(|error| self.spelled(error))
     }
 
-    async fn add_folder(&self, folder: &Path, replaces: Option<&str>) -> Result<DiskAdded> {
+    /// The number of the pool that a new disk is to be of: the one that is named, else the one that the
+    /// configuration names the folder for. `None` leaves it to the disk that is replaced.
+    fn pool_for(&self, folder: &Path, named: Option<&str>, replaces: bool) -> Result<Option<u16>> {
+        if let Some(name) = named {
+            let number = self.config.pool_number(name).ok_or_else(|| {
+                let message = format!("the configuration has no pool {name}");
+                AdminError::new(Failure::NotFound, message)
+            })?;
+            return Ok(Some(number));
+        }
+        if replaces {
+            return Ok(None);
+        }
+        let configured = self.config.folders();
+        let here = configured.iter().find(|(known, _)| known == folder);
+        Ok(here.map(|(_, pool)| *pool))
+    }
+
+    async fn add_folder(
+        &self,
+        folder: &Path,
+        replaces: Option<&str>,
+        pool: Option<u16>,
+    ) -> Result<DiskAdded> {
         let warnings = self.check_place(folder)?;
         let disk = open(folder, self.config.pool.disk_deadline).await?;
         if matches!(disk.state(), DiskState::ReadOnly { .. }) {
@@ -72,9 +101,16 @@ impl DiskChanges {
             None => None,
         };
         self.offer_back(folder, &*disk).await?;
-        self.membership.examine(&*disk, old).await?;
-        self.roster.reserve(folder)?;
-        let added = self.membership.add(&disk, old).await;
+        let pool = match (pool, old) {
+            // Where nothing on it is known any more.
+            (None, Some(old)) if self.store.pool_of_disk(old).await?.is_none() => {
+                self.roster.pool_of(old)
+            }
+            (pool, _) => pool,
+        };
+        self.membership.examine(&*disk, old, pool).await?;
+        self.roster.reserve(folder, pool.unwrap_or(0))?;
+        let added = self.membership.add_to(pool, &disk, old).await;
         // Also after an error: it may be a disk of the pool by now.
         let label = folder.display().to_string();
         let number = self.folders.add(Folder::look_again(label, Ok(disk)).await);
@@ -89,9 +125,14 @@ impl DiskChanges {
             replaces: old.map(|old| old.to_string()),
             replaces_number: old.and_then(|old| numbers.get(&old).copied()),
             removed: old.is_some_and(|old| self.membership.removed().contains(&old)),
-            in_configuration: self.config.pool.disks.iter().any(|known| known == folder),
+            in_configuration: self.is_configured(folder),
             warnings,
         })
+    }
+
+    fn is_configured(&self, folder: &Path) -> bool {
+        let configured = self.config.folders();
+        configured.iter().any(|(known, _)| known == folder)
     }
 
     /// Refuses a disk that was removed as a new one, and says what is on it.
@@ -124,6 +165,9 @@ impl DiskChanges {
             .each(|live| known.push(PathBuf::from(&live.label)));
         let mut before = self.config.clone();
         before.pool.disks = known.clone();
+        before.pools.disks.clear();
+        before.pools.layouts.clear();
+        before.lifecycle.storage_classes.clear();
         before.pool.disks.retain(|other| other != folder);
         let mut after = before.clone();
         after.pool.disks.push(folder.to_path_buf());
@@ -268,7 +312,7 @@ impl DiskChanges {
             id: id.to_string(),
             path: label,
             held,
-            in_configuration: self.config.pool.disks.iter().any(|known| known == folder),
+            in_configuration: self.is_configured(folder),
             warnings,
         })
     }
@@ -396,14 +440,19 @@ impl DiskChanges {
     /// Remembers which disk is where.
     pub(super) fn note(&self) -> Result<()> {
         let mut folders = Vec::new();
+        let mut pools = BTreeMap::new();
         self.folders.each(|folder| {
+            if let (Content::Disk { identity, .. }, None) = (&folder.content, &folder.refused) {
+                pools.insert(identity.disk, identity.pool);
+            }
             let id = match (&folder.content, &folder.refused) {
                 (Content::Disk { identity, .. }, None) => Some(identity.disk),
                 _ => None,
             };
             folders.push((PathBuf::from(&folder.label), id));
         });
-        Ok(self.roster.note(&folders, &self.membership.removed())?)
+        self.roster.note(&folders, &self.membership.removed())?;
+        Ok(self.roster.note_pools(&pools)?)
     }
 
     /// The disk that a folder, a number, an id or the beginning of one means.

@@ -15,10 +15,11 @@ use crate::config::Config;
 
 /// Looks at every configured folder; changes nothing.
 pub(super) async fn look(config: &Config) -> Folders {
-    let mut all = Vec::with_capacity(config.pool.disks.len());
-    for path in &config.pool.disks {
+    let mut all = Vec::new();
+    for (path, pool) in &config.folders() {
         let opened = open(path, config.pool.disk_deadline).await;
         let folder = Folder::look(path.display().to_string(), opened).await;
+        let folder = folder.of(*pool);
         let in_use = folder.is_in_use();
         all.push(folder);
         // Of two processes that begin at once one gets them all.
@@ -48,7 +49,7 @@ pub(super) struct Configured {
 impl Configured {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            paths: Mutex::new(config.pool.disks.clone()),
+            paths: Mutex::new(config.folders().into_iter().map(|(path, _)| path).collect()),
             deadline: config.pool.disk_deadline,
         }
     }

@@ -174,7 +174,7 @@ impl Figures {
             "1 when a new object would be taken, 0 when too few disks live or have room",
             i64::from(takes_writes(&self.store, &self.journal)),
         )?;
-        let tolerance = i64::from(self.pool.layout().m);
+        let tolerance = signed(self.pool.tolerance());
         page.gauge(
             "pool_tolerance",
             "Disks that the layout can lose, when none is away",
@@ -414,6 +414,15 @@ impl Figures {
                 .lines
                 .iter()
                 .map(|(left, counted)| (line(left), signed(counted.blobs))),
+        )?;
+        page.gauges(
+            "ledger_lacking_blobs",
+            "Those of them that survive fewer failures than the layouts of their pools",
+            None,
+            ledger
+                .lines
+                .iter()
+                .map(|(left, counted)| (line(left), signed(counted.lacking))),
         )?;
         page.gauges(
             "ledger",

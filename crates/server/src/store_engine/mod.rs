@@ -121,11 +121,15 @@ impl OpenStore {
             },
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
-                classes: config.lifecycle.storage_classes.iter().cloned().collect(),
+                classes: config.classes(),
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             ..EngineConfig::new(config.layout())
         };
+        let further = config.further_pools().into_iter();
+        let engine = further.fold(engine, |engine, pool| {
+            engine.with_pool(pool.number(), pool.layout)
+        });
         let birth = birth::find(config, &folders, purpose)?;
         let key_file = config.master_key_file();
         let made = birth.makes_pool();
@@ -134,7 +138,8 @@ impl OpenStore {
         } else {
             PoolKey::Existing(birth.key())
         };
-        let master = master_key::open(&key_file, &config.pool.disks, pool_key, &*env.rng)?;
+        let disks: Vec<_> = config.folders().into_iter().map(|(disk, _)| disk).collect();
+        let master = master_key::open(&key_file, &disks, pool_key, &*env.rng)?;
         let master = Arc::new(master);
         let born = birth
             .finish(env, config, &engine, &folders, &master)

@@ -28,7 +28,7 @@ struct Device {
 /// disks.
 pub(super) async fn check(config: &Config, engine: &EngineConfig, folders: &Folders) -> Result<()> {
     let mut devices: BTreeMap<u64, Device> = BTreeMap::new();
-    for (path, folder) in config.pool.disks.iter().zip(&folders.all) {
+    for ((path, _), folder) in config.folders().iter().zip(&folders.all) {
         let (Content::Blank { disk } | Content::Disk { disk, .. }) = &folder.content else {
             continue;
         };
@@ -43,7 +43,7 @@ pub(super) async fn check(config: &Config, engine: &EngineConfig, folders: &Fold
         });
         device.labels.push(folder.label.clone());
     }
-    let holders = usize::from(engine.layout.m) + 2;
+    let holders = engine.journal.m + 2;
     match shortage(devices.values(), holders, engine.journal.file_bytes) {
         Some(message) => Err(Error::new(ErrorKind::NoSpace, message)),
         None => Ok(()),

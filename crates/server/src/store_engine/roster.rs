@@ -47,9 +47,16 @@ pub(super) struct Remembered {
     /// Its id, in 32 hexadecimal digits; `None` as long as it was not seen.
     id: Option<String>,
     folder: PathBuf,
+    /// The number of its pool.
+    #[serde(default, skip_serializing_if = "is_main")]
+    pool: u16,
     /// It was removed: its folder is no longer looked into for its sake.
     #[serde(default)]
     removed: bool,
+}
+
+fn is_main(pool: &u16) -> bool {
+    *pool == 0
 }
 
 impl Remembered {
@@ -97,13 +104,9 @@ pub(crate) fn with_added(config: &Config) -> Config {
     // A file that cannot be read is told of when the pool is opened.
     if let Ok(Some(file)) = read(&path(&config)) {
         for disk in file.disks.into_iter().filter(|disk| !disk.removed) {
-            if !config
-                .pool
-                .disks
-                .iter()
-                .any(|known| same(known, &disk.folder))
-            {
-                config.pool.disks.push(disk.folder);
+            let known = config.folders();
+            if !known.iter().any(|(known, _)| same(known, &disk.folder)) {
+                config.add_folder(disk.folder, disk.pool);
             }
         }
     }
@@ -182,13 +185,38 @@ impl Roster {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn reserve(&self, folder: &Path) -> Result<()> {
+    pub(super) fn reserve(&self, folder: &Path, pool: u16) -> Result<()> {
         self.change(|disks| {
             let waits = |disk: &Remembered| disk.folder == folder && disk.id.is_none();
             if !disks.iter().any(waits) {
                 add(disks, folder, None);
             }
+            disks
+                .iter_mut()
+                .filter(|disk| waits(disk))
+                .for_each(|disk| disk.pool = pool);
         })
+    }
+
+    /// Remembers of which pools disks are.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn note_pools(&self, pools: &BTreeMap<DiskId, u16>) -> Result<()> {
+        self.change(|disks| {
+            for disk in disks {
+                if let Some(pool) = disk.id().and_then(|id| pools.get(&id)) {
+                    disk.pool = *pool;
+                }
+            }
+        })
+    }
+
+    /// The number of the pool of a disk, as far as it is remembered.
+    pub(super) fn pool_of(&self, id: DiskId) -> Option<u16> {
+        let file = self.file.lock();
+        let disk = file.disks.iter().find(|disk| disk.id() == Some(id))?;
+        Some(disk.pool)
     }
 
     /// Forgets a folder in which no disk was ever seen; whether it was remembered.
@@ -343,6 +371,7 @@ fn add(disks: &mut Vec<Remembered>, folder: &Path, id: Option<DiskId>) {
         number: last.unwrap_or(0) + 1,
         id: id.map(|id| id.to_string()),
         folder: folder.to_path_buf(),
+        pool: 0,
         removed: false,
     });
 }
@@ -385,7 +414,7 @@ mod tests {
         assert_eq!(roster.at(Path::new("/a")), Some(DiskId(13)));
         // A new disk where the second was, which was removed.
         let removed = BTreeSet::from([DiskId(12)]);
-        roster.reserve(Path::new("/b")).expect("written");
+        roster.reserve(Path::new("/b"), 0).expect("written");
         roster.note(&[found("/b", 14)], &removed).expect("written");
         assert_eq!(roster.by_number(2), Some(DiskId(12)));
         assert_eq!(roster.by_number(4), Some(DiskId(14)));
@@ -457,8 +486,8 @@ mod tests {
     #[test]
     fn a_folder_without_its_disk_can_be_forgotten() {
         let (_dir, roster) = roster();
-        roster.reserve(Path::new("/new")).expect("written");
-        roster.reserve(Path::new("/new")).expect("written");
+        roster.reserve(Path::new("/new"), 0).expect("written");
+        roster.reserve(Path::new("/new"), 0).expect("written");
         assert_eq!(roster.file.lock().disks.len(), 1);
         assert!(roster.forget(Path::new("/new")).expect("written"));
         assert!(!roster.forget(Path::new("/new")).expect("written"));

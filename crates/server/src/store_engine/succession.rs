@@ -58,7 +58,9 @@ impl OpenStore {
             Error::new(ErrorKind::NotFound, spelled(config, &message))
         })?;
         // Before it is formatted, so that every later start looks into it.
-        roster.reserve(folder)?;
+        let pool = roster.pool_of(lost).unwrap_or(engine.pool);
+        roster.reserve(folder, pool)?;
+        let lost = (lost, pool);
         engine.journal.lost =
             Engine::prepare_successor(env, &engine, dewar, &folders, &shortage, lost, &new).await?;
         let there = Folder::look_again(label, Ok(new)).await;
@@ -80,8 +82,8 @@ fn check_place(config: &Config, folder: &Path) -> Result<()> {
     }
     let before = findings(config);
     let mut after = config.clone();
-    after.pool.disks.retain(|known| known != folder);
-    after.pool.disks.push(folder.to_path_buf());
+    after.drop_folder(folder);
+    after.add_folder(folder.to_path_buf(), 0);
     let wrong = findings(&after).into_iter().find(|finding| {
         finding.severity == Severity::Error
             && finding.key.starts_with("pool.disks")

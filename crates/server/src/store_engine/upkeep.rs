@@ -270,8 +270,13 @@ impl UpkeepAdmin {
         Ok(disks)
     }
 
-    pub(super) async fn disk_add(&self, folder: &str, replaces: Option<&str>) -> Result<DiskAdded> {
-        self.changes.add(folder, replaces).await
+    pub(super) async fn disk_add(
+        &self,
+        folder: &str,
+        replaces: Option<&str>,
+        pool: Option<&str>,
+    ) -> Result<DiskAdded> {
+        self.changes.add(folder, replaces, pool).await
     }
 
     pub(super) async fn disk_decide(
@@ -285,7 +290,7 @@ impl UpkeepAdmin {
         match action {
             DiskAction::Drain => {
                 if self.store.decision(disk).is_none() {
-                    decided.narrower = self.check_drain(disk, &decided.path, narrower)?;
+                    decided.narrower = self.check_drain(disk, &decided.path, narrower).await?;
                 }
                 self.decide(disk, Some(Decision::Drain)).await?;
             }
@@ -318,12 +323,15 @@ impl UpkeepAdmin {
 
     /// Whether what is on a disk can be moved as it is; if not, and that was agreed to, the layout that
     /// it is written anew in.
-    fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
+    async fn check_drain(&self, disk: DiskId, path: &str, agreed: bool) -> Result<Option<String>> {
         let refuse = |message| Err(AdminError::new(Failure::InUse, message));
-        match self.store.layouts_without(disk) {
+        let pool = self.store.pool_of_disk(disk).await?;
+        let pool = pool.unwrap_or(self.pool.number());
+        let layout = self.pool.layout_of(pool).unwrap_or(self.pool.layout());
+        match self.store.layouts_without(pool, disk) {
             (_, None) => refuse(format!(
                 "without {path} fewer than {} disks take data: add a disk first (`dewar disk add`)",
-                self.pool.layout().m + 1
+                layout.m + 1
             )),
             (Some(now), Some(then)) if then.k < now.k => {
                 let then = then.to_string();
@@ -634,6 +642,7 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
                 failures_left: *margin,
                 blobs: line.blobs,
                 bytes: line.bytes,
+                lacking: line.lacking,
                 objects: line.objects,
                 proven: time(line.proven),
             })

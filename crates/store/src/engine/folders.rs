@@ -6,13 +6,17 @@ use dewar_data::pool::{DewarId, Found, Identity, Member, inspect};
 use dewar_env::{Disk, DiskError, DiskErrorKind, DiskState};
 use dewar_types::{Error, ErrorKind, Result};
 
-use super::membership::Refusal;
+use super::EngineConfig;
+use super::refusal::Refusal;
 
 /// A folder that the configuration names.
 #[derive(Debug)]
 pub struct Folder {
     /// What messages call it: its path.
     pub label: String,
+    /// The number of the pool whose folder it is in the configuration. Of which pool the disk in it is,
+    /// its identity says.
+    pub pool: u16,
     /// What is in it.
     pub content: Content,
     /// Why the disk in it is not used, if there is one and it is not.
@@ -81,9 +85,16 @@ impl Folder {
         };
         Self {
             label,
+            pool: 0,
             content,
             refused: None,
         }
+    }
+
+    /// The same folder, as one of a pool.
+    #[must_use]
+    pub fn of(self, pool: u16) -> Self {
+        Self { pool, ..self }
     }
 
     /// Its label and its state, as administrators see it.
@@ -148,9 +159,9 @@ impl Folders {
         Ok(known.map(|(_, dewar)| dewar))
     }
 
-    /// The disks that are there and belong to this pool; says which do not.
+    /// The disks that are there and belong to the pools of a configuration; says which do not.
     #[must_use]
-    pub fn members(&self, dewar: DewarId, pool: u16) -> Vec<(Member, Identity)> {
+    pub fn members(&self, dewar: DewarId, config: &EngineConfig) -> Vec<(Member, Identity)> {
         let mut members = Vec::new();
         for folder in &self.all {
             let label = &folder.label;
@@ -158,12 +169,13 @@ impl Folders {
                 Content::Disk { disk, identity } => {
                     let refusal = if identity.dewar != dewar {
                         Refusal::OtherDewar(identity.dewar)
-                    } else if identity.pool != pool {
+                    } else if !config.has_pool(identity.pool) {
                         Refusal::OtherPool(identity.pool)
                     } else {
                         let disk = Arc::clone(disk);
                         let id = identity.disk;
-                        members.push((Member { id, disk }, identity.clone()));
+                        let pool = identity.pool;
+                        members.push((Member { id, disk, pool }, identity.clone()));
                         continue;
                     };
                     tracing::error!("{}; it is not used", refusal.sentence(label, dewar));

@@ -29,7 +29,7 @@ impl Engine {
         for folder in &folders.all {
             let (disk, id) = match &folder.content {
                 Content::Blank { disk } => {
-                    let identity = format(env, &**disk, dewar, config.pool, None).await?;
+                    let identity = format(env, &**disk, dewar, folder.pool, None).await?;
                     (disk, identity.disk)
                 }
                 // From the try that did not end. That the identity can be read does not make it

@@ -37,11 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{
-    DewarId, Found, IDENTITY_FILE, Identity, Member, Pool, check_blank, format, inspect,
-    reserve_bytes,
-};
-use dewar_env::{Disk, DiskErrorKind, DiskState, Env};
+use dewar_data::pool::{DewarId, Found, Identity, Member, Pool, check_blank, format, inspect};
+use dewar_env::{Disk, DiskState, Env};
 use dewar_journal::{Journal, JournalState};
 use dewar_meta::index::runs::RunIndex;
 use dewar_types::{DiskId, Error, ErrorKind, Layout, Result};
@@ -50,6 +47,8 @@ use futures_util::future::select_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::prepare::{check_room, settle_identity, wipe};
+use super::refusal::Refusal;
 use crate::Store;
 use crate::upkeep::Decision;
 
@@ -67,15 +66,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// When copies of the index are tried again that could not be made, if no disk changes before.
 const INDEX_RETRY_AFTER: Duration = Duration::from_secs(10);
-
-/// What a member of the journal has (docs/formats/journal.md).
-const EPOCH_FILE: &str = "journal/epoch";
-
-/// Folders that a disk which is taken back comes without.
-const WIPED: [&str; 2] = ["index", "journal"];
-
-/// Journal files that a new disk must have room for.
-const FIRST_FILES: u64 = 2;
 
 /// Whether journal or index are being moved, which goes before repairs.
 #[derive(Debug, Default)]
@@ -106,19 +96,6 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.0.leaving.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Why a folder with a disk in it is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It was removed from this pool, or was away when a loss was accepted.
-    Removed,
-    /// It belongs to another deployment.
-    OtherDewar(DewarId),
-    /// It belongs to another pool of this deployment.
-    OtherPool(u16),
-    /// Another folder, which is in use, says that it is the same disk.
-    Copy(String),
 }
 
 /// The disks of an open pool; see the module.
@@ -156,8 +133,8 @@ pub(super) struct Parts {
 
 /// What a folder is that is to become a disk.
 enum Newcomer {
-    /// It is blank.
-    Blank,
+    /// It is blank, and will be of the pool of this number.
+    Blank(u16),
     /// It was formatted for this pool and is no member yet.
     Formatted(Identity),
     /// It is a disk of this pool and in use.
@@ -195,7 +172,7 @@ impl Membership {
     /// (docs/durability.md).
     #[must_use]
     pub fn short_of(&self) -> usize {
-        let wanted = 2 * usize::from(self.pool.layout().m) + 1;
+        let wanted = 2 * self.pool.tolerance() + 1;
         wanted.saturating_sub(self.journal.status().members.len())
     }
 
@@ -205,7 +182,7 @@ impl Membership {
         if identity.dewar != self.dewar {
             return Some(Refusal::OtherDewar(identity.dewar));
         }
-        if identity.pool != self.pool.number() {
+        if self.pool.layout_of(identity.pool).is_none() {
             return Some(Refusal::OtherPool(identity.pool));
         }
         if self.removed().contains(&identity.disk) {
@@ -216,27 +193,47 @@ impl Membership {
         elsewhere.then(|| Refusal::Copy(known.label().to_owned()))
     }
 
-    /// Whether a folder could become a disk of this pool, in the place of `replaces` if that is named;
-    /// changes nothing.
+    /// Whether a folder could become a disk of `pool`, or of the pool of `replaces` and in its place if
+    /// that is named; changes nothing.
     ///
     /// # Errors
-    /// As [`Membership::add`].
-    pub async fn examine(&self, disk: &dyn Disk, replaces: Option<DiskId>) -> Result<()> {
-        self.newcomer(disk, replaces).await.map(|_| ())
+    /// As [`Membership::add_to`].
+    pub async fn examine(
+        &self,
+        disk: &dyn Disk,
+        replaces: Option<DiskId>,
+        pool: Option<u16>,
+    ) -> Result<()> {
+        self.newcomer(disk, replaces, pool).await.map(|_| ())
     }
 
-    /// Makes a blank folder a disk of this pool, which takes new data at once. With `replaces` it
-    /// takes that disk's place: what is on it is moved or rebuilt, and then it is removed. Said
-    /// again, that goes on where it was.
+    /// Makes a blank folder a disk of the main pool, or of that of `replaces`; see
+    /// [`Membership::add_to`].
+    ///
+    /// # Errors
+    /// As [`Membership::add_to`].
+    pub async fn add(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
+        self.add_to(None, disk, replaces).await
+    }
+
+    /// Makes a blank folder a disk of a pool, which takes new data at once. With `replaces` it
+    /// takes that disk's place, in its pool: what is on it is moved or rebuilt, and then it is removed. Said
+    /// again, that goes on where it was. Where nothing says which pool it is, since nothing is known to be
+    /// on the disk that is replaced, or nothing is replaced and no pool is named, it is the main one.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`] for a folder that is not blank or in use,
-    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment or one that was removed,
-    /// [`ErrorKind::NoSpace`] for a folder that is too small, [`ErrorKind::NotFound`] when nothing
+    /// [`ErrorKind::InvalidArgument`] for a disk of another deployment, of another pool than is named, or
+    /// one that was removed, and for a pool that nobody configured; [`ErrorKind::NoSpace`] for a folder that is too small, [`ErrorKind::NotFound`] when nothing
     /// knows the disk to be replaced, [`ErrorKind::Unavailable`] when the folder cannot be written or
     /// too few disks answer.
-    pub async fn add(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
-        let id = self.bring_in(disk, replaces).await?;
+    pub async fn add_to(
+        &self,
+        pool: Option<u16>,
+        disk: &Arc<dyn Disk>,
+        replaces: Option<DiskId>,
+    ) -> Result<DiskId> {
+        let id = self.bring_in(disk, replaces, pool).await?;
         // A dead one need not be waited for: it leaves the journal now, so that losses count afresh.
         if let Some(old) = replaces.filter(|old| self.is_dead(*old))
             && self.store.decision(old) == Some(Decision::Replace)
@@ -252,11 +249,16 @@ impl Membership {
         member.is_none_or(|member| !member.disk.state().readable())
     }
 
-    async fn bring_in(&self, disk: &Arc<dyn Disk>, replaces: Option<DiskId>) -> Result<DiskId> {
+    async fn bring_in(
+        &self,
+        disk: &Arc<dyn Disk>,
+        replaces: Option<DiskId>,
+        pool: Option<u16>,
+    ) -> Result<DiskId> {
         let _turn = self.turn.lock().await;
-        let id = match self.newcomer(&**disk, replaces).await? {
-            Newcomer::Blank => {
-                let (dewar, pool) = (self.dewar, self.pool.number());
+        let id = match self.newcomer(&**disk, replaces, pool).await? {
+            Newcomer::Blank(pool) => {
+                let dewar = self.dewar;
                 let identity = format(&self.env, &**disk, dewar, pool, replaces).await?;
                 self.take_in(disk, &identity).await?;
                 identity.disk
@@ -287,10 +289,30 @@ impl Membership {
         Ok(id)
     }
 
-    async fn newcomer(&self, disk: &dyn Disk, replaces: Option<DiskId>) -> Result<Newcomer> {
+    async fn newcomer(
+        &self,
+        disk: &dyn Disk,
+        replaces: Option<DiskId>,
+        wanted: Option<u16>,
+    ) -> Result<Newcomer> {
         let label = disk.label();
+        let mut known = None;
         if let Some(old) = replaces {
             self.check_replaced(old).await?;
+            known = self.store.pool_of_disk(old).await?;
+        }
+        if let (Some(wanted), Some(known), Some(old)) = (wanted, known, replaces)
+            && wanted != known
+        {
+            let message = format!("disk {old} is of pool {known}, not of pool {wanted}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let pool = known.or(wanted);
+        if let Some(number) = pool
+            && self.pool.layout_of(number).is_none()
+        {
+            let message = format!("pool {number} is not in the configuration");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         match inspect(disk).await? {
             Found::Absent(error) => Err(error),
@@ -298,13 +320,20 @@ impl Membership {
                 check_room(disk, self.file_bytes).await?;
                 // Formatting asks again.
                 check_blank(disk).await?;
-                Ok(Newcomer::Blank)
+                Ok(Newcomer::Blank(pool.unwrap_or(self.pool.number())))
             }
             Found::Disk(identity) => {
                 if let Some(refusal) = self.refusal(label, &identity) {
                     return Err(refusal.error(label, self.dewar));
                 }
                 let id = identity.disk;
+                if let Some(pool) = pool.filter(|pool| *pool != identity.pool) {
+                    let message = format!(
+                        "{label} is a disk of pool {} and cannot become one of pool {pool}",
+                        identity.pool
+                    );
+                    return Err(Error::new(ErrorKind::InvalidArgument, message));
+                }
                 let member = self.pool.member(id).is_some();
                 let wanted = replaces.is_some_and(|old| identity.replaces == Some(old) || member);
                 if replaces == Some(id) {
@@ -332,7 +361,9 @@ impl Membership {
     /// Refuses to have a disk that is in use take the place of another where none is spare: what is on
     /// the other would be written anew in a narrower layout.
     fn check_spare(&self, old: DiskId, id: DiskId) -> Result<()> {
-        let (now, then) = self.store.layouts_without(old);
+        let pool = self.pool.member(id).map(|member| member.pool);
+        let pool = pool.unwrap_or(self.pool.number());
+        let (now, then) = self.store.layouts_without(pool, old);
         let width = |layout: Option<Layout>| layout.map_or(0, |layout| layout.k);
         if width(then) >= width(now) {
             return Ok(());
@@ -453,7 +484,13 @@ impl Membership {
         // What is in use and looked through is no removed disk any more, also after a crash.
         self.journal.joined(id, EPOCH_PATIENCE).await?;
         let disk_now = Arc::clone(disk);
-        self.pool.join(Member { id, disk: disk_now })?;
+        let pool = identity.pool;
+        let disk_now = Member {
+            id,
+            disk: disk_now,
+            pool,
+        };
+        self.pool.join(disk_now)?;
         tracing::info!(disk = disk.label(), id = %identity.disk, "a removed disk is taken back");
         self.tell_index().await;
         Ok(())
@@ -470,6 +507,7 @@ impl Membership {
         self.pool.join(Member {
             id: identity.disk,
             disk: Arc::clone(disk),
+            pool: identity.pool,
         })?;
         if let Some(old) = identity.replaces {
             self.replacing.lock().insert(identity.disk, old);
@@ -496,21 +534,57 @@ impl Membership {
         };
         let remain = members.iter().filter(stays).count();
         let writable = self.pool.writable().filter(|member| stays(&&member.id));
-        let (writable, needed) = (writable.count(), usize::from(self.pool.layout().m) + 1);
+        let (writable, needed) = (writable.count(), self.pool.tolerance() + 1);
         let known = members.contains(&id) && self.store.decision(id) != Some(Decision::Remove);
         if known && (remain < needed || writable < needed) {
+            let layouts = self.pool.layouts().map(|(_, layout)| layout);
+            let widest = layouts.max_by_key(|layout| layout.m);
             let message = format!(
                 "without disk {id} {remain} disks would remain, of which {writable} can be written; a \
                  pool of {} needs {needed}: add a disk first",
-                self.pool.layout()
+                widest.unwrap_or(self.pool.layout())
             );
             return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        if known {
+            self.check_pool_without(id).await?;
         }
         let _leaving = Leaving::begin(&self.moves);
         let was = members.contains(&id) || self.removed().contains(&id);
         let decision = Some(Decision::Remove);
         self.store.decide_about(id, decision, was).await?;
         self.leave(id).await
+    }
+
+    /// Refuses to take a disk from a pool that would have too few to be written to.
+    async fn check_pool_without(&self, id: DiskId) -> Result<()> {
+        let several = self.pool.layouts().count() > 1;
+        let Some(pool) = (match several {
+            true => self.store.pool_of_disk(id).await?,
+            false => None,
+        }) else {
+            return Ok(());
+        };
+        let Some(layout) = self.pool.layout_of(pool) else {
+            return Ok(());
+        };
+        let stays = |member: &Member| {
+            member.id != id
+                && member.pool == pool
+                && self.store.decision(member.id) != Some(Decision::Remove)
+        };
+        let (left, needed) = (
+            self.pool.writable().filter(stays).count(),
+            usize::from(layout.m) + 1,
+        );
+        if left >= needed {
+            return Ok(());
+        }
+        let message = format!(
+            "without disk {id} {left} disks of its pool would remain that can be written; one of {layout} \
+             needs {needed}: add a disk to it first"
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
     }
 
     /// Lets a disk go that is decided to be removed.
@@ -533,7 +607,7 @@ impl Membership {
     /// Whether the journal is on its way to all the disks that should hold it.
     fn journal_moves(&self) -> bool {
         let status = self.journal.status();
-        let wanted = usize::from(self.pool.layout().m) + 2;
+        let wanted = self.pool.tolerance() + 2;
         let could = self.pool.writable().count().min(wanted);
         status.state == JournalState::Changing
             || status.files_to_copy > 0
@@ -666,117 +740,6 @@ impl Membership {
                 tracing::warn!(%error, "the catalog index has fewer copies than it should");
                 false
             }
-        }
-    }
-}
-
-/// Whether a folder that is to become a disk can be written and has room for the first journal files.
-pub(super) async fn check_room(disk: &dyn Disk, file_bytes: u64) -> Result<()> {
-    let label = disk.label();
-    if !disk.state().writable() {
-        let message = format!(
-            "{label} cannot be written: its file system is read-only, or it belongs to another user"
-        );
-        return Err(Error::new(ErrorKind::Unavailable, message));
-    }
-    let space = disk.space().await?;
-    let needed = FIRST_FILES * file_bytes + reserve_bytes(space.total);
-    if space.available < needed {
-        let message = format!(
-            "{label} has no room: {} MiB are free, and a disk needs {} MiB to begin with",
-            space.available >> 20,
-            needed.div_ceil(1 << 20)
-        );
-        return Err(Error::new(ErrorKind::NoSpace, message));
-    }
-    Ok(())
-}
-
-/// Takes all that a disk has of journal and index off it, what it knows of epochs last.
-async fn wipe(disk: &dyn Disk) -> Result<()> {
-    for dir in WIPED {
-        let files = disk.list(dir).await?;
-        let paths = files
-            .iter()
-            .filter(|entry| !entry.is_dir)
-            .map(|entry| format!("{dir}/{}", entry.name))
-            .filter(|path| path != EPOCH_FILE);
-        let paths: Vec<String> = paths.collect();
-        for path in &paths {
-            match disk.remove(path).await {
-                Err(error) if error.kind() != DiskErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
-        }
-        if !paths.is_empty() {
-            disk.sync_dir(dir).await?;
-        }
-    }
-    match disk.remove(EPOCH_FILE).await {
-        Ok(()) => Ok(disk.sync_dir("journal").await?),
-        Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// That the identity of a disk can be read does not make it durable: the process that wrote it may
-/// have been killed before it synced the folder. So it is written again before anything builds on it,
-/// which is as long as the disk has no epoch of the journal.
-pub(super) async fn settle_identity(disk: &dyn Disk, identity: &Identity) -> Result<()> {
-    match disk.read_file(EPOCH_FILE).await {
-        Err(error) if error.kind() == DiskErrorKind::NotFound => {
-            if dewar_env::safeguard("identities are made durable again") {
-                let text = identity.to_text();
-                disk.replace_file(IDENTITY_FILE, text.into()).await?;
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-impl Refusal {
-    /// One word for it, as lists of disks have it.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::OtherDewar(_) | Self::OtherPool(_) => "foreign",
-            Self::Copy(_) => "copy",
-        }
-    }
-
-    /// A sentence about the folder `label` of the deployment `dewar`.
-    #[must_use]
-    pub fn sentence(&self, label: &str, dewar: DewarId) -> String {
-        match self {
-            Self::Removed => format!(
-                "{label} is a disk that was removed from this pool: what is on it is not used. \
-                 `dewar disk readmit {label}` takes it back with its shards; emptied, the folder can be \
-                 added as a new disk"
-            ),
-            Self::OtherDewar(other) => {
-                format!("{label} is a disk of another Dewar ({other}); this one is {dewar}")
-            }
-            Self::OtherPool(number) => {
-                format!("{label} is a disk of pool {number} of this Dewar")
-            }
-            Self::Copy(other) => format!(
-                "{label} says it is the same disk as {other}, which is in use: is one a copy of the \
-                 other, or the same folder under another name?"
-            ),
-        }
-    }
-
-    fn error(&self, label: &str, dewar: DewarId) -> Error {
-        let sentence = self.sentence(label, dewar);
-        match self {
-            Self::Copy(_) => Error::new(ErrorKind::AlreadyExists, sentence),
-            Self::OtherDewar(_) | Self::OtherPool(_) => {
-                let message = format!("{sentence}. Only a blank folder becomes a disk here");
-                Error::new(ErrorKind::InvalidArgument, message)
-            }
-            Self::Removed => Error::new(ErrorKind::InvalidArgument, sentence),
         }
     }
 }

@@ -21,10 +21,13 @@ mod format;
 mod joining;
 mod loss;
 mod membership;
+mod prepare;
 mod rebuild;
+mod refusal;
 mod restore;
 mod succession;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,8 +56,9 @@ pub use backup::{BackupPlan, BackupReport, Backups};
 pub use folders::{Content, Folder, Folders};
 pub use joining::{LiveFolders, Outlook};
 pub use loss::LossReport;
-pub use membership::{Membership, Refusal};
+pub use membership::Membership;
 pub use rebuild::{Diagnosis, IndexFound, JournalFound, Made, Rebuild, RebuildReport, Told, Way};
+pub use refusal::Refusal;
 pub use restore::{Followed, Restore, RestoreReport};
 
 use joining::Looking;
@@ -70,12 +74,14 @@ const SPACE_PATIENCE: Duration = Duration::from_secs(2);
 /// here so that a simulation reaches in seconds what takes production days.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// The pool's number.
+    /// The main pool's number.
     pub pool: u16,
     /// The zone, as ids have it.
     pub zone: u16,
-    /// The layout of large content while no disk is missing.
+    /// The main pool's layout of large content while no disk is missing.
     pub layout: Layout,
+    /// The layouts of further pools, by their numbers; see [`EngineConfig::with_pool`].
+    pub pools: BTreeMap<u16, Layout>,
     /// Largest object that counts as small, in bytes.
     pub small_bytes_max: u32,
     /// Smallest part of an upload but its last, in bytes.
@@ -105,6 +111,7 @@ impl EngineConfig {
             pool: 0,
             zone: 0,
             layout,
+            pools: BTreeMap::new(),
             small_bytes_max: SMALL_BYTES_DEFAULT,
             part_bytes_min: PART_BYTES_MIN,
             ownership: Ownership::BucketOwnerEnforced,
@@ -117,11 +124,32 @@ impl EngineConfig {
         }
     }
 
+    /// With a further pool. Journal and catalog survive as many losses as the pool that survives most.
+    #[must_use]
+    pub fn with_pool(mut self, number: u16, layout: Layout) -> Self {
+        self.pools.insert(number, layout);
+        self.journal.m = self.journal.m.max(usize::from(layout.m));
+        self
+    }
+
+    /// Whether a pool of this number is configured.
+    #[must_use]
+    pub fn has_pool(&self, number: u16) -> bool {
+        number == self.pool || self.pools.contains_key(&number)
+    }
+
     fn index(&self, dewar: DewarId) -> RunConfig {
         RunConfig {
             cache_bytes: self.index_cache_bytes,
-            ..RunConfig::new(usize::from(self.layout.m) + 1, dewar.0)
+            ..RunConfig::new(self.journal.m + 1, dewar.0)
         }
+    }
+
+    /// The disks that were found, in their pools.
+    fn pool_of(&self, env: &Env, dewar: DewarId, members: Vec<Member>) -> Result<Pool> {
+        let main = Pool::new(env.clone(), dewar, self.pool, self.layout, members)?;
+        let further = self.pools.iter();
+        Ok(further.fold(main, |pool, (number, layout)| pool.with(*number, *layout)))
     }
 }
 
@@ -188,8 +216,8 @@ async fn settled(
     dewar: DewarId,
 ) -> Vec<(Member, Identity)> {
     let mut found = Vec::new();
-    for (member, identity) in folders.members(dewar, config.pool) {
-        match membership::settle_identity(&*member.disk, &identity).await {
+    for (member, identity) in folders.members(dewar, config) {
+        match prepare::settle_identity(&*member.disk, &identity).await {
             Ok(()) => found.push((member, identity)),
             Err(error) => {
                 tracing::warn!(disk = member.disk.label(), %error, "a new disk cannot join yet");
@@ -287,8 +315,7 @@ impl Engine {
         });
         let replacing = replacing.collect();
         let members = found.into_iter().map(|(member, _)| member).collect();
-        let pool = Pool::new(env.clone(), dewar, config.pool, config.layout, members)?;
-        let pool = Arc::new(pool);
+        let pool = Arc::new(config.pool_of(env, dewar, members)?);
         let disks = pool
             .members()
             .map(|member| (member.id, member.disk))
@@ -337,7 +364,7 @@ impl Engine {
             Arc::clone(&table) as Arc<dyn SegmentTable>,
             config.segments,
         );
-        carried.restore(&segments).await?;
+        carried.restore(&segments, config.pool).await?;
         // The first id of this opening: whatever is older and unnamed is a leftover.
         let first_new = tree.ids().blob().await?;
         let store = Store::new(Parts {
@@ -391,7 +418,7 @@ impl Engine {
         dewar: DewarId,
         folders: &Folders,
     ) -> Result<Option<LossReport>> {
-        let members = folders.members(dewar, config.pool);
+        let members = folders.members(dewar, config);
         let disks: Vec<_> = members
             .into_iter()
             .map(|(member, _)| (member.id, member.disk))
@@ -480,6 +507,7 @@ mod tests {
             away: vec![lost, DiskId(7)],
         };
         let absent = |label: &str| Folder {
+            pool: 0,
             label: label.to_owned(),
             refused: None,
             content: Content::Absent(Error::new(

@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
 use dewar_data::blob::BlobStore;
-use dewar_data::pool::{DewarId, Pool};
+use dewar_data::pool::DewarId;
 use dewar_data::segment::{SegmentTable, Segments};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
@@ -37,7 +37,7 @@ use dewar_meta::ns::{IdKind, Tree, keys};
 use dewar_types::{BlobId, DiskId, Error, ErrorKind, Result, Timestamp};
 
 use super::{Engine, EngineConfig, Folders, RestoreReport, Work};
-use crate::carried::Carried;
+use crate::carried::{Carried, pool_in};
 use crate::salvage::{Finding, ID_GAP, Salvage, Salvaged, rebuilt_entry};
 use crate::{BlobTable, JournalHold, Parts, Rebuilt, RebuiltFrom, Store};
 
@@ -221,7 +221,7 @@ impl Engine {
         folders: &Folders,
         deep: bool,
     ) -> Result<Diagnosis> {
-        let disks = disks_of(folders, dewar, config.pool);
+        let disks = disks_of(folders, dewar, config);
         Ok(examine(env, config, dewar, &disks, deep).await.diagnosis)
     }
 
@@ -238,7 +238,7 @@ impl Engine {
         master: Arc<MasterKeys>,
         how: Rebuild<'_>,
     ) -> Result<RebuildReport> {
-        let disks = disks_of(folders, dewar, config.pool);
+        let disks = disks_of(folders, dewar, config);
         let examined = examine(env, config, dewar, &disks, true).await;
         let diagnosis = examined.diagnosis.clone();
         let mut report = RebuildReport {
@@ -317,8 +317,8 @@ impl Engine {
     }
 }
 
-pub(super) fn disks_of(folders: &Folders, dewar: DewarId, pool: u16) -> Disks {
-    let members = folders.members(dewar, pool).into_iter();
+pub(super) fn disks_of(folders: &Folders, dewar: DewarId, config: &EngineConfig) -> Disks {
+    let members = folders.members(dewar, config).into_iter();
     let disks = members.map(|(member, _)| (member.id, member.disk));
     disks.collect()
 }
@@ -631,7 +631,8 @@ pub(super) async fn save_carried(
             // Sealed already.
             continue;
         }
-        inner.segments.write_unnamed(segment, &slots).await?;
+        let pool = pool_in(slots.values()).unwrap_or(config.pool);
+        inner.segments.write_unnamed(pool, segment, &slots).await?;
     }
     Ok(())
 }
@@ -686,10 +687,10 @@ async fn store_on(
     master: &Arc<MasterKeys>,
     kv: Arc<dyn Kv>,
 ) -> Result<Store> {
-    let members = folders.members(dewar, config.pool).into_iter();
+    let members = folders.members(dewar, config).into_iter();
     let members = members.map(|(member, _)| member).collect();
-    let pool = Pool::new(env.clone(), dewar, config.pool, config.layout, members)?;
-    let blobs = Arc::new(BlobStore::new(Arc::new(pool)));
+    let pool = Arc::new(config.pool_of(env, dewar, members)?);
+    let blobs = Arc::new(BlobStore::new(pool));
     let tree = Arc::new(Tree::open(Arc::clone(&kv), env.clone(), config.zone).await?);
     let table = Arc::new(BlobTable::new(
         env.clone(),

@@ -111,7 +111,7 @@ impl Engine {
         master: Arc<MasterKeys>,
         how: Restore<'_>,
     ) -> Result<RestoreReport> {
-        let disks = disks_of(folders, dewar, config.pool);
+        let disks = disks_of(folders, dewar, config);
         let diagnosis = examine(env, config, dewar, &disks, false).await.diagnosis;
         let begun = begun(&diagnosis, &how);
         let (name, backup) = choose(&how, begun.as_ref(), dewar).await?;

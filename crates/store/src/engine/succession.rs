@@ -20,7 +20,7 @@ use dewar_journal::{Journal, Shortage};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 
 use super::folders::{Content, Folders};
-use super::membership::check_room;
+use super::prepare::check_room;
 use super::{Engine, EngineConfig};
 
 impl Engine {
@@ -32,13 +32,14 @@ impl Engine {
         dewar: DewarId,
         folders: &Folders,
     ) -> Option<Shortage> {
-        let members = folders.members(dewar, config.pool).into_iter();
+        let members = folders.members(dewar, config).into_iter();
         let disks = members.map(|(member, _)| (member.id, member.disk));
         let found = Journal::shortage(env.clone(), disks.collect(), config.journal.clone()).await;
         found.ok().flatten()
     }
 
-    /// Makes `new` a disk that is to take the place of `old`, which is lost, in a pool that lacks disks.
+    /// Makes `new` a disk that is to take the place of `old`, which is lost and was one of the pool of that
+    /// number, in a Dewar that lacks disks.
     /// Gives the members that [`dewar_journal::JournalConfig::lost`] is to name: `old`, and those whose
     /// places the same command has given to other new disks that are no members yet.
     ///
@@ -52,7 +53,7 @@ impl Engine {
         dewar: DewarId,
         folders: &Folders,
         shortage: &Shortage,
-        old: DiskId,
+        (old, pool): (DiskId, u16),
         new: &Arc<dyn Disk>,
     ) -> Result<Vec<DiskId>> {
         let label = new.label();
@@ -65,9 +66,9 @@ impl Engine {
             Found::Blank => {
                 check_room(&**new, config.journal.file_bytes).await?;
                 check_blank(&**new).await?;
-                format(env, &**new, dewar, config.pool, Some(old)).await?;
+                format(env, &**new, dewar, pool, Some(old)).await?;
             }
-            Found::Disk(identity) if identity.dewar != dewar || identity.pool != config.pool => {
+            Found::Disk(identity) if identity.dewar != dewar || identity.pool != pool => {
                 let message = format!(
                     "{label} is a disk of another Dewar or pool: only a blank folder becomes a disk here"
                 );
@@ -86,7 +87,7 @@ impl Engine {
         for folder in &folders.all {
             if let Content::Disk { identity, .. } = &folder.content
                 && identity.dewar == dewar
-                && identity.pool == config.pool
+                && config.has_pool(identity.pool)
             {
                 lost.extend(fresh(identity, shortage));
             }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_data::blob::Verified;
 use dewar_meta::ns::Bucket;
-use dewar_meta::ns::record::Extent;
+use dewar_meta::ns::record::{ContentCopy, Extent};
 use dewar_types::{ByteRange, Result};
 
 use crate::api::{GetRequest, ObjectInfo};
@@ -30,6 +30,9 @@ pub struct OpenFile {
     /// Where each piece begins in the file, and where it lies.
     extents: Vec<(u64, Extent)>,
     key: Option<DataKey>,
+    /// Where the whole of it was when it was opened.
+    pub(super) copies: Vec<ContentCopy>,
+    pub(super) storage_class: Option<String>,
     _pinned: Pinned,
 }
 
@@ -64,7 +67,10 @@ impl Store {
         let inner = &self.inner;
         loop {
             let (file, _, key) = inner.find(caller, bucket, request, false).await?;
-            let extents = inner.extents(&file).await?;
+            let extents = match inner.extents(&file).await {
+                Err(_) if !inner.is_current(bucket, request, &file).await? => continue,
+                extents => extents?,
+            };
             let blobs = extents.iter().map(|extent| extent.blob);
             let pinned = inner.table.readers().pin(blobs);
             // The hold works from here on; what went before it shows as another version.
@@ -83,6 +89,8 @@ impl Store {
                 shared: Shared::clone(inner),
                 extents: extents.into_iter().map(begun).collect(),
                 key,
+                copies: file.current.copies,
+                storage_class: file.current.storage_class,
                 _pinned: pinned,
             });
         }

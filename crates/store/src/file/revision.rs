@@ -23,7 +23,7 @@ use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent, SystemHeaders};
 use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion};
-use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result};
+use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
@@ -34,7 +34,7 @@ use crate::encryption::{self, Fresh};
 use crate::info::{version_info, with_expiry};
 use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
 use crate::put::uncut;
-use crate::{Shared, Store};
+use crate::{Inner, Shared, Store};
 
 use super::assemble::{Assembled, Pass};
 use super::run_map::{Origin, Run, RunMap};
@@ -92,6 +92,8 @@ pub struct Revision {
     fresh: Option<Fresh>,
     base: Option<OpenFile>,
     want: AlgorithmSet,
+    /// The pool of what is written, if not the main one.
+    pool: Option<u16>,
     log: Incoming,
     /// Bytes in that log.
     logged: u64,
@@ -204,14 +206,12 @@ impl Store {
             (Some(_), Some(_)) => return Err(no_change_of_encrypted(&path)),
             (Some(how), None) => Some(encryption::begin(how, &shared.master, &*shared.env.rng)?),
         };
-        let md5 = bucket.settings().is_some_and(|settings| settings.md5);
-        let want = match md5 {
-            true => write.want.with(Algorithm::Md5),
-            false => write.want,
-        };
+        let want = wanted(&bucket, write.want);
+        let pool = shared.pool_of_revision(base.as_ref());
         let origin = Written {
             owner: owner.owner.0,
             path,
+            pool,
             ..Written::default()
         };
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
@@ -245,6 +245,7 @@ impl Store {
             fresh,
             base,
             want,
+            pool,
             log,
             logged: 0,
             written: 0,
@@ -278,6 +279,27 @@ impl Store {
         match base.info.encrypted {
             None => Ok(base),
             Some(_) => Err(no_change_of_encrypted(&bucket.path(key.as_str()))),
+        }
+    }
+}
+
+/// The digests to compute, with those that every file of the bucket is to have.
+fn wanted(bucket: &Bucket, asked: AlgorithmSet) -> AlgorithmSet {
+    match bucket.settings().is_some_and(|settings| settings.md5) {
+        true => asked.with(Algorithm::Md5),
+        false => asked,
+    }
+}
+
+impl Inner {
+    /// The pool of what is written, `None` if it is the main one: what revises a version stays where that
+    /// is, whatever pool its class would have now.
+    fn pool_of_revision(&self, base: Option<&OpenFile>) -> Option<u16> {
+        match base.and_then(|base| base.copies.first()) {
+            Some(copy) => u16::try_from(copy.pool.0)
+                .ok()
+                .filter(|pool| *pool != self.number_of(None)),
+            None => self.pool_of_class(None),
         }
     }
 }
@@ -455,6 +477,7 @@ impl Revision {
             owner: self.owner.owner.0,
             path,
             part: Some(self.fragment().await?),
+            pool: self.pool,
             ..Written::default()
         };
         let next = Incoming::new(&self.shared, AlgorithmSet::EMPTY, None, origin, None).await?;
@@ -624,6 +647,7 @@ impl Revision {
             held = Held::Nothing;
         }
         let copies = vec![ContentCopy {
+            pool: PoolId(self.shared.number_of(self.pool).into()),
             extents,
             ..ContentCopy::default()
         }];
@@ -636,7 +660,14 @@ impl Revision {
             mode: self.permissions,
             xattrs: self.xattrs,
             acl: self.owner.acl_bytes(),
-            revises: self.base.as_ref().map(|base| base.info.version),
+            storage_class: self
+                .base
+                .as_ref()
+                .and_then(|base| base.storage_class.clone()),
+            revises: self
+                .base
+                .as_ref()
+                .map(|base| (base.info.version, base.copies.clone())),
             ..NewVersion::new(self.size, ETag::Version, DigestSet::ABSENT, Vec::new())
         };
         match encrypted {

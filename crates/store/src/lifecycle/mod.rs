@@ -9,7 +9,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use judge::Expiry;
@@ -29,8 +29,9 @@ pub struct LifecycleConfig {
     /// How long a day lasts. Another length than a day is for tests: then nothing is rounded to
     /// midnight.
     pub day: Duration,
-    /// Names of storage classes beside `STANDARD` that objects may have.
-    pub classes: BTreeSet<String>,
+    /// Names of storage classes beside `STANDARD` that objects may have, and the numbers of the pools that
+    /// their bytes are in; `None` is the main one. `STANDARD` may be among them, for its pool.
+    pub classes: BTreeMap<String, Option<u16>>,
 }
 
 /// A day as the rules of S3 mean it.
@@ -40,7 +41,7 @@ impl Default for LifecycleConfig {
     fn default() -> Self {
         Self {
             day: DAY,
-            classes: BTreeSet::new(),
+            classes: BTreeMap::new(),
         }
     }
 }
@@ -49,7 +50,14 @@ impl LifecycleConfig {
     /// Whether objects may have this storage class.
     #[must_use]
     pub fn knows(&self, class: &str) -> bool {
-        class == STANDARD || self.classes.contains(class)
+        class == STANDARD || self.classes.contains_key(class)
+    }
+
+    /// The number of the pool of a storage class, `None` for the main one. What has no class is `STANDARD`.
+    #[must_use]
+    pub fn pool_of(&self, class: Option<&str>) -> Option<u16> {
+        let class = class.unwrap_or(STANDARD);
+        self.classes.get(class).copied().flatten()
     }
 }
 

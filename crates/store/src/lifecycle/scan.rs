@@ -5,10 +5,16 @@
 //! at most a quarter of a core. What is due is done in batches, each of which requires the versions
 //! to be the very ones that were judged: who writes meanwhile is not undone.
 //!
+//! Moves to another pool keep to a rate of their own, that of repair, and take what is due to expire elsewhere
+//! nothing of its time: a pass moves for as long as passes are apart and leaves the rest to the next one, which
+//! follows at once then.
+//!
 //! # Crashes
 //! How far a pass is stands in the catalog, every half minute; a restart goes on there. Doing what is
 //! due twice is harmless: the second time there is nothing due.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +31,7 @@ use tokio::time::Instant;
 
 use super::judge::{Due, Seen};
 use super::rules::Lifecycle;
+use crate::copy::is_in_pool;
 use crate::document::{DocumentKind, document_of};
 use crate::{Inner, Shared};
 
@@ -123,8 +130,11 @@ pub(crate) async fn lifecycle(inner: Shared) {
         }
     };
     loop {
-        if let Err(error) = inner.pass(from.take()).await {
+        let mut pace = Rest::new(pause);
+        if let Err(error) = inner.pass(from.take(), &mut pace).await {
             tracing::warn!(%error, "a lifecycle pass was cut short; trying again");
+        } else if pace.left {
+            continue;
         }
         tokio::time::sleep(pause).await;
     }
@@ -164,8 +174,7 @@ impl Inner {
     }
 
     /// All buckets once, from where an earlier pass was cut short.
-    async fn pass(&self, from: Option<Progress>) -> Result<()> {
-        let mut pace = Rest::new();
+    async fn pass(self: &Arc<Self>, from: Option<Progress>, pace: &mut Rest) -> Result<()> {
         let mut from = from;
         let mut noted = from.is_some();
         let mut tenants = self.tree.tenants().await?;
@@ -202,12 +211,12 @@ impl Inner {
                             continue;
                         }
                         noted |= self
-                            .bucket_pass(&tenant, &listed.name, past.key, &mut pace)
+                            .bucket_pass(&tenant, &listed.name, past.key, pace)
                             .await?;
                         continue;
                     }
                     noted |= self
-                        .bucket_pass(&tenant, &listed.name, String::new(), &mut pace)
+                        .bucket_pass(&tenant, &listed.name, String::new(), pace)
                         .await?;
                 }
                 match page.buckets.last() {
@@ -225,7 +234,7 @@ impl Inner {
 
     /// All of a bucket; says whether progress was noted.
     async fn bucket_pass(
-        &self,
+        self: &Arc<Self>,
         tenant: &Tenant,
         name: &BucketName,
         from: String,
@@ -253,7 +262,7 @@ impl Inner {
     }
 
     async fn scan(
-        &self,
+        self: &Arc<Self>,
         bucket: &Bucket,
         rules: &Lifecycle,
         from: String,
@@ -311,7 +320,7 @@ impl Inner {
             {
                 tasks.extend(held.judge(rules, true, now, day)?);
             }
-            self.carry_out(bucket, tasks).await?;
+            self.carry_out(bucket, tasks, pace).await?;
             marker = page.next;
             if let Some((key, _)) = &marker
                 && pace.note_due()
@@ -331,8 +340,14 @@ impl Inner {
         }
     }
 
-    async fn carry_out(&self, bucket: &Bucket, tasks: Vec<Task>) -> Result<()> {
+    async fn carry_out(
+        self: &Arc<Self>,
+        bucket: &Bucket,
+        tasks: Vec<Task>,
+        pace: &mut Rest,
+    ) -> Result<()> {
         let mut doomed = Vec::new();
+        let mut moving = Vec::new();
         for task in tasks {
             match task.due {
                 Due::Expire => {
@@ -345,30 +360,25 @@ impl Inner {
                     });
                 }
                 Due::Move(class) => {
-                    let name = Some(task.version.name());
-                    let id = task.version.id;
                     let class = (class != super::STANDARD).then_some(class);
-                    let moved = self
-                        .tree
-                        .change_version(&SYSTEM, bucket, &task.key, name, |version, around| {
-                            if around.id == id {
-                                version.storage_class.clone_from(&class);
-                            }
-                            Ok(())
-                        })
-                        .await;
-                    if let Err(error) = moved {
-                        tracing::debug!(%error, "a version went before it was moved");
-                    }
+                    moving.push((task.key, task.version, class));
                 }
             }
         }
+        self.expire(bucket, &doomed).await?;
+        let begun = Instant::now();
+        self.move_all(bucket, moving, pace).await;
+        pace.since += begun.elapsed();
+        Ok(())
+    }
+
+    async fn expire(&self, bucket: &Bucket, doomed: &[Doomed]) -> Result<()> {
         if doomed.is_empty() {
             return Ok(());
         }
         let done = self
             .tree
-            .delete_many(&SYSTEM, bucket, &doomed, false)
+            .delete_many(&SYSTEM, bucket, doomed, false)
             .await?;
         let expired = done
             .iter()
@@ -376,6 +386,46 @@ impl Inner {
             .count();
         tracing::debug!(bucket = %bucket.name, expired, "expired");
         Ok(())
+    }
+
+    /// Moves versions to other storage classes, one after the other. What does not work now is due
+    /// again in the next pass.
+    async fn move_all(
+        self: &Arc<Self>,
+        bucket: &Bucket,
+        moving: Vec<(ObjectKey, VersionRecord, Option<String>)>,
+        pace: &mut Rest,
+    ) {
+        let mut failed: Option<(u64, String, Error)> = None;
+        for (key, version, class) in moving {
+            let pool = self.number_of(self.pool_of_class(class.as_deref()));
+            if !is_in_pool(&version.copies, pool) {
+                if let Err(error) = self.takes(pool) {
+                    if pace.stuck.insert(pool) {
+                        tracing::warn!(bucket = %bucket.name, pool, %error, "versions cannot be moved to their storage class; trying again");
+                    }
+                    continue;
+                }
+                if Instant::now() >= pace.moves_until {
+                    pace.left = true;
+                    continue;
+                }
+            }
+            let moved = self.move_to_class(&SYSTEM, bucket, &key, &version, class);
+            match moved.await {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::debug!(bucket = %bucket.name, "a version went before it was moved")
+                }
+                Err(error) => match &mut failed {
+                    Some((count, ..)) => *count += 1,
+                    None => failed = Some((1, bucket.path(key.as_str()), error)),
+                },
+            }
+        }
+        if let Some((count, path, error)) = failed {
+            tracing::warn!(count, path, %error, "versions were not moved to their storage class; trying again");
+        }
     }
 
     async fn abort_uploads(
@@ -426,18 +476,28 @@ impl Inner {
     }
 }
 
-/// Keeps the scanner to its share.
+/// Keeps the scanner to its share, in one pass.
 struct Rest {
     since: Instant,
     noted: Instant,
+    /// No move begins from then on.
+    moves_until: Instant,
+    /// Moves are due for which there was no time.
+    left: bool,
+    /// Pools that take nothing, by number.
+    stuck: BTreeSet<u16>,
 }
 
 impl Rest {
-    fn new() -> Self {
+    /// Of a pass that moves for so long at most.
+    fn new(moves: Duration) -> Self {
         let now = Instant::now();
         Self {
             since: now,
             noted: now,
+            moves_until: now + moves,
+            left: false,
+            stuck: BTreeSet::new(),
         }
     }
 

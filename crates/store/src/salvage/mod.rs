@@ -343,6 +343,7 @@ impl Walk<'_> {
         let content = Content {
             extent: encrypted(Extent::large(blob, 0, description.size), &description),
             extra: blob_extra(&assembled.record),
+            main: self.placer.shared.blobs.pool().number(),
             description: &description,
         };
         let placed = self.placer.place(&content).await?;
@@ -519,6 +520,7 @@ async fn place_all(
         let content = Content {
             description: &description,
             extent: encrypted(Extent::small(segment, place), &description),
+            main: placer.shared.blobs.pool().number(),
             extra: Extra::default(),
         };
         let placed = placer.place(&content).await?;

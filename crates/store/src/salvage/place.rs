@@ -17,7 +17,7 @@ use dewar_meta::ns::{
     Actor, Bucket, Condition, CopyOptions, Extra, Found, NewBucket, NewPart, NewUpload, NewVersion,
 };
 use dewar_types::{
-    BlobId, BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp, UserId,
+    BlobId, BucketName, Error, ErrorKind, ObjectKey, PoolId, Result, TenantName, Timestamp, UserId,
     VersionId,
 };
 use parking_lot::Mutex;
@@ -86,6 +86,8 @@ impl Placed {
 pub(super) struct Content<'a> {
     pub(super) description: &'a Description,
     pub(super) extent: Extent,
+    /// The number of the main pool.
+    pub(super) main: u16,
     /// Records of a large blob.
     pub(super) extra: Extra,
 }
@@ -93,6 +95,7 @@ pub(super) struct Content<'a> {
 impl Content<'_> {
     fn copies(&self) -> Vec<ContentCopy> {
         vec![ContentCopy {
+            pool: PoolId(self.description.pool.unwrap_or(self.main).into()),
             extents: vec![self.extent],
             ..ContentCopy::default()
         }]

@@ -166,7 +166,9 @@ fn folders_that_cannot_be_added_are_refused_each_in_its_own_words() {
         let third = id_of(&world, 3);
         membership.remove(third).await.expect("removed");
         refused(3, ErrorKind::InvalidArgument, "was removed from this pool").await;
-        let nobody = membership.examine(&world.disk(6), Some(DiskId(5))).await;
+        let nobody = membership
+            .examine(&world.disk(6), Some(DiskId(5)), None)
+            .await;
         let nobody = nobody.expect_err("nobody knows it");
         assert_eq!(nobody.kind(), ErrorKind::NotFound);
     });

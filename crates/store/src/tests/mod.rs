@@ -13,6 +13,7 @@ mod journal;
 mod membership;
 mod model;
 mod open_changes;
+mod pools;
 mod presence;
 mod quotas;
 mod rebuild;
@@ -94,6 +95,7 @@ impl Rig {
             .into_iter()
             .zip(1..)
             .map(|(disk, id)| Member {
+                pool: 0,
                 id: DiskId(id),
                 disk,
             })

@@ -4,16 +4,16 @@
 //! the worst first. What is held meanwhile is a page of each directory on the way and the encodings
 //! below full redundancy; where these are too many to be held, the records are asked instead.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use dewar_data::segment::SegmentRecord;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys::{self, KeyRange};
 use dewar_meta::ns::record::{CopyState, Entry, Record, VersionRecord};
-use dewar_types::{BlobId, EntryId, Result};
+use dewar_types::{BlobId, EntryId, PoolId, Result};
 
-use super::ledger::{Danger, Ledger};
+use super::ledger::Danger;
 use super::standing::Disks;
 use crate::{Inner, Shared};
 
@@ -26,14 +26,14 @@ const PAGE: usize = 512;
 /// Records looked at for one answer, so that whoever asks need not wait for all.
 const LOOKED_MAX: usize = 100_000;
 
-/// How many failures encodings below full redundancy have left.
+/// How many failures encodings have left that should survive more: as many as the layout of their pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins {
     held: BTreeMap<BlobId, i32>,
     held_max: usize,
     /// There are more than are held.
     more: bool,
-    /// What an object has left of which no part is among them.
+    /// What the layout of the pool that survives most is to survive.
     full: i32,
     /// What small objects have left that stand in the journal only.
     catalog: i32,
@@ -41,6 +41,7 @@ pub(super) struct Margins {
 }
 
 impl Margins {
+    /// `full` is for what is in pools that `disks` does not know.
     pub(super) fn new(full: i32, catalog: i32, disks: Disks) -> Self {
         Self {
             held_max: HELD_MAX,
@@ -68,35 +69,50 @@ impl Margins {
         }
     }
 
+    /// What a copy in a pool has left of which no part is among them.
+    fn full_in(&self, pool: PoolId) -> i32 {
+        let number = u16::try_from(pool.0).ok();
+        let meant = number.and_then(|number| self.disks.meant_in(number));
+        meant.unwrap_or(self.full)
+    }
+
     /// The fewest failures that any part of a version's best copy survives.
     ///
     /// # Errors
     /// Those of the catalog.
-    pub(super) async fn of(&self, inner: &Inner, version: &VersionRecord) -> Result<i32> {
-        let mut best = None;
+    pub(super) async fn of(&self, inner: &Inner, version: &VersionRecord) -> Result<Safety> {
+        let mut best: Option<Safety> = None;
         for (copy, stored) in version.copies.iter().enumerate() {
             if stored.state == CopyState::Cached {
                 continue;
             }
+            let full = self.full_in(stored.pool);
             let mut margin: Option<i32> = None;
             for extent in inner.tree.extents(version, copy).await?.iter() {
                 let left = match self.held.get(&extent.blob) {
                     Some(left) => *left,
                     None if extent.slot.is_some() && inner.segments.is_unsealed(extent.blob) => {
-                        self.catalog.min(self.full)
+                        self.catalog.min(full)
                     }
-                    None if self.more => self.looked_up(inner, extent.blob).await?,
-                    None => self.full,
+                    None if self.more => self.looked_up(inner, extent.blob, full).await?,
+                    None => full,
                 };
                 margin = Some(margin.map_or(left, |least| least.min(left)));
             }
             // Without content it is as safe as its name.
-            best = best.max(Some(margin.unwrap_or(self.full)));
+            let margin = margin.unwrap_or(full);
+            best = best.max(Some(Safety {
+                margin,
+                is_whole: margin >= full,
+            }));
         }
-        Ok(best.unwrap_or(self.full))
+        Ok(best.unwrap_or(Safety {
+            margin: self.full,
+            is_whole: true,
+        }))
     }
 
-    async fn looked_up(&self, inner: &Inner, blob: BlobId) -> Result<i32> {
+    async fn looked_up(&self, inner: &Inner, blob: BlobId, full: i32) -> Result<i32> {
         let mut id = blob;
         let mut encoding = inner.table.encoding(id).await?;
         if encoding.is_none()
@@ -107,11 +123,11 @@ impl Margins {
             encoding = inner.table.encoding(id).await?;
         }
         let Some(encoding) = encoding else {
-            return Ok(self.full);
+            return Ok(full);
         };
         let findings = inner.table.finding(id).await?.unwrap_or_default();
         let standing = self.disks.standing(&encoding.record, &findings);
-        Ok(standing.margin.min(self.full))
+        Ok(standing.margin.min(full))
     }
 
     /// Adds the segments that were packed into a blob below full redundancy.
@@ -142,6 +158,15 @@ impl Margins {
         }
         Ok(())
     }
+}
+
+/// How safe an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Safety {
+    /// Failures left; negative when it cannot be read now.
+    pub(super) margin: i32,
+    /// Whether these are as many as the layout of its pool survives.
+    pub(super) is_whole: bool,
 }
 
 /// Objects below full redundancy, the worst first; see the module.
@@ -195,20 +220,16 @@ impl Level {
 }
 
 impl AtRisk {
-    /// `ledger` says what there is to look for.
-    pub(super) fn new(inner: &Shared, margins: Margins, ledger: &Ledger) -> Self {
-        let mut left: VecDeque<Left> = VecDeque::new();
-        for (margin, line) in &ledger.lines {
-            let what = Left::of(*margin);
-            if *margin < margins.full && line.objects.unwrap_or(0) > 0 && left.back() != Some(&what)
-            {
-                left.push_back(what);
-            }
-        }
+    /// `lacking` says what there is to look for: how many failures those have left that should survive
+    /// more.
+    pub(super) fn new(inner: &Shared, margins: Margins, lacking: &BTreeSet<i32>) -> Self {
+        let mut left: Vec<Left> = lacking.iter().copied().map(Left::of).collect();
+        // All that cannot be read is looked for at once.
+        left.dedup();
         Self {
             inner: Shared::clone(inner),
             margins,
-            left,
+            left: left.into(),
             way: Vec::new(),
             found: Vec::new(),
         }
@@ -278,10 +299,10 @@ impl AtRisk {
                 Found::Version(name, version) => (name, version),
                 Found::Other => continue,
             };
-            let margin = self.margins.of(&self.inner, &version).await?;
-            if margin < self.margins.full && Left::of(margin) == wanted {
+            let safety = self.margins.of(&self.inner, &version).await?;
+            if !safety.is_whole && Left::of(safety.margin) == wanted {
                 found.push(Danger {
-                    margin,
+                    margin: safety.margin,
                     path: format!("{}{name}", level.path),
                 });
             }

@@ -359,11 +359,30 @@ impl Store {
         inner.put_decision(batch).await
     }
 
-    /// The layout that content is written in now, and the one in which it would be written without a
-    /// disk; `None` where too few disks would take any.
+    /// The layout that content of a pool is written in now, and the one in which it would be written
+    /// without a disk; `None` where too few disks would take any.
     #[must_use]
-    pub fn layouts_without(&self, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
-        self.inner.disks().layouts_without(disk)
+    pub fn layouts_without(&self, pool: u16, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
+        self.inner.disks().layouts_without(pool, disk)
+    }
+
+    /// The pool of a disk: as its identity says while it is there, else as the records of what is on it
+    /// do; `None` when nothing is.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn pool_of_disk(&self, disk: DiskId) -> Result<Option<u16>> {
+        if let Some(member) = self.inner.blobs.pool().member(disk) {
+            return Ok(Some(member.pool));
+        }
+        let mut pool = None;
+        let look = |encoding: &Encoding, _: &dewar_data::blob::Findings| {
+            if encoding.record.disks.contains(&disk) {
+                pool = Some(encoding.record.pool);
+            }
+        };
+        self.inner.for_each_encoding(look).await?;
+        Ok(pool)
     }
 
     /// Disks whose folder of shards was lost: what of it is left is being looked for.

@@ -34,7 +34,8 @@ const PAGE: usize = 512;
 pub struct Ledger {
     /// When it was counted.
     pub counted: Timestamp,
-    /// Failures that the pool's layout is to survive.
+    /// Failures that the catalog is to survive, and the layout of at least one pool; that of no pool
+    /// survives more.
     pub full: i32,
     /// By failures left; negative means that it cannot be read now.
     pub lines: BTreeMap<i32, LedgerLine>,
@@ -71,6 +72,8 @@ pub struct LedgerLine {
     pub blobs: u64,
     /// Their content in bytes.
     pub bytes: u64,
+    /// Of the blobs, those with fewer failures left than the layouts of their pools are to survive.
+    pub lacking: u64,
     /// Objects; only when asked for.
     pub objects: Option<u64>,
     /// Everything in this line was good at this time or later; `None` if for something no time is
@@ -124,7 +127,7 @@ impl Store {
         inner.look_for_anchors().await;
         let mut ledger = Ledger {
             counted: inner.env.clock.now(),
-            full: i32::from(inner.blobs.pool().layout().m),
+            full: i32::try_from(inner.blobs.pool().tolerance()).unwrap_or(i32::MAX),
             catalog: inner.table.catalog_margin(),
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
@@ -149,11 +152,12 @@ impl Store {
         freeing.refresh(&inner.tree).await?;
         let counting = inner.count_encodings(&mut ledger, &freeing, &read, &trusted);
         let mut margins = counting.await?;
+        let mut lacking = BTreeSet::new();
         if depth.objects {
             margins.add_packed(inner).await?;
-            inner.count_objects(&mut ledger, &margins).await?;
+            lacking = inner.count_objects(&mut ledger, &margins).await?;
         }
-        let mut rest = AtRisk::new(inner, margins, &ledger);
+        let mut rest = AtRisk::new(inner, margins, &lacking);
         while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
             ledger.at_risk.extend(rest.next(NAMED_MAX).await?);
         }
@@ -214,11 +218,13 @@ impl Inner {
             let line = ledger.lines.entry(standing.margin).or_default();
             line.blobs += 1;
             line.bytes += record.len;
+            let lacks = standing.margin < disks.meant(record);
+            line.lacking += u64::from(lacks);
             line.proven = match first {
                 true => proven,
                 false => line.proven.min(proven),
             };
-            if standing.margin < ledger.full {
+            if lacks {
                 margins.hold(record.id, standing.margin);
             }
         })
@@ -297,9 +303,11 @@ impl Inner {
         Ok(unread)
     }
 
-    /// Counts objects by what they have left.
-    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<()> {
+    /// Counts objects by what they have left; the numbers of failures left of which some should survive
+    /// more.
+    async fn count_objects(&self, ledger: &mut Ledger, margins: &Margins) -> Result<BTreeSet<i32>> {
         let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+        let mut lacking = BTreeSet::new();
         let kv = self.tree.kv().snapshot();
         for table in [keys::ENTRY, keys::VERSION] {
             let range = keys::KeyRange::prefix(bytes::Bytes::copy_from_slice(&[table]));
@@ -321,8 +329,11 @@ impl Inner {
                             Entry::Dir(_) | Entry::Symlink(_) => continue,
                         }
                     };
-                    let margin = margins.of(self, &version).await?;
-                    *counts.entry(margin).or_default() += 1;
+                    let left = margins.of(self, &version).await?;
+                    *counts.entry(left.margin).or_default() += 1;
+                    if !left.is_whole {
+                        lacking.insert(left.margin);
+                    }
                 }
                 match page.pairs.last().filter(|_| page.more) {
                     Some((last, _)) => from = keys::just_after(last),
@@ -333,7 +344,7 @@ impl Inner {
         for (margin, objects) in counts {
             ledger.lines.entry(margin).or_default().objects = Some(objects);
         }
-        Ok(())
+        Ok(lacking)
     }
 }
 
@@ -344,8 +355,8 @@ impl Store {
         let mut margins = Margins::only(blobs);
         margins.add_packed(inner).await?;
         let mut ledger = Ledger::default();
-        inner.count_objects(&mut ledger, &margins).await?;
-        let mut at_risk = AtRisk::new(inner, margins, &ledger);
+        let lacking = inner.count_objects(&mut ledger, &margins).await?;
+        let mut at_risk = AtRisk::new(inner, margins, &lacking);
         let mut named = Vec::new();
         while named.len() < NAMED_MAX && !at_risk.is_over() {
             named.extend(at_risk.next(NAMED_MAX).await?);

@@ -89,7 +89,7 @@ impl Default for UpkeepConfig {
 pub(crate) struct Upkeep {
     config: UpkeepConfig,
     demand: Arc<Demand>,
-    repair_pace: Pace,
+    pub(crate) repair_pace: Pace,
     /// Something may have to be repaired.
     cue: Notify,
     /// All records have to be looked at, not only the queue.

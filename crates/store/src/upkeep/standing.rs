@@ -13,13 +13,14 @@ use super::tokens::Unverified;
 /// What is known and was decided about the disks, at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disks {
-    pub(crate) layout: Option<Layout>,
+    /// The layout of each pool.
+    layouts: BTreeMap<u16, Layout>,
     /// Disks whose pages can be read now.
     readable: BTreeSet<DiskId>,
     /// Those that can be written to.
     writable: BTreeSet<DiskId>,
-    /// Those that take shards of other disks: with room, and not to be emptied.
-    takers: BTreeSet<DiskId>,
+    /// Those that take shards of other disks of their pools: with room, and not to be emptied.
+    takers: BTreeMap<DiskId, u16>,
     /// To be emptied: their shards move while they can still be read.
     leaving: BTreeSet<DiskId>,
     /// Away for so long that their shards are rebuilt elsewhere where there is room for it.
@@ -61,7 +62,7 @@ impl Disks {
         out: BTreeSet<DiskId>,
     ) -> Self {
         let mut disks = Self {
-            layout: Some(pool.layout()),
+            layouts: pool.layouts().collect(),
             leaving: leaving.clone(),
             out,
             gone: gone.clone(),
@@ -81,7 +82,7 @@ impl Disks {
                     .get(&member.id)
                     .is_none_or(|space| space.available > reserve_bytes(space.total));
                 if roomy && !leaving.contains(&member.id) {
-                    disks.takers.insert(member.id);
+                    disks.takers.insert(member.id, member.pool);
                 }
             }
         }
@@ -151,9 +152,7 @@ impl Disks {
             }
         }
         let mut spare = self
-            .takers
-            .iter()
-            .copied()
+            .takers_in(record.pool)
             .filter(|disk| !record.disks.contains(disk) && self.may_mend(*disk))
             // Spread by blob, or the lowest id would take everything.
             .collect::<Vec<_>>();
@@ -169,9 +168,9 @@ impl Disks {
             }
         }
         let moves: Vec<(usize, DiskId)> = homeless.into_iter().zip(spare).collect();
-        let could = self
-            .layout
-            .and_then(|layout| layout.narrowed_to(self.takers.len()));
+        let layout = self.layouts.get(&record.pool);
+        let could =
+            layout.and_then(|layout| layout.narrowed_to(self.takers_in(record.pool).count()));
         let wider = could.is_some_and(|could| could.k > record.layout.k);
         let narrower = doomed && stuck && could.is_some_and(|could| could.k < record.layout.k);
         let margin = good.len() as i32 - i32::from(record.layout.k);
@@ -185,12 +184,36 @@ impl Disks {
         }
     }
 
-    /// The layout that new encodings get now, and the one that they get when a disk takes none any
-    /// more; `None` where too few disks would.
-    pub(crate) fn layouts_without(&self, disk: DiskId) -> (Option<Layout>, Option<Layout>) {
-        let narrowed = |takers: usize| self.layout.and_then(|layout| layout.narrowed_to(takers));
-        let left = self.takers.iter().filter(|taker| **taker != disk).count();
-        (narrowed(self.takers.len()), narrowed(left))
+    fn takers_in(&self, pool: u16) -> impl Iterator<Item = DiskId> {
+        let takers = self.takers.iter();
+        takers
+            .filter(move |(_, of)| **of == pool)
+            .map(|(disk, _)| *disk)
+    }
+
+    /// Failures that an encoding is to survive: those of its pool's layout.
+    pub(crate) fn meant(&self, record: &BlobRecord) -> i32 {
+        let meant = self.meant_in(record.pool);
+        meant.unwrap_or(i32::from(record.layout.m))
+    }
+
+    /// Failures that what is in a pool is to survive; `None` for one that nobody configured.
+    pub(crate) fn meant_in(&self, pool: u16) -> Option<i32> {
+        let layout = self.layouts.get(&pool);
+        layout.map(|layout| i32::from(layout.m))
+    }
+
+    /// The layout that new encodings of a pool get now, and the one that they get when a disk takes none
+    /// any more; `None` where too few disks would.
+    pub(crate) fn layouts_without(
+        &self,
+        pool: u16,
+        disk: DiskId,
+    ) -> (Option<Layout>, Option<Layout>) {
+        let layout = self.layouts.get(&pool);
+        let narrowed = |takers: usize| layout.and_then(|layout| layout.narrowed_to(takers));
+        let left = self.takers_in(pool).filter(|taker| *taker != disk).count();
+        (narrowed(self.takers_in(pool).count()), narrowed(left))
     }
 
     /// Whether a disk has been away for too long.
@@ -236,9 +259,12 @@ mod tests {
         let leaving: BTreeSet<DiskId> = leaving.iter().copied().map(DiskId).collect();
         let writable: BTreeSet<DiskId> = writable.iter().copied().map(DiskId).collect();
         Disks {
-            layout: Some(LAYOUT),
+            layouts: [(0, LAYOUT), (1, LAYOUT)].into(),
             readable: (1..=4).map(DiskId).collect(),
-            takers: writable.difference(&leaving).copied().collect(),
+            takers: writable
+                .difference(&leaving)
+                .map(|disk| (*disk, 0))
+                .collect(),
             writable,
             leaving,
             ..Disks::default()
@@ -265,5 +291,33 @@ mod tests {
         assert_eq!((moves.bad.len(), moves.moves), (0, vec![(0, DiskId(4))]));
         let stays = standing(disks(&[1, 2, 3], &[1]));
         assert_eq!((stays.bad.len(), stays.moves.len()), (1, 0));
+    }
+
+    #[test]
+    fn only_disks_of_its_pool_take_what_is_homeless() {
+        let mut away = disks(&[2, 3, 4], &[]);
+        let bad = record(vec![0]);
+        away.takers.insert(DiskId(4), 1);
+        let elsewhere = away.standing(&bad, &Findings::default());
+        assert_eq!(elsewhere.moves, vec![], "a disk of another pool");
+        away.takers.insert(DiskId(4), 0);
+        let moves = away.standing(&bad, &Findings::default()).moves;
+        assert_eq!(moves, vec![(0, DiskId(4))]);
+    }
+
+    #[test]
+    fn a_blob_is_laid_out_wider_only_for_disks_of_its_pool() {
+        let narrow = BlobRecord {
+            layout: Layout { k: 1, ..LAYOUT },
+            disks: vec![DiskId(1), DiskId(2)],
+            ..record(Vec::new())
+        };
+        let mut all = disks(&[1, 2, 3], &[]);
+        assert!(all.standing(&narrow, &Findings::default()).anew);
+        all.takers.insert(DiskId(3), 1);
+        assert!(!all.standing(&narrow, &Findings::default()).anew);
+        assert_eq!(all.layouts_without(1, DiskId(3)), (None, None));
+        let (now, then) = all.layouts_without(0, DiskId(1));
+        assert_eq!((now.map(|layout| layout.k), then), (Some(1), None));
     }
 }

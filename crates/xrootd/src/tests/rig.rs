@@ -133,6 +133,7 @@ impl Rig {
         };
         let disks = world.dyn_disks().into_iter().zip(1..);
         let members = disks.map(|(disk, id)| Member {
+            pool: 0,
             id: DiskId(id),
             disk,
         });

@@ -23,6 +23,7 @@ fn store(world: &SimWorld, layout: Layout) -> Arc<BlobStore> {
         .into_iter()
         .zip(1..)
         .map(|(disk, id)| Member {
+            pool: 3,
             id: DiskId(id),
             disk,
         })

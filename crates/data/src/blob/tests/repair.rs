@@ -366,10 +366,10 @@ fn a_pool_whose_only_room_is_on_disks_to_be_emptied_is_full() {
                 .rooms()
                 .saw(DiskId(id), space(if id <= 3 { 0 } else { 1 << 29 }))
         });
-        assert!(!placement.is_full(pool));
+        assert!(!placement.is_full(pool, pool.number()));
         placement.avoid((4..=6).map(DiskId).collect());
-        assert!(placement.is_full(pool));
-        let chosen = placement.choose(pool, BlobId(9), ShardKind::Object);
+        assert!(placement.is_full(pool, pool.number()));
+        let chosen = placement.choose(pool, pool.number(), BlobId(9), ShardKind::Object);
         assert_eq!(chosen.expect_err("full").kind(), ErrorKind::NoSpace);
     });
 }
