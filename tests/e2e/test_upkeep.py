@@ -105,6 +105,9 @@ def test_a_scrub_finds_rot_and_repair_mends_it(tended):
     # What was found is not forgotten when it is mended.
     found = disk(server, 2)["rot_found"]
     assert found == len(shards(server, 2)) and disk(server, 1)["rot_found"] == 0
+    # What is not there has not rotted.
+    assert disk(server, 5)["rot_found"] == len(shards(server, 5)) - 1
+    assert any("a shard is gone" in line for line in log_lines(server))
     text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
     [line] = [line for line in text.splitlines()
               if line.startswith("dewar_disk_rot_found_total") and str(server.disk(2)) in line]
