@@ -143,6 +143,29 @@ def test_a_disk_is_replaced_with_one_command(tended, dead):
     assert str(old) not in states, "a removed disk that is gone is no news"
 
 
+def test_who_replaces_a_disk_that_is_being_replaced_hears_by_which(tmp_path):
+    slow = {"DEWAR_UPKEEP_REPAIR_RATE": "1MiB", "DEWAR_UPKEEP_REPAIR_RATE_IDLE": "1MiB"}
+    server = Server(tmp_path / "own", environment=slow).start()
+    try:
+        for n in range(4):
+            server.boto().put_object(Bucket="demo", Key=f"k{n}", Body=os.urandom(12 << 20))
+        first, second = folder(server, "d7"), folder(server, "d8")
+        server.admin("disk", "replace", "2", str(first))
+        assert state(server, server.disk(2)) == "replacing"
+        words = f"disk 2 is being replaced already, by disk 7 in {first}"
+        refused(server, 4, words, "disk", "replace", "2", str(second))
+        refused(server, 4, "`dewar disk keep 2` stops it", "disk", "replace", "2", str(second))
+        # Nor by one that is in use.
+        refused(server, 4, words, "disk", "replace", "2", str(server.disk(3)))
+        assert not list(second.iterdir())
+        # The same again goes on.
+        server.admin("disk", "replace", "2", str(first))
+        server.admin("disk", "keep", "2")
+        assert server.admin("disk", "replace", "2", str(second))["number"] == 8
+    finally:
+        server.kill()
+
+
 def test_a_dead_disk_is_replaced_where_it_was(tended):
     server = tended
     pull(server, 4)
