@@ -166,6 +166,27 @@ def test_who_replaces_a_disk_that_is_being_replaced_hears_by_which(tmp_path):
         server.kill()
 
 
+def test_disks_whose_folders_nobody_remembers_are_named_by_their_ids(tended):
+    server = tended
+    known = line(server, server.disk(3))["id"]
+    server.stop()
+    pull(server, 3)
+    memory = next(server.data.rglob("pool.json"))
+    memory.unlink()
+    server.start()
+    lines = server.admin("disk", "list")
+    [lost] = [line for line in lines if line["id"] == known]
+    assert f"`dewar disk replace {known[:8]} NEW-FOLDER`" in lost["advice"], lost
+    assert known[:8] in lost["advice"].split(":")[0], lost
+    [place] = [line for line in lines if line["path"] == str(server.disk(3))]
+    # Which disk was in it nobody knows.
+    assert "disk replace" not in place["advice"] and "`dewar disk list`" in place["advice"], place
+    new = folder(server, "d7")
+    server.admin("disk", "replace", known[:8], str(new))
+    until("it is removed", lambda: [line["state"] for line in server.admin("disk", "list")
+                                    if line["id"] == known] == ["removed"])
+
+
 def test_a_dead_disk_is_replaced_where_it_was(tended):
     server = tended
     pull(server, 4)
