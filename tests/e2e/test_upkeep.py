@@ -290,6 +290,15 @@ def test_a_deep_check_says_whose_bytes_have_rotted_and_counts_as_a_scrub(tended)
     [summed] = [line for line in log_lines(server) if "the first were named" in line]
     assert str(len(rotten)) in summed
     assert disk(server, 4)["rot_found"] == len(rotten)
+    until("it is mended once", lambda: disk(server, 4)["bad_shards"] == 0)
+    # In text it says on which disk.
+    for path in rotten[:2]:
+        flip(path, path.stat().st_size // 2)
+    done = subprocess.run([BIN, "fsck", "--deep", "--dir", str(server.data)], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert f"{server.disk(4)}: 2 shards found rotten" in done.stdout, done.stdout
+    assert str(server.disk(3)) not in done.stdout, done.stdout
     assert before is None or disk(server, 4)["scrubbed"] > before
     until("it is mended", lambda: disk(server, 4)["bad_shards"] == 0)
     repairs = [line for line in log_lines(server) if "repaired" in line and " INFO " in line]
