@@ -87,6 +87,7 @@ impl Walk<'_> {
             && assembled.record.len == record.len
         {
             // It was encoded anew, or moved, since the catalog knew it.
+            self.tell(&Finding::Mended { blob: record.id });
             if self.write {
                 let table = &self.inner().table;
                 let queued = table.finding(record.id).await?;
@@ -94,7 +95,6 @@ impl Walk<'_> {
                     .replaced(encoding, &assembled.record, queued.as_ref())
                     .await?;
             }
-            self.tell(&Finding::Mended { blob: record.id });
             return Ok(());
         }
         if self.write {
