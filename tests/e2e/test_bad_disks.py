@@ -324,6 +324,46 @@ def test_an_identity_file_that_is_damaged_is_told_before_the_next_start(own_serv
     assert server.admin("status")["pool"]["disks"][3]["detail"] is None
 
 
+def test_a_disk_without_a_good_identity_file_says_so_and_what_mends_it(own_server):
+    server = own_server
+    server.allow(r"dewar-disk|disk4|disk\d|shard|journal|holder")
+    body = content(1, 500_000)
+    server.boto().put_object(Bucket="demo", Key="k", Body=body)
+    identity = server.disk(4) / "dewar-disk"
+    good = identity.read_bytes()
+
+    def told(words):
+        """What both commands say of the disk, when they say so."""
+        deadline = time.monotonic() + 30
+        while True:
+            disk = server.admin("status")["pool"]["disks"][3]
+            [line] = [line for line in server.admin("disk", "list")
+                      if line["path"] == str(server.disk(4))]
+            if words in (disk["detail"] or "") and words in (line["advice"] or ""):
+                break
+            assert time.monotonic() < deadline, (disk, line)
+            time.sleep(0.2)
+        assert disk["state"] == line["state"] == "missing" and line["number"] == 4, (disk, line)
+        assert "put the file back" in line["advice"], line
+        assert "`dewar disk replace 4 NEW-FOLDER`" in line["advice"], line
+        assert "mount" not in line["advice"], line
+
+    identity.unlink()
+    told("`dewar-disk` is gone, and its data are there")
+    server.restart()
+    told("`dewar-disk` is gone, and its data are there")
+    identity.write_bytes(good[:60] + b"?" + good[61:])
+    told("`dewar-disk` is damaged: its checksum does not fit")
+    server.restart()
+    told("`dewar-disk` is damaged: its checksum does not fit")
+    assert server.boto().get_object(Bucket="demo", Key="k")["Body"].read() == body
+    identity.write_bytes(good)
+    deadline = time.monotonic() + 30
+    while server.admin("status")["pool"]["disks"][3]["state"] != "online":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 def test_rot_is_repaired_on_read(own_server):
     """A flipped byte in a shard file is noticed, decoded around, and put right."""
     server = own_server

@@ -143,6 +143,50 @@ def test_a_disk_is_replaced_with_one_command(tended, dead):
     assert str(old) not in states, "a removed disk that is gone is no news"
 
 
+def test_who_replaces_a_disk_that_is_being_replaced_hears_by_which(tmp_path):
+    slow = {"DEWAR_UPKEEP_REPAIR_RATE": "1MiB", "DEWAR_UPKEEP_REPAIR_RATE_IDLE": "1MiB"}
+    server = Server(tmp_path / "own", environment=slow).start()
+    try:
+        for n in range(4):
+            server.boto().put_object(Bucket="demo", Key=f"k{n}", Body=os.urandom(12 << 20))
+        first, second = folder(server, "d7"), folder(server, "d8")
+        server.admin("disk", "replace", "2", str(first))
+        assert state(server, server.disk(2)) == "replacing"
+        words = f"disk 2 is being replaced already, by disk 7 in {first}"
+        refused(server, 4, words, "disk", "replace", "2", str(second))
+        refused(server, 4, "`dewar disk keep 2` stops it", "disk", "replace", "2", str(second))
+        # Nor by one that is in use.
+        refused(server, 4, words, "disk", "replace", "2", str(server.disk(3)))
+        assert not list(second.iterdir())
+        # The same again goes on.
+        server.admin("disk", "replace", "2", str(first))
+        server.admin("disk", "keep", "2")
+        assert server.admin("disk", "replace", "2", str(second))["number"] == 8
+    finally:
+        server.kill()
+
+
+def test_disks_whose_folders_nobody_remembers_are_named_by_their_ids(tended):
+    server = tended
+    known = line(server, server.disk(3))["id"]
+    server.stop()
+    pull(server, 3)
+    memory = next(server.data.rglob("pool.json"))
+    memory.unlink()
+    server.start()
+    lines = server.admin("disk", "list")
+    [lost] = [line for line in lines if line["id"] == known]
+    assert f"`dewar disk replace {known[:8]} NEW-FOLDER`" in lost["advice"], lost
+    assert known[:8] in lost["advice"].split(":")[0], lost
+    [place] = [line for line in lines if line["path"] == str(server.disk(3))]
+    # Which disk was in it nobody knows.
+    assert "disk replace" not in place["advice"] and "`dewar disk list`" in place["advice"], place
+    new = folder(server, "d7")
+    server.admin("disk", "replace", known[:8], str(new))
+    until("it is removed", lambda: [line["state"] for line in server.admin("disk", "list")
+                                    if line["id"] == known] == ["removed"])
+
+
 def test_a_dead_disk_is_replaced_where_it_was(tended):
     server = tended
     pull(server, 4)

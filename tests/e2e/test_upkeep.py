@@ -105,6 +105,9 @@ def test_a_scrub_finds_rot_and_repair_mends_it(tended):
     # What was found is not forgotten when it is mended.
     found = disk(server, 2)["rot_found"]
     assert found == len(shards(server, 2)) and disk(server, 1)["rot_found"] == 0
+    # What is not there has not rotted.
+    assert disk(server, 5)["rot_found"] == len(shards(server, 5)) - 1
+    assert any("a shard is gone" in line for line in log_lines(server))
     text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
     [line] = [line for line in text.splitlines()
               if line.startswith("dewar_disk_rot_found_total") and str(server.disk(2)) in line]
@@ -319,6 +322,15 @@ def test_a_deep_check_says_whose_bytes_have_rotted_and_counts_as_a_scrub(tended)
     [summed] = [line for line in log_lines(server) if "the first were named" in line]
     assert str(len(rotten)) in summed
     assert disk(server, 4)["rot_found"] == len(rotten)
+    until("it is mended once", lambda: disk(server, 4)["bad_shards"] == 0)
+    # In text it says on which disk.
+    for path in rotten[:2]:
+        flip(path, path.stat().st_size // 2)
+    done = subprocess.run([BIN, "fsck", "--deep", "--dir", str(server.data)], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 1, done.stderr
+    assert f"{server.disk(4)}: 2 shards found rotten" in done.stdout, done.stdout
+    assert str(server.disk(3)) not in done.stdout, done.stdout
     assert before is None or disk(server, 4)["scrubbed"] > before
     until("it is mended", lambda: disk(server, 4)["bad_shards"] == 0)
     repairs = [line for line in log_lines(server) if "repaired" in line and " INFO " in line]

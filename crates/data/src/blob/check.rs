@@ -40,6 +40,8 @@ pub struct Damage {
     pub header: bool,
     /// Pages that do not verify or are not there, ascending.
     pub pages: Vec<Range<u64>>,
+    /// It has no file: nothing of it has rotted.
+    pub absent: bool,
 }
 
 impl Damage {
@@ -52,6 +54,7 @@ impl Damage {
                 .filter(|all| !all.is_empty())
                 .into_iter()
                 .collect(),
+            absent: false,
         }
     }
 
@@ -99,12 +102,17 @@ impl BlobStore {
     ) -> Result<Checked> {
         let shard_len = record.geometry()?.shard_len(shard);
         let pages = page_count(shard_len);
-        let whole = Checked::Damaged(Damage::whole(pages));
+        let whole = |absent| {
+            Ok(Checked::Damaged(Damage {
+                absent,
+                ..Damage::whole(pages)
+            }))
+        };
         let path = record.shard_path(shard);
         let file = match member.disk.open(&path, Access::Direct).await {
             Ok(file) => file,
-            Err(error) if error.kind() == DiskErrorKind::NotFound => return Ok(whole),
-            Err(_) if member.disk.state().readable() => return Ok(whole),
+            Err(error) if error.kind() == DiskErrorKind::NotFound => return whole(true),
+            Err(_) if member.disk.state().readable() => return whole(false),
             Err(_) => return Ok(Checked::Unreachable),
         };
         let mut damage = Damage::default();

@@ -78,6 +78,10 @@ pub struct CatalogInfo {
     pub dry_run: bool,
     /// Whether an attempt that was cut short was gone on with: this is what came of both.
     pub gone_on: bool,
+    /// When the attempt had ended that this tells of, RFC 3339 in UTC: nothing was left to be done, and
+    /// nothing was looked at now. `None` when it ended now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_before: Option<String>,
     /// Whether objects that the catalog does not know are put back; otherwise they are only counted.
     pub placed: bool,
     /// The last batch of the catalog that is whole on the disks, so that no backup is needed; only from
@@ -160,16 +164,19 @@ pub struct BlobsInfo {
 }
 
 impl BlobsInfo {
-    /// Adds what an earlier attempt did. What it found lost or open is found again, and not added.
-    pub(crate) fn add_done(&mut self, earlier: &Self) {
-        self.objects += earlier.objects;
-        self.bytes += earlier.bytes;
-        self.kept += earlier.kept;
-        self.kept_bytes += earlier.kept_bytes;
-        self.parts += earlier.parts;
-        self.joined += earlier.joined;
-        self.moved += earlier.moved;
-        self.users += earlier.users;
-        self.buckets += earlier.buckets;
+    /// Takes over what was done in all attempts: of what is put back, where `places` says that this one puts
+    /// back what it counted.
+    pub(crate) fn set_done(&mut self, done: &Self, places: bool) {
+        self.moved = done.moved;
+        if places {
+            self.objects = done.objects;
+            self.bytes = done.bytes;
+            self.kept = done.kept;
+            self.kept_bytes = done.kept_bytes;
+            self.parts = done.parts;
+            self.joined = done.joined;
+            self.users = done.users;
+            self.buckets = done.buckets;
+        }
     }
 }

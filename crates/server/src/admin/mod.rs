@@ -41,8 +41,8 @@ pub use told::carry_out;
 pub(crate) use told::done_here;
 pub use upkeep::{
     AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
-    DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_RIGHT, RepairInfo,
-    ScrubInfo,
+    DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT,
+    RepairInfo, ScrubInfo,
 };
 
 #[cfg(test)]

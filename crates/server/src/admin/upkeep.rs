@@ -178,6 +178,9 @@ pub const FULL: &str = "it is full, and takes no new data until there is room";
 /// With what the detail of a disk begins that is all there, but not for this process.
 pub const NO_RIGHT: &str = "this process may not use it: ";
 
+/// How the detail of a disk begins whose folder and data are there, without a good identity file.
+pub const NO_IDENTITY: &str = "its file `dewar-disk` ";
+
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLineInfo {

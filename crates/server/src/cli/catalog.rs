@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, strange};
 use super::columns::{amount, print, print_json};
+use super::disks::absolute;
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::target::{Reached, offline, reach};
@@ -155,12 +156,13 @@ fn taken_text(taken: &TakenInfo) -> String {
 
 pub(super) fn restore<O: OpenEngine>(args: RestoreArgs, opener: &O) -> CommandResult {
     let wish = RestoreWish {
-        source: args.source,
+        // However it is typed the next time, it is the same.
+        source: absolute(&args.source)?.into(),
         backup: args.backup,
         dry_run: args.dry_run,
         force: args.force,
         salvage: args.salvage,
-        report: args.report,
+        report: report_file(args.report)?,
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
@@ -176,7 +178,7 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
         dry_run: args.dry_run,
         accept_loss: args.accept_loss,
         discard_unnamed: args.discard_unnamed,
-        report: args.report,
+        report: report_file(args.report)?,
     };
     let info = block_on(async {
         let (config, _lock) = offline(&args.shared.target).await?;
@@ -186,7 +188,12 @@ pub(super) fn catalog<O: OpenEngine>(command: CatalogCommand, opener: &O) -> Com
     tell(&info, args.shared.json)
 }
 
-/// Exit code 1 when something is left to be done or was lost.
+/// Where an attempt that goes on finds it, wherever it is begun.
+fn report_file(named: Option<PathBuf>) -> Result<Option<PathBuf>, CommandError> {
+    named.map(|file| Ok(absolute(&file)?.into())).transpose()
+}
+
+/// Exit code 1 when something was lost, or may have been: what cannot be known is listed.
 fn tell(info: &CatalogInfo, json: bool) -> CommandResult {
     if json {
         print_json(info)?;
@@ -196,7 +203,11 @@ fn tell(info: &CatalogInfo, json: bool) -> CommandResult {
     let lost = info.blobs.as_ref().is_some_and(|blobs| {
         blobs.gone + blobs.too_few_shards + blobs.nameless + blobs.unreadable + blobs.unread > 0
     });
-    Ok(if lost { FAILED } else { 0 })
+    Ok(if lost || !info.unknown.is_empty() {
+        FAILED
+    } else {
+        0
+    })
 }
 
 fn text(info: &CatalogInfo) -> String {
@@ -209,11 +220,18 @@ fn text(info: &CatalogInfo) -> String {
         other => other,
     };
     line("catalog", &format!("{exact}{}", upto.unwrap_or_default()));
-    if info.gone_on {
-        line(
+    match &info.ended_before {
+        Some(at) => line(
             "attempt",
-            "it goes on with one that did not end: this is what came of all of it",
-        );
+            &format!(
+                "one that was begun {at} had ended, and nothing was done now: this is what came of it then"
+            ),
+        ),
+        None if info.gone_on => line(
+            "attempt",
+            "it goes on with an earlier one: this is what came of all of it",
+        ),
+        None => {}
     }
     if let Some(upto) = info.here_upto.filter(|_| info.dry_run) {
         line(
@@ -259,6 +277,13 @@ fn text(info: &CatalogInfo) -> String {
     }
     if let Some(blobs) = &info.blobs {
         blobs_text(blobs, put_back(info), &mut line);
+        if info.dry_run {
+            line(
+                "",
+                "at least: objects that would be joined from parts, and small ones that only a journal has, are \
+                 not counted by a look",
+            );
+        }
     }
     if let Some(report) = &info.report {
         line("report", &report.display().to_string());

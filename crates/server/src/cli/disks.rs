@@ -142,12 +142,12 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
     }
 }
 
-fn absolute(folder: &Path) -> Result<String, CommandError> {
+/// A path from the root, without a slash at the end.
+pub(super) fn absolute(folder: &Path) -> Result<String, CommandError> {
     let path = std::path::absolute(folder).map_err(|error| {
         let message = format!("{}: {error}", folder.display());
         CommandError::new(USAGE, message)
     })?;
-    // Without a slash at the end.
     let path: PathBuf = path.components().collect();
     Ok(path.to_string_lossy().into_owned())
 }

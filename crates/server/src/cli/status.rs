@@ -5,7 +5,9 @@ use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
-use crate::admin::{DiskStatus, FULL, LedgerLineInfo, NO_RIGHT, Reply, Request, Status};
+use crate::admin::{
+    DiskStatus, FULL, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, Reply, Request, Status,
+};
 
 /// With `check`: what is less than it should be.
 const DEGRADED: u8 = 1;
@@ -210,8 +212,8 @@ fn findings(status: &Status) -> Vec<Finding> {
     if ledger.catalog < ledger.full {
         findings.push(Finding {
             what: format!(
-                "the catalog survives {} more failures instead of {}",
-                ledger.catalog.max(0),
+                "the catalog survives {} instead of {}",
+                more_failures(ledger.catalog.max(0)),
                 ledger.full
             ),
             advice: "it is copied to other disks by itself, where there are any".to_owned(),
@@ -220,7 +222,10 @@ fn findings(status: &Status) -> Vec<Finding> {
     for disk in &status.pool.disks {
         let (path, detail) = (disk.path.as_str(), disk.detail.as_deref());
         let emptied = being_emptied(disk);
-        let known = emptied.or_else(|| about(&disk.state, path, disk.number, detail));
+        let name = disk
+            .number
+            .map_or_else(|| path.to_owned(), |n| n.to_string());
+        let known = emptied.or_else(|| about(&disk.state, path, &name, detail));
         if let Some((what, advice)) = known {
             findings.push(Finding { what, advice });
         }
@@ -264,28 +269,40 @@ fn being_emptied(disk: &DiskStatus) -> Option<(String, String)> {
     })
 }
 
+/// A number of failures for people.
+fn more_failures(failures: i32) -> String {
+    match failures {
+        1 => "1 more failure".to_owned(),
+        failures => format!("{failures} more failures"),
+    }
+}
+
 /// What is the matter with a disk, and what to do.
 pub(crate) fn advice(
     state: &str,
     path: Option<&str>,
     number: Option<u32>,
+    id: Option<&str>,
     detail: Option<&str>,
 ) -> Option<String> {
     // A removed disk that is nowhere, or whose folder another one has, needs nothing.
     if state == "removed" && path.is_none() {
         return None;
     }
-    let (what, advice) = about(state, path.unwrap_or("in no known folder"), number, detail)?;
+    let number = number.map(|number| number.to_string());
+    let id = id.map(|id| id.get(..ID_DIGITS).unwrap_or(id));
+    let name = number.as_deref().or(id).or(path)?;
+    let nowhere = || format!("{name}, in no known folder,");
+    let place = path.map_or_else(nowhere, str::to_owned);
+    let (what, advice) = about(state, &place, name, detail)?;
     Some(format!("{what}: {advice}"))
 }
 
-fn about(
-    state: &str,
-    path: &str,
-    number: Option<u32>,
-    detail: Option<&str>,
-) -> Option<(String, String)> {
-    let name = number.map_or_else(|| path.to_owned(), |number| number.to_string());
+/// Digits of an id that name a disk in commands.
+const ID_DIGITS: usize = 8;
+
+/// As [`advice`], of a disk that is called `name` in commands.
+fn about(state: &str, path: &str, name: &str, detail: Option<&str>) -> Option<(String, String)> {
     let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
     let (what, advice) = match state {
         "online" => (
@@ -303,6 +320,23 @@ fn about(
         "missing" if detail.is_some_and(|detail| detail.starts_with(NO_RIGHT)) => (
             format!("disk {path} is there, and is not used{told}"),
             "nothing is lost: with the right it is used at once".to_owned(),
+        ),
+        "missing" if detail.is_some_and(|detail| detail.starts_with(NO_IDENTITY)) => (
+            format!("disk {path} is there, and is not used{told}"),
+            format!(
+                "put the file back from a copy or a backup of the host, and the disk is used at once, with \
+                 all that is on it; if there is none: `dewar disk replace {name} NEW-FOLDER`, and keep the \
+                 folder until `dewar status` says that all is whole"
+            ),
+        ),
+        // Nothing remembers which disk it had.
+        "missing" if name == path => (
+            format!("disk {path} is missing{told}"),
+            format!(
+                "mount it there again or put the folder back, and it is used at once; if it is lost: \
+                 `dewar disk list` has the missing disks under their ids, and `dewar disk remove {path}` \
+                 forgets the folder"
+            ),
         ),
         "missing" => (
             format!("disk {path} is missing{told}"),
@@ -457,7 +491,7 @@ mod tests {
         assert!(text(&status).contains("`dewar disk remove 3`"));
         let mut status = well();
         status.ledger.catalog = 1;
-        assert!(text(&status).contains("the catalog survives 1 more failures instead of 2"));
+        assert!(text(&status).contains("the catalog survives 1 more failure instead of 2"));
         let mut status = well();
         status.copies = 2;
         let told = text(&status);

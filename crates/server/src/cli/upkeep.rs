@@ -12,7 +12,9 @@ use super::disks::{ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::target::{Reached, reach, running};
-use crate::admin::{AtRiskInfo, DangerInfo, FsckInfo, LedgerLineInfo, Reply, Request, ScrubInfo};
+use crate::admin::{
+    AtRiskInfo, DangerInfo, DiskInfo, FsckInfo, LedgerLineInfo, Reply, Request, ScrubInfo,
+};
 use crate::engine::OpenEngine;
 
 /// How often what is under way is asked how it fares.
@@ -148,14 +150,58 @@ pub(super) fn fsck<O: OpenEngine>(args: &FsckArgs, opener: &O) -> CommandResult 
         &args.shared.target,
         opener,
         async |reached: &mut Reached| {
+            // A person wants to know which disks it was.
+            let by_disk = args.deep && !json;
+            let before = match by_disk {
+                true => disks(reached).await?,
+                false => Vec::new(),
+            };
             let found = check(reached, args.deep).await?;
             if let Some(error) = &found.error {
                 return Err(CommandError::new(FAILED, error));
             }
             tell(reached, &found, json).await?;
+            if by_disk {
+                print(&disks_text(&before, &disks(reached).await?))?;
+            }
             Ok(if is_sound(&found) { 0 } else { FAILED })
         },
     ))
+}
+
+async fn disks(reached: &mut Reached) -> Result<Vec<DiskInfo>, CommandError> {
+    match reached.ask(Request::DiskList {}).await? {
+        Reply::Disks(disks) => Ok(disks),
+        _ => Err(strange()),
+    }
+}
+
+/// The disks on which something was found, and those that were not read.
+fn disks_text(before: &[DiskInfo], after: &[DiskInfo]) -> String {
+    let mut text = String::new();
+    for disk in after.iter().filter(|disk| disk.state != "removed") {
+        let id = disk.id.as_deref().unwrap_or_default();
+        let path = disk.path.as_deref().unwrap_or(id);
+        let was = before
+            .iter()
+            .find(|was| was.id == disk.id && was.path == disk.path);
+        let found = disk
+            .rot_found
+            .saturating_sub(was.map_or(0, |was| was.rot_found));
+        if found + disk.bad_shards > 0 {
+            text.push_str(&format!(
+                "{path}: {found} shards found rotten, {} bad or gone now\n",
+                disk.bad_shards
+            ));
+        }
+        if matches!(
+            &*disk.state,
+            "missing" | "blank" | "hung" | "foreign" | "copy"
+        ) {
+            text.push_str(&format!("{path}: not read, it is {}\n", disk.state));
+        }
+    }
+    text
 }
 
 async fn check(reached: &mut Reached, deep: bool) -> Result<FsckInfo, CommandError> {

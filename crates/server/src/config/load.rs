@@ -210,6 +210,8 @@ impl Values {
             .filter(|(name, _)| !FOREIGN.iter().any(|foreign| is_foreign(name, foreign)))
             .collect();
         found.sort();
+        // Where the process was started.
+        let base = folder_of(Path::new("file"));
         for (name, value) in found {
             let origin = Origin::Variable(name.clone());
             let Some(key) = keys::all().find(|key| key.variable() == name) else {
@@ -224,7 +226,7 @@ impl Values {
             let given = Given {
                 raw: Raw::Untyped(text),
                 origin,
-                base: PathBuf::new(),
+                base: base.clone(),
             };
             self.given.insert(key.path(), given);
         }
@@ -278,7 +280,7 @@ impl Default for Config {
 impl Config {
     /// Reads `file`, if one is given, and then the `DEWAR_<TABLE>_<KEY>` among `variables`, which
     /// win. Relative paths in the file start at its folder, those in variables where the process
-    /// was started.
+    /// was started; the configuration has all of them from the root.
     ///
     /// # Errors
     /// The file cannot be read, or it and the variables have mistakes: all of them.
@@ -289,7 +291,7 @@ impl Config {
         let mut values = Values::default();
         if let Some(path) = file {
             let text = read_file(path)?;
-            values.add_text(&text, path, path.parent().unwrap_or(Path::new("")));
+            values.add_text(&text, path, &folder_of(path));
         }
         values.add_variables(variables);
         values.into_config()
@@ -301,9 +303,16 @@ impl Config {
     /// All mistakes that it has.
     pub fn parse(text: &str, name: &Path) -> Result<Self, ConfigError> {
         let mut values = Values::default();
-        values.add_text(text, name, name.parent().unwrap_or(Path::new("")));
+        values.add_text(text, name, &folder_of(name));
         values.into_config()
     }
+}
+
+/// The folder that a file is in, from the root: what begins there is remembered, printed for others to type,
+/// and compared.
+fn folder_of(file: &Path) -> PathBuf {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+    file.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {

@@ -1,6 +1,6 @@
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -154,6 +154,18 @@ fn variables_override_the_file() {
         config.pool.disks, expected,
         "relative paths start at the file's folder"
     );
+
+    // The same from where a relative path leads to it.
+    let here = std::path::absolute(".").expect("a working folder");
+    let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+    let relative = up.join(file.strip_prefix("/").expect("from the root"));
+    let config = Config::load(Some(&relative), std::iter::empty()).expect("loads");
+    let found = &config.pool.disks[0];
+    assert!(found.is_absolute(), "{}", found.display());
+    let folder = found.parent().and_then(|folder| folder.canonicalize().ok());
+    assert_eq!(folder, dir.path().canonicalize().ok());
+    let config = with_variables(&[("DEWAR_POOL_DISKS", "d1")]).expect("loads");
+    assert_eq!(config.pool.disks, [here.join("d1")]);
 
     let config = with_variables(&[
         ("DEWAR_POOL_DISKS", "/a, /b"),
@@ -335,9 +347,9 @@ proptest! {
     fn any_value_is_refused_or_normal(index in 0_usize..100, text in "\\PC{0,12}|[0-9]{1,20}[a-zA-Z]{0,3}") {
         let keys: Vec<&Key> = all().collect();
         let key = keys[index % keys.len()];
-        if let Ok(toml) = (key.normalise)(&Raw::Untyped(text), key, Path::new("")) {
+        if let Ok(toml) = (key.normalise)(&Raw::Untyped(text), key, Path::new("/base")) {
             let file = format!("[{}]\n{} = {toml}\n", key.section, key.name);
-            let config = Config::parse(&file, Path::new("dewar.toml")).expect("normal form reads");
+            let config = Config::parse(&file, Path::new("/base/dewar.toml")).expect("normal form reads");
             let (_, again) = config
                 .rendered()
                 .into_iter()

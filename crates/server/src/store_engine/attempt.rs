@@ -1,25 +1,32 @@
-//! An attempt to rebuild or restore the catalog: what it found, and what is remembered of it until it
-//! has ended.
+//! An attempt to rebuild or restore the catalog: what it found, and what is remembered of it.
 //!
 //! Whoever was interrupted types the same command again and wants to hear of all that came of it. What
 //! the first attempt found lost, or saw of a catalog that is another by now, no later one can find. So
-//! before anything is changed `catalog-work.json` in the state folder says what was there, every finding is in
-//! the report as soon as it is made, and both stay until the command has ended. A report that is whole
-//! is kept when the next one begins.
+//! before anything is changed `catalog-work.json` in the state folder says what was there, and every finding is
+//! in the report before the change that it tells of. Both stay when the command has ended: it may have been
+//! killed before anybody read what it said. The memory goes when a server starts, which goes on from what
+//! there is then. A report that is whole is kept when the next one begins.
+//!
+//! An attempt that goes on with another one counts what is in the report and what it finds itself; what it
+//! does once more, since the other was killed before that was done, it tells no more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use dewar_auth::MasterKeys;
 use dewar_env::Clock;
 use dewar_store::engine::{Made, Told};
 use dewar_store::salvage::Finding;
-use dewar_types::{Error, ErrorKind, Result};
+use dewar_types::{BlobId, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::catalog::{rebuilt_info, restored_info};
+use super::catalog::{add_kept, rebuilt_info, restored_info};
 use crate::admin::{BlobsInfo, CatalogInfo};
 use crate::config::Config;
 use crate::listener::BoxError;
@@ -48,27 +55,58 @@ struct Work {
     info: CatalogInfo,
     /// Only settling it was left.
     ended: bool,
+    /// When this was written, RFC 3339 in UTC.
+    #[serde(default)]
+    at: String,
+}
+
+/// What is wanted of an attempt.
+pub(super) struct Asked {
+    /// Nothing is changed.
+    pub(super) dry_run: bool,
+    /// What the catalog does not know is put back.
+    pub(super) places: bool,
+    /// Where the report goes, if not into the state folder.
+    pub(super) report: Option<PathBuf>,
+    /// The keys that this server has.
+    pub(super) master: Arc<MasterKeys>,
 }
 
 /// See the module.
 pub(super) struct Attempt {
     state: PathBuf,
     command: Command,
-    dry_run: bool,
-    wanted: Option<PathBuf>,
+    asked: Asked,
     now: String,
     work: Option<Work>,
+    /// The catalog was made by the attempt that is remembered, and that had ended.
+    again: bool,
+    /// Blobs were looked at which the catalog may lack.
+    looked: bool,
     report: Option<Report>,
-    /// What came of an attempt that ended without being told of.
-    untold: Option<CatalogInfo>,
     failed: Option<std::io::Error>,
 }
 
 struct Report {
     path: PathBuf,
     file: File,
-    /// What attempts before this one did, which no later one finds again.
-    earlier: BlobsInfo,
+    /// What attempts before this one told; none when this one is the first.
+    earlier: Option<Earlier>,
+}
+
+/// What attempts before this one told, and what is done in all.
+#[derive(Default)]
+struct Earlier {
+    /// What the catalog is made of.
+    made_of: String,
+    /// What was done once and for all, in all attempts.
+    done: BlobsInfo,
+    /// Hashes of the lines that say so. Two lines of one hash only make one of them be told no more.
+    lines: BTreeSet<u64>,
+    /// The line before.
+    before: Value,
+    /// By blob, lines about what is lost in it; of no blob that was looked at since.
+    lost: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Attempt {
@@ -80,43 +118,48 @@ impl Attempt {
         config: &Config,
         clock: &dyn Clock,
         command: Command,
-        dry_run: bool,
-        report: Option<PathBuf>,
+        asked: Asked,
     ) -> std::result::Result<Self, BoxError> {
         let state = config.server.state_dir.clone();
-        let path = state.join(WORK_FILE);
-        let work = match std::fs::read(&path) {
-            // One that cannot be understood counts as none: what is under way the catalog says, too.
-            Ok(bytes) => serde_json::from_slice::<Work>(&bytes).ok(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(format!("cannot read {}: {error}", path.display()).into()),
-        };
+        let work = remembered(&state.join(WORK_FILE))?;
         let goes_on = |work: &Work| work.command == command || command == Command::Rebuild;
         Ok(Self {
-            work: work.filter(|work| !dry_run && goes_on(work)),
+            work: work.filter(|work| !asked.dry_run && goes_on(work)),
             state,
             command,
-            dry_run,
-            wanted: report,
+            asked,
             now: super::admin::rfc3339(clock.now()),
+            again: false,
+            looked: false,
             report: None,
-            untold: None,
             failed: None,
         })
     }
 
     /// Whether the same was begun before and is not known to have ended.
     pub(super) fn is_again(&self) -> bool {
-        self.work.is_some()
+        self.work.as_ref().is_some_and(|work| !work.ended)
     }
 
-    /// What came of an attempt that had ended but for telling it, if there is one.
-    pub(super) fn untold(&mut self) -> Option<CatalogInfo> {
-        let work = self.work.as_ref().filter(|work| work.ended)?;
+    /// What came of the same command before, where it had done all there was to do.
+    pub(super) fn done_before(&self) -> Option<CatalogInfo> {
+        // One that was killed at its very end has lost nothing, if it had nothing to lose.
+        let is_done = |work: &&Work| work.ended || work.info.made_of == "exact";
+        let work = self.work.as_ref().filter(is_done)?;
         Some(CatalogInfo {
             gone_on: true,
+            ended_before: Some(work.at.clone()),
+            report: Some(work.report.clone()),
             ..work.info.clone()
         })
+    }
+
+    /// The report of whatever came before, if there is one.
+    pub(super) fn last_report(&self) -> Option<PathBuf> {
+        let path = self.state.join(format!("{REPORT}.jsonl"));
+        std::fs::metadata(&path)
+            .is_ok_and(|found| found.len() > 0)
+            .then_some(path)
     }
 
     /// What came of it in all, `now` being what came of this attempt, which went on with an earlier one
@@ -130,17 +173,16 @@ impl Attempt {
         gone_on: bool,
     ) -> std::result::Result<CatalogInfo, BoxError> {
         let mut info = now;
-        match self.untold.take() {
-            Some(untold) => info = untold,
-            None => self.complete(&mut info, gone_on)?,
-        }
-        if !self.dry_run {
-            let path = self.state.join(WORK_FILE);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(format!("cannot remove {}: {error}", path.display()).into());
+        self.complete(&mut info, gone_on || self.again)?;
+        // Nothing can be lost that is not found again.
+        let idle = self.command == Command::Rebuild && info.made_of == "exact";
+        if !self.asked.dry_run {
+            match idle {
+                true => forget(&self.state.join(WORK_FILE))?,
+                false => {
+                    let report = info.report.clone().unwrap_or_default();
+                    self.remember(report, info.clone(), true)?;
                 }
-                _ => {}
             }
         }
         if let Some(error) = self.failed.take() {
@@ -159,20 +201,33 @@ impl Attempt {
     fn complete(&mut self, info: &mut CatalogInfo, gone_on: bool) -> Result<()> {
         if let Some(work) = self.work.as_ref().filter(|_| gone_on) {
             let first = work.info.clone();
+            // Of a catalog that is settled all the rest is a leftover.
+            if let (true, false, Some(then)) = (work.ended, self.looked, &first.blobs)
+                && let Some(now) = &mut info.blobs
+            {
+                now.too_few_shards = now.too_few_shards.max(then.too_few_shards);
+            }
+            let mut unknown = first.unknown.clone();
+            unknown.retain(|line| !info.unknown.contains(line));
+            unknown.append(&mut info.unknown);
             *info = CatalogInfo {
                 blobs: info.blobs.take(),
+                placed: info.placed,
                 settled: info.settled,
                 mended: info.mended.max(first.mended),
                 entries: info.entries,
+                unknown,
                 ..first
             };
         }
         info.gone_on = gone_on;
+        let places = self.places();
         let report = self.report_file()?;
         info.report = Some(report.path.clone());
         if let Some(blobs) = &mut info.blobs {
-            blobs.add_done(&report.earlier);
+            report.add_earlier(blobs, places);
         }
+        add_kept(info);
         Ok(())
     }
 
@@ -182,11 +237,11 @@ impl Attempt {
             let made_of = self.work.as_ref().map(|work| work.info.made_of.clone());
             let known = self.work.as_ref().map(|work| work.report.clone());
             self.report = Some(match (known, made_of) {
-                (Some(path), Some(made_of)) => Report::go_on(path, &made_of)?,
+                (Some(path), Some(made_of)) => Report::go_on(path, &made_of, &self.now)?,
                 _ => Report::begin(
                     self.path(),
                     &self.now,
-                    self.wanted.is_some() || self.dry_run,
+                    self.asked.report.is_some() || self.asked.dry_run,
                 )?,
             });
         }
@@ -197,14 +252,21 @@ impl Attempt {
     }
 
     fn path(&self) -> PathBuf {
-        match (&self.wanted, self.dry_run) {
+        match (&self.asked.report, self.asked.dry_run) {
             (Some(path), _) => path.clone(),
             (None, true) => self.state.join(format!("{REPORT}-dry-run.jsonl")),
             (None, false) => self.state.join(format!("{REPORT}.jsonl")),
         }
     }
 
-    fn remember(&mut self, work: Work) -> Result<()> {
+    fn remember(&mut self, report: PathBuf, info: CatalogInfo, ended: bool) -> Result<()> {
+        let work = Work {
+            command: self.command.clone(),
+            report,
+            info,
+            ended,
+            at: self.now.clone(),
+        };
         let path = self.state.join(WORK_FILE);
         let text = serde_json::to_vec_pretty(&work)
             .map_err(|error| Error::with_source(ErrorKind::Internal, "the attempt", error))?;
@@ -215,11 +277,17 @@ impl Attempt {
         Ok(())
     }
 
-    fn info(&self, made: Made<'_>) -> CatalogInfo {
+    /// What came of an attempt by itself, or will of one that begins.
+    pub(super) fn info(&self, made: Made<'_>) -> CatalogInfo {
         match made {
-            Made::Rebuild(report) => rebuilt_info(report, self.dry_run),
-            Made::Restore(report) => restored_info(report, self.dry_run),
+            Made::Rebuild(report) => rebuilt_info(report, self.asked.dry_run),
+            Made::Restore(report) => restored_info(report, &self.asked),
         }
+    }
+
+    /// Whether anything is put back now.
+    fn places(&self) -> bool {
+        self.asked.places && !self.asked.dry_run
     }
 }
 
@@ -228,11 +296,24 @@ impl Told for Attempt {
         if self.failed.is_some() {
             return;
         }
-        let mut text = line(finding).to_string();
-        text.push('\n');
+        let mut found = line(finding);
+        if !self.places() && is_placing(finding) {
+            found["put_back"] = false.into();
+        }
         let written = match self.report_file() {
-            // Not gathered: what a killed attempt found must be there.
-            Ok(report) => report.file.write_all(text.as_bytes()),
+            Ok(report) => report.tell(found),
+            Err(error) => Err(std::io::Error::other(error)),
+        };
+        self.failed = written.err();
+    }
+
+    fn looks_at(&mut self, blob: BlobId) {
+        self.looked = true;
+        if self.failed.is_some() || self.work.is_none() {
+            return;
+        }
+        let written = match self.report_file() {
+            Ok(report) => report.looks_at(blob),
             Err(error) => Err(std::io::Error::other(error)),
         };
         self.failed = written.err();
@@ -240,21 +321,19 @@ impl Told for Attempt {
 
     fn begins(&mut self, made: Made<'_>) -> Result<()> {
         let info = self.info(made);
-        if info.made_of == "exact"
-            && let Some(untold) = self.untold()
-        {
-            self.untold = Some(untold);
+        let done = self.work.as_ref().is_some_and(|work| work.ended);
+        if info.made_of == "exact" && done {
+            self.again = true;
             return Ok(());
         }
-        self.work = None;
+        // What it had put back may be there, although the catalog is damaged again.
+        let goes_on = matches!(made, Made::Rebuild(report) if report.diagnosis.rebuilt.is_some());
+        if !goes_on {
+            self.work = None;
+        }
         self.report = None;
         let report = self.report_file()?.path.clone();
-        self.remember(Work {
-            command: self.command.clone(),
-            report,
-            info,
-            ended: false,
-        })
+        self.remember(report, info, false)
     }
 
     fn ends(&mut self, made: Made<'_>) -> Result<()> {
@@ -262,17 +341,42 @@ impl Told for Attempt {
             Made::Rebuild(report) => report.diagnosis.rebuilt.is_some(),
             Made::Restore(report) => report.gone_on,
         };
-        if self.untold.is_some() {
-            return Ok(());
-        }
         let mut info = self.info(made);
-        self.complete(&mut info, gone_on)?;
-        self.remember(Work {
-            command: self.command.clone(),
-            report: info.report.clone().unwrap_or_default(),
-            info,
-            ended: true,
-        })
+        self.complete(&mut info, gone_on || self.again)?;
+        let report = info.report.clone().unwrap_or_default();
+        self.remember(report, info, true)
+    }
+}
+
+/// What is remembered.
+fn remembered(path: &Path) -> std::result::Result<Option<Work>, BoxError> {
+    match std::fs::read(path) {
+        // What cannot be understood counts as none: what is under way the catalog says, too.
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display()).into()),
+    }
+}
+
+fn forget(path: &Path) -> std::result::Result<(), BoxError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", path.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Forgets an attempt that has ended: others go on from what it made. One that was cut short is gone on
+/// with, unless `all`.
+///
+/// # Errors
+/// The file cannot be read or removed.
+pub(super) fn forget_ended(config: &Config, all: bool) -> std::result::Result<(), BoxError> {
+    let path = config.server.state_dir.join(WORK_FILE);
+    match remembered(&path)? {
+        Some(work) if work.ended || all => forget(&path),
+        _ => Ok(()),
     }
 }
 
@@ -300,35 +404,121 @@ impl Report {
         Ok(Self {
             path,
             file,
-            earlier: BlobsInfo::default(),
+            earlier: None,
         })
     }
 
-    /// That of an attempt that was cut short.
-    fn go_on(path: PathBuf, made_of: &str) -> Result<Self> {
-        let file = OpenOptions::new()
+    /// That of earlier attempts.
+    fn go_on(path: PathBuf, made_of: &str, now: &str) -> Result<Self> {
+        let mut file = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
             .mode(0o600)
             .open(&path)
             .map_err(cannot("write", &path))?;
-        let mut earlier = BlobsInfo::default();
-        let mut before = Value::Null;
-        for line in BufReader::new(&file).lines() {
-            let line = line.map_err(cannot("read", &path))?;
+        let mut earlier = Earlier {
+            made_of: made_of.to_owned(),
+            ..Earlier::default()
+        };
+        let (mut lines, mut line) = (BufReader::new(&file), Vec::new());
+        let mut is_whole = true;
+        while lines
+            .read_until(b'\n', &mut line)
+            .map_err(cannot("read", &path))?
+            > 0
+        {
             // The last one may be cut short.
-            let Ok(found) = serde_json::from_str::<Value>(&line) else {
-                continue;
-            };
-            count_done(&mut earlier, made_of, &before, &found);
-            before = found;
+            is_whole = line.last() == Some(&b'\n');
+            if let Ok(found) = serde_json::from_slice::<Value>(&line) {
+                earlier.take(found);
+            }
+            line.clear();
         }
+        let mut text = json!({"found": "attempt", "began": now}).to_string();
+        text.push('\n');
+        if !is_whole {
+            text.insert(0, '\n');
+        }
+        file.write_all(text.as_bytes())
+            .map_err(cannot("write", &path))?;
         Ok(Self {
             path,
             file,
-            earlier,
+            earlier: Some(earlier),
         })
+    }
+
+    /// Writes a line, unless an earlier attempt wrote the same of what is done once and for all.
+    fn tell(&mut self, found: Value) -> std::io::Result<()> {
+        let mut text = found.to_string();
+        if self.earlier.as_mut().is_some_and(|e| !e.take(found)) {
+            return Ok(());
+        }
+        text.push('\n');
+        // Not gathered: what a killed attempt found must be there.
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// What earlier attempts said is lost in a blob is found again, or not lost.
+    fn looks_at(&mut self, blob: BlobId) -> std::io::Result<()> {
+        let blob = blob.to_string();
+        match &self.earlier {
+            Some(earlier) if earlier.lost.contains_key(&blob) => {
+                self.tell(json!({"found": "looked at again", "blob": blob}))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to what this attempt counted what earlier ones did and found lost.
+    fn add_earlier(&self, blobs: &mut BlobsInfo, places: bool) {
+        let Some(earlier) = &self.earlier else {
+            return;
+        };
+        blobs.set_done(&earlier.done, places);
+        // Those of this attempt are among the lines of their blob, and counted.
+        let (mut nameless, mut unreadable) = (0, 0);
+        for line in earlier.lost.values().flatten() {
+            match line.contains(NAMELESS) {
+                true => nameless += 1,
+                false => unreadable += 1,
+            }
+        }
+        blobs.nameless = blobs.nameless.max(nameless);
+        blobs.unreadable = blobs.unreadable.max(unreadable);
+    }
+}
+
+/// How a line begins that tells of a content of which nobody says whose it is.
+const NAMELESS: &str = "\"found\":\"nameless\"";
+
+impl Earlier {
+    /// Counts a line; whether it says something new.
+    fn take(&mut self, found: Value) -> bool {
+        let blob = || found["blob"].as_str().unwrap_or_default().to_owned();
+        match found["found"].as_str().unwrap_or_default() {
+            "nameless" | "unreadable" => {
+                let of_blob = self.lost.entry(blob()).or_default();
+                return of_blob.insert(found.to_string());
+            }
+            "looked at again" => {
+                self.lost.remove(&blob());
+            }
+            "object" | "older" | "part" | "joined" | "moved" | "user" | "bucket"
+                if found["put_back"] != false =>
+            {
+                let hasher = BuildHasherDefault::<DefaultHasher>::default();
+                if !self.lines.insert(hasher.hash_one(found.to_string())) {
+                    return false;
+                }
+                count_done(&mut self.done, &self.made_of, &self.before, &found);
+                self.before = found;
+            }
+            // What is lost or open otherwise is found again.
+            _ => {}
+        }
+        true
     }
 }
 
@@ -365,7 +555,19 @@ fn count_done(done: &mut BlobsInfo, made_of: &str, before: &Value, found: &Value
     }
 }
 
-fn line(finding: &Finding) -> serde_json::Value {
+/// Whether a finding tells of something that is put back, where that is wanted.
+fn is_placing(finding: &Finding) -> bool {
+    matches!(
+        finding,
+        Finding::Put { .. }
+            | Finding::Kept { .. }
+            | Finding::Part { .. }
+            | Finding::User { .. }
+            | Finding::Bucket { .. }
+    )
+}
+
+fn line(finding: &Finding) -> Value {
     let hex = |id: u128| format!("{id:032x}");
     match finding {
         Finding::Put {
@@ -419,5 +621,156 @@ fn line(finding: &Finding) -> serde_json::Value {
         Finding::Unread { why } => json!({"found": "not looked at", "why": why}),
         Finding::User { name } => json!({"found": "user", "name": name}),
         Finding::Bucket { path } => json!({"found": "bucket", "path": path}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_types::{UserId, VersionId};
+
+    use super::*;
+
+    const NOW: &str = "2026-01-02T03:04:05Z";
+
+    fn put(n: u8) -> Value {
+        line(&Finding::Put {
+            path: format!("/b/{n}"),
+            version: VersionId(u128::from(n)),
+            size: 10,
+        })
+    }
+
+    fn lost(blob: u64, offset: u64) -> Value {
+        let blob = BlobId(blob);
+        let len = 4096;
+        line(&Finding::Unreadable { blob, offset, len })
+    }
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).expect("there");
+        let lines = text.lines();
+        lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_done_once_more_is_counted_and_told_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("report");
+        let mut first = Report::begin(path.clone(), NOW, true).expect("begun");
+        for n in 0..3 {
+            first.tell(put(n)).expect("written");
+        }
+        // Only looked at, by one that does not put back.
+        let mut looked = put(7);
+        looked["put_back"] = false.into();
+        first.tell(looked).expect("written");
+        first
+            .file
+            .write_all(b"{\"found\": \"obj")
+            .expect("cut short");
+        drop(first);
+        let mut second = Report::go_on(path.clone(), "backup", NOW).expect("goes on");
+        for n in 2..5 {
+            second.tell(put(n)).expect("written");
+        }
+        drop(second);
+        let mut third = Report::go_on(path.clone(), "backup", NOW).expect("goes on");
+        third.tell(put(7)).expect("written");
+        let mut blobs = BlobsInfo {
+            objects: 1,
+            bytes: 10,
+            open_uploads: 2,
+            ..BlobsInfo::default()
+        };
+        third.add_earlier(&mut blobs, true);
+        assert_eq!((blobs.objects, blobs.bytes, blobs.open_uploads), (6, 60, 2));
+        let told = lines(&path);
+        let objects = told.iter().filter(|line| line["put_back"] != false);
+        let objects = objects.filter(|line| line["found"] == "object");
+        assert_eq!(objects.count(), 6, "{told:?}");
+        let attempts = told.iter().filter(|line| line["found"] == "attempt");
+        assert_eq!(attempts.count(), 2);
+    }
+
+    #[test]
+    fn what_is_lost_in_what_is_done_with_stays_told_and_what_is_looked_at_again_does_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("report");
+        let mut first = Report::begin(path.clone(), NOW, true).expect("begun");
+        for found in [lost(1, 0), lost(1, 4096), lost(2, 0), lost(3, 0)] {
+            first.tell(found).expect("written");
+        }
+        drop(first);
+        let mut second = Report::go_on(path.clone(), "blobs", NOW).expect("goes on");
+        // One of them can be read now, one cannot.
+        second.looks_at(BlobId(2)).expect("written");
+        second.looks_at(BlobId(3)).expect("written");
+        second.looks_at(BlobId(9)).expect("nothing to be written");
+        second.tell(lost(3, 0)).expect("written");
+        drop(second);
+        let third = Report::go_on(path.clone(), "blobs", NOW).expect("goes on");
+        let mut blobs = BlobsInfo::default();
+        third.add_earlier(&mut blobs, true);
+        assert_eq!((blobs.unreadable, blobs.nameless), (3, 0));
+        let again = lines(&path);
+        let again = again
+            .iter()
+            .filter(|line| line["found"] == "looked at again");
+        assert_eq!(again.count(), 2);
+    }
+
+    #[test]
+    fn an_attempt_that_ended_is_remembered_until_a_server_starts() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut config = Config::default();
+        config.server.state_dir = dir.path().to_path_buf();
+        let clock = dewar_env::Env::real().clock;
+        let open = |places| {
+            let source = PathBuf::from("/backups");
+            let asked = Asked {
+                dry_run: false,
+                places,
+                report: None,
+                master: Arc::new(MasterKeys::generate(&*dewar_env::Env::real().rng)),
+            };
+            Attempt::open(&config, &*clock, Command::Restore { source }, asked).expect("opened")
+        };
+        let mut first = open(true);
+        let report = first.report_file().expect("opened").path.clone();
+        let began = CatalogInfo {
+            made_of: "backup".to_owned(),
+            ..CatalogInfo::default()
+        };
+        first
+            .remember(report.clone(), began, false)
+            .expect("written");
+        let user = UserId(4);
+        first.found(&Finding::User {
+            name: format!("salvaged-{user}"),
+        });
+        drop(first);
+        let second = open(true);
+        assert!(second.is_again() && second.done_before().is_none());
+        forget_ended(&config, false).expect("kept: it did not end");
+        let info = CatalogInfo {
+            made_of: "backup".to_owned(),
+            placed: true,
+            settled: true,
+            blobs: Some(BlobsInfo::default()),
+            ..CatalogInfo::default()
+        };
+        let told = second.close(info, true).expect("ended");
+        assert!(told.placed && told.gone_on, "{told:?}");
+        assert_eq!(told.blobs.as_ref().map(|blobs| blobs.users), Some(1));
+        let third = open(true);
+        assert!(!third.is_again());
+        let again = third.done_before().expect("it had ended");
+        assert!(again.ended_before.is_some() && again.placed, "{again:?}");
+        assert_eq!((again.blobs, again.report), (told.blobs, Some(report)));
+        forget_ended(&config, false).expect("forgotten");
+        let fourth = open(true);
+        assert!(fourth.done_before().is_none() && fourth.last_report().is_some());
     }
 }

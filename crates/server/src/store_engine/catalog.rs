@@ -10,16 +10,16 @@ use dewar_auth::MasterKeyId;
 use dewar_env::disk::real::{RealDisk, RealDiskConfig};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_store::engine::{
-    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Rebuild,
+    self, BackupPlan, BackupReport, Backups, Diagnosis, Followed, JournalFound, Made, Rebuild,
     RebuildReport, Restore, RestoreReport, Way,
 };
 use dewar_store::salvage::{KEPT_BUCKET, KEPT_USER, SalvageTotals, Salvaged};
 use dewar_store::{RebuiltFrom, Store};
-use dewar_types::ErrorKind;
+use dewar_types::{Error, ErrorKind};
 use parking_lot::Mutex;
 
 use super::admin::rfc3339;
-use super::attempt::{Attempt, Command};
+use super::attempt::{Asked, Attempt, Command, forget_ended};
 use super::{Ground, OpenStore, roster};
 use crate::admin::{
     AdminError, BackupInfo, BlobsInfo, CatalogInfo, Failure, RebuildWish, RestoreWish, TakenInfo,
@@ -44,6 +44,19 @@ const UNKNOWN: [&str; 8] = [
     "who owned a bucket: it belongs to whoever wrote the first object found for it",
     "whether an upload had been completed, and with which of its parts",
     "small objects that were in the journal only and not sealed yet",
+];
+
+/// What nobody can know of what was done since a backup was taken, or since what is there of a journal.
+const UNKNOWN_SINCE: [&str; 8] = [
+    "names given since: renamed objects are under the path they were written to, copies are not there",
+    "what was deleted since: it is named again, and can be read where its bytes still are",
+    "objects without content that were written since, which leave nothing on the disks",
+    "small objects written since that were in the journal only and not sealed yet",
+    "users and keys made or changed since: whoever wrote something and is not known is a user \
+     `salvaged-<number>` without a key",
+    "tags, locks, and policies, lists and settings of buckets that were changed since",
+    "who owned a bucket made since: it belongs to whoever wrote the first object found for it",
+    "whether an upload begun since had been completed, and with which of its parts",
 ];
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -204,6 +217,7 @@ impl OpenStore {
             let closed = open.close(CLOSE_PATIENCE).await;
             settled?;
             closed?;
+            forget_ended(config, true)?;
             return Ok(CatalogInfo {
                 made_of: was.map_or_else(|| "exact".to_owned(), |was| was.source),
                 settled: true,
@@ -211,7 +225,13 @@ impl OpenStore {
             });
         }
         let (dry_run, clock) = (wish.dry_run, &*env.clock);
-        let mut attempt = Attempt::open(config, clock, Command::Rebuild, dry_run, wish.report)?;
+        let asked = Asked {
+            dry_run,
+            places: true,
+            report: wish.report,
+            master: Arc::clone(&master),
+        };
+        let mut attempt = Attempt::open(config, clock, Command::Rebuild, asked)?;
         let how = Rebuild {
             write: !wish.dry_run,
             accept_loss: wish.accept_loss,
@@ -221,7 +241,8 @@ impl OpenStore {
             .await
             .map_err(|error| spelled(config, error))?;
         let gone_on = rebuilt.diagnosis.rebuilt.is_some();
-        attempt.close(rebuilt_info(&rebuilt, dry_run), gone_on)
+        let info = attempt.info(Made::Rebuild(&rebuilt));
+        attempt.close(info, gone_on)
     }
 
     pub(super) async fn restore_catalog(
@@ -234,8 +255,19 @@ impl OpenStore {
         let command = Command::Restore {
             source: wish.source.clone(),
         };
-        let (dry_run, clock) = (wish.dry_run, &*self.env.clock);
-        let mut attempt = Attempt::open(config, clock, command, dry_run, wish.report)?;
+        let Ground {
+            folders,
+            dewar,
+            master,
+            engine,
+        } = ground;
+        let asked = Asked {
+            dry_run: wish.dry_run,
+            places: wish.salvage,
+            report: wish.report,
+            master: Arc::clone(&master),
+        };
+        let mut attempt = Attempt::open(config, &*self.env.clock, command, asked)?;
         let how = Restore {
             source,
             name: wish.backup,
@@ -245,37 +277,30 @@ impl OpenStore {
             again: attempt.is_again(),
             report: &mut attempt,
         };
-        let Ground {
-            folders,
-            dewar,
-            master,
-            engine,
-        } = ground;
-        let keys = Arc::clone(&master);
         let env = &self.env;
         let restored = engine::Engine::restore(env, &engine, dewar, &folders, master, how).await;
         let restored = match restored {
             Ok(restored) => restored,
-            // It was all done, and interrupted before that was said.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => match attempt.untold() {
-                Some(untold) => return attempt.close(untold, false),
-                None => return Err(error.into()),
-            },
+            // It was all done; and may have been interrupted before that was said.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return match (attempt.done_before(), attempt.last_report()) {
+                    (Some(done), _) => Ok(done),
+                    (None, Some(report)) => Err(Error::new(
+                        error.kind(),
+                        format!(
+                            "{}. What the last restore or rebuild found is in {}",
+                            error.message(),
+                            report.display()
+                        ),
+                    )
+                    .into()),
+                    (None, None) => Err(error.into()),
+                };
+            }
             Err(error) => return Err(spelled(config, error)),
         };
-        let mut info = restored_info(&restored, dry_run);
-        info.placed = wish.salvage;
-        let mut info = attempt.close(info, restored.gone_on)?;
-        // It may have been replaced since: then the file still has it, until it is retired.
-        let wrapped = restored.master_key.parse::<MasterKeyId>();
-        if !wrapped.is_ok_and(|id| keys.holds(id)) {
-            info.unknown.push(format!(
-                "secrets in the backup are wrapped with master key {}, and the file of this server \
-                 does not hold it: access keys do not work until its line is put back",
-                restored.master_key
-            ));
-        }
-        Ok(info)
+        let info = attempt.info(Made::Restore(&restored));
+        attempt.close(info, restored.gone_on)
     }
 }
 
@@ -300,15 +325,16 @@ pub(super) fn rebuilt_info(report: &RebuildReport, dry_run: bool) -> CatalogInfo
 }
 
 /// What came of a restore, or will of one that begins.
-pub(super) fn restored_info(report: &RestoreReport, dry_run: bool) -> CatalogInfo {
+pub(super) fn restored_info(report: &RestoreReport, asked: &Asked) -> CatalogInfo {
     let mut info = diagnosed(&report.diagnosis);
+    info.placed = asked.places;
     info.made_of = "backup".to_owned();
+    info.unknown = UNKNOWN_SINCE.map(str::to_owned).to_vec();
     info.upto = Some(report.upto);
-    info.dry_run = dry_run;
+    info.dry_run = asked.dry_run;
     info.entries = report.entries;
     info.backup = Some(report.name.clone());
     info.backup_taken = Some(rfc3339(report.taken));
-    info.unknown.clear();
     if let (Way::Exact { upto }, None) = (report.diagnosis.way, &report.diagnosis.rebuilt) {
         info.here_upto = Some(upto);
     }
@@ -319,6 +345,7 @@ pub(super) fn restored_info(report: &RestoreReport, dry_run: bool) -> CatalogInf
             info.settled = exact;
             if exact {
                 info.made_of = "exact".to_owned();
+                info.unknown.clear();
             } else {
                 info.exact_until = Some(rfc3339(until.unwrap_or(report.taken)));
             }
@@ -327,6 +354,15 @@ pub(super) fn restored_info(report: &RestoreReport, dry_run: bool) -> CatalogInf
     }
     if let Some(salvaged) = &report.salvaged {
         add_salvaged(&mut info, salvaged);
+    }
+    // It may have been replaced since: then the file still has it, until it is retired.
+    let wrapped = report.master_key.parse::<MasterKeyId>();
+    if !wrapped.is_ok_and(|id| asked.master.holds(id)) {
+        info.unknown.push(format!(
+            "secrets in the backup are wrapped with master key {}, and the file of this server does not \
+             hold it: access keys do not work until its line is put back",
+            report.master_key
+        ));
     }
     info
 }
@@ -386,6 +422,7 @@ fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
     };
     let unknown = match made_of {
         "exact" => &[][..],
+        "backup" => &UNKNOWN_SINCE[..],
         _ => &UNKNOWN[..],
     };
     let since = diagnosis.rebuilt.as_ref().map(|rebuilt| rebuilt.since);
@@ -397,6 +434,18 @@ fn diagnosed(diagnosis: &Diagnosis) -> CatalogInfo {
         index,
         unknown: unknown.iter().map(|line| (*line).to_owned()).collect(),
         ..CatalogInfo::default()
+    }
+}
+
+/// Says what is not known of contents that share a path, when all of them are counted.
+pub(super) fn add_kept(info: &mut CatalogInfo) {
+    const WHICH: &str = "which of several contents of one path was current";
+    info.unknown.retain(|line| !line.starts_with(WHICH));
+    let kept = info.blobs.as_ref().map_or(0, |blobs| blobs.kept);
+    if kept > 0 && info.placed && !info.dry_run {
+        info.unknown.push(format!(
+            "{WHICH}: the newest is, {kept} older ones are in bucket {KEPT_BUCKET} of user {KEPT_USER}"
+        ));
     }
 }
 
@@ -423,12 +472,6 @@ fn add_salvaged(info: &mut CatalogInfo, salvaged: &Salvaged) {
         buckets,
     } = salvaged.totals;
     info.settled = salvaged.settled;
-    if kept > 0 && !info.dry_run {
-        info.unknown.push(format!(
-            "which of several contents of one path was current: the newest is, {kept} older ones are in \
-             bucket {KEPT_BUCKET} of user {KEPT_USER}"
-        ));
-    }
     info.blobs = Some(BlobsInfo {
         looked_at: blobs,
         named: known,

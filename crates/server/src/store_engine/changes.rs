@@ -101,6 +101,9 @@ impl DiskChanges {
             None => None,
         };
         self.offer_back(folder, &*disk).await?;
+        if let Some(old) = old {
+            self.check_single(old, folder)?;
+        }
         let pool = match (pool, old) {
             // Where nothing on it is known any more.
             (None, Some(old)) if self.store.pool_of_disk(old).await?.is_none() => {
@@ -133,6 +136,38 @@ impl DiskChanges {
     fn is_configured(&self, folder: &Path) -> bool {
         let configured = self.config.folders();
         configured.iter().any(|(known, _)| known == folder)
+    }
+
+    /// Refuses to have a further disk take the place of one that another one is taking already.
+    fn check_single(&self, old: DiskId, folder: &Path) -> Result<()> {
+        if self.store.decision(old) != Some(Decision::Replace) {
+            return Ok(());
+        }
+        let (mut taking, mut goes_on) = (None, false);
+        self.folders.each(|live| {
+            if let (Content::Disk { identity, disk }, None) = (&live.content, &live.refused)
+                && identity.replaces == Some(old)
+                && disk.state().readable()
+            {
+                goes_on |= Path::new(&live.label) == folder;
+                taking = Some((identity.disk, live.label.clone()));
+            }
+        });
+        let Some((new, label)) = taking.filter(|_| !goes_on) else {
+            return Ok(());
+        };
+        let numbers = self.roster.numbers();
+        let name = |disk: DiskId| {
+            let number = numbers.get(&disk).map(u32::to_string);
+            number.unwrap_or_else(|| disk.to_string())
+        };
+        let (old, new) = (name(old), name(new));
+        let message = format!(
+            "disk {old} is being replaced already, by disk {new} in {label}: that goes on by itself, and \
+             `dewar disk list` shows how far it is. `dewar disk keep {old}` stops it; then it can be \
+             replaced by another"
+        );
+        Err(AdminError::new(Failure::InUse, message))
     }
 
     /// Refuses a disk that was removed as a new one, and says what is on it.

@@ -204,6 +204,7 @@ impl OpenEngine for OpenStore {
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
         if purpose.serves() {
+            attempt::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
             audit.note(
                 "server:start",

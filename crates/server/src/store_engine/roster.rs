@@ -84,10 +84,15 @@ pub(super) fn read(path: &Path) -> Result<Option<PoolFile>> {
             return Err(Error::with_source(ErrorKind::Unavailable, what, error));
         }
     };
-    serde_json::from_str(&text).map(Some).map_err(|error| {
+    let mut file: PoolFile = serde_json::from_str(&text).map_err(|error| {
         let what = format!("{} is damaged: {error}", path.display());
         Error::with_source(ErrorKind::Corrupt, what, error)
-    })
+    })?;
+    // Earlier releases kept what the configuration had, relative to where the server was started.
+    for disk in &mut file.disks {
+        disk.folder = std::path::absolute(&disk.folder).unwrap_or_else(|_| disk.folder.clone());
+    }
+    Ok(Some(file))
 }
 
 pub(super) fn write(path: &Path, file: &PoolFile) -> Result<()> {
@@ -113,8 +118,7 @@ pub(crate) fn with_added(config: &Config) -> Config {
     config
 }
 
-/// Whether two paths lead to one folder; the configuration's may be relative. A folder that is away is
-/// told by its name.
+/// Whether two paths lead to one folder. One that is away is told by its name.
 fn same(a: &Path, b: &Path) -> bool {
     let place = |path: &Path| {
         let named = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

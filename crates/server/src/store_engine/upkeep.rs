@@ -1,13 +1,14 @@
 //! What administrators ask of a store's upkeep: disks, scrub, ledger, fsck.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{Found, IDENTITY_FILE, Pool, inspect, reserve_bytes};
+use dewar_data::pool::{Found, IDENTITY_FILE, Identity, Pool, inspect, reserve_bytes};
 use dewar_env::{Disk, DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Refusal};
@@ -22,7 +23,7 @@ use super::changes::{DiskChanges, held_text};
 use crate::admin::{
     AdminError, AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
     DiskReadmitted, DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
-    NO_RIGHT, RepairInfo, ScrubInfo,
+    NO_IDENTITY, NO_RIGHT, RepairInfo, ScrubInfo,
 };
 use crate::cli::status;
 
@@ -134,6 +135,11 @@ impl UpkeepAdmin {
                 "online" if flaws.contains_key(&path) => flaws.get(&path).cloned(),
                 _ => detail,
             };
+            let state = match &detail {
+                // Nobody would mount anything on it.
+                Some(detail) if state == "blank" && detail.starts_with(NO_IDENTITY) => "missing",
+                _ => state,
+            };
             let state = self.changes.decided(folder, id, state);
             states.push(DiskStatus {
                 number: id.and_then(|id| numbers.get(&id).copied()),
@@ -233,6 +239,7 @@ impl UpkeepAdmin {
                 // Of one that was removed and is gone nothing is expected.
                 disk.path.as_deref().filter(|_| !is_gone),
                 disk.number,
+                disk.id.as_deref(),
                 folder.and_then(|folder| folder.detail.as_deref()),
             );
             disks.push(disk);
@@ -250,6 +257,7 @@ impl UpkeepAdmin {
                 &folder.state,
                 Some(&folder.path),
                 folder.number,
+                None,
                 folder.detail.as_deref(),
             );
             let id = folder.number.and_then(|number| roster.by_number(number));
@@ -529,12 +537,28 @@ fn why_missing(folder: &Path) -> String {
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                     return without_right(&identity, folder);
                 }
-                _ => "a disk is in the folder again, and is being looked at",
+                Ok(file) => match read_identity(file) {
+                    Err(why) => return format!("{NO_IDENTITY}is damaged: {why}"),
+                    Ok(_) => "a disk is in the folder again, and is being looked at",
+                },
+                Err(error) => return format!("{NO_IDENTITY}cannot be read: {error}"),
             }
         }
         Ok(false) => {
-            "the folder is there with files in it, but without its file `dewar-disk` it is no disk: put \
-             that back"
+            let there = DATA.iter().filter(|name| folder.join(name).is_dir());
+            let there: Vec<String> = there.map(|name| format!("`{name}`")).collect();
+            match there.is_empty() {
+                true => {
+                    "the folder is there with files in it, but none of them is a disk's: another device is \
+                     mounted on it, or none"
+                }
+                false => {
+                    return format!(
+                        "{NO_IDENTITY}is gone, and its data are there ({})",
+                        there.join(", ")
+                    );
+                }
+            }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "there is no such folder",
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -543,6 +567,21 @@ fn why_missing(folder: &Path) -> String {
         Err(error) => return format!("the folder cannot be read: {error}"),
     };
     why.to_owned()
+}
+
+/// The folders of a disk's data.
+const DATA: [&str; 3] = ["blobs", "index", "journal"];
+
+/// Longer than any identity file.
+const IDENTITY_BYTES_MAX: u64 = 4097;
+
+/// Reads an identity file.
+fn read_identity(file: std::fs::File) -> std::result::Result<Identity, String> {
+    let mut bytes = Vec::new();
+    let mut some = file.take(IDENTITY_BYTES_MAX);
+    some.read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    Identity::parse(&bytes).map_err(|error| error.to_string())
 }
 
 /// Why this process may not use a folder or a file in it, and the command on `folder` that helps.
@@ -596,7 +635,7 @@ async fn flaw(folder: &str, id: DiskId, disk: &dyn Disk) -> Option<String> {
 /// Why this process may not use what is in a disk's folder, and the command that helps.
 fn without_right_in(folder: &str) -> Option<String> {
     let folder = Path::new(folder);
-    ["blobs", "index", "journal"].into_iter().find_map(|name| {
+    DATA.into_iter().find_map(|name| {
         let inside = folder.join(name);
         // What is not there is told by those who look for it.
         let why = inside.exists().then(|| whose(&inside, folder)).flatten()?;
@@ -696,5 +735,21 @@ mod tests {
         assert!(why_read_only(path).contains("its file system takes nothing"));
         assert!(why_missing(path).contains("nothing is mounted on it"));
         assert_eq!(why_missing(&path.join("none")), "there is no such folder");
+        // A disk's data without its identity, and with a damaged one.
+        std::fs::write(path.join("file"), "x").expect("written");
+        assert!(why_missing(path).contains("none of them is a disk's"));
+        std::fs::create_dir(&blobs).expect("made");
+        let gone = why_missing(path);
+        assert!(
+            gone.starts_with(NO_IDENTITY)
+                && gone.contains("gone, and its data are there (`blobs`)"),
+            "{gone}"
+        );
+        std::fs::write(path.join(IDENTITY_FILE), "x").expect("written");
+        let damaged = why_missing(path);
+        assert!(
+            damaged.starts_with(NO_IDENTITY) && damaged.contains("damaged"),
+            "{damaged}"
+        );
     }
 }

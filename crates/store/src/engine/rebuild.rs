@@ -147,8 +147,13 @@ pub enum Made<'a> {
 
 /// Who hears how a rebuild or a restore goes, so that nothing of it is forgotten when it is cut short.
 pub trait Told: Send + Sync {
-    /// Something was found among the blobs.
+    /// Something was found among the blobs. What is changed for it is told just before it is changed: who
+    /// is killed in between does the same again when it goes on, and tells the same again.
     fn found(&mut self, finding: &Finding);
+
+    /// A blob that the catalog does not name, and may lack, is looked at: what was said of its content by an attempt that
+    /// was cut short is said again now, if it is still so.
+    fn looks_at(&mut self, _: BlobId) {}
 
     /// A catalog is about to be made: nothing was changed yet, and nothing salvaged. Not called where an
     /// attempt that was cut short is gone on with.
@@ -260,7 +265,7 @@ impl Engine {
                     place: false,
                     assume: examined.assumed.clone(),
                     settle: false,
-                    report: &mut |finding: &Finding| how.report.found(finding),
+                    report: &mut *how.report,
                 })
                 .await?;
             report.salvaged = Some(salvaged);
@@ -290,7 +295,7 @@ impl Engine {
                 place: true,
                 assume: None,
                 settle: false,
-                report: &mut |finding: &Finding| how.report.found(finding),
+                report: &mut *how.report,
             })
             .await?;
         self.kv.feed_all().await?;

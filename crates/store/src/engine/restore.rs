@@ -33,7 +33,7 @@ use super::rebuild::{
     save_carried, writable,
 };
 use super::{Diagnosis, Engine, EngineConfig, Folders, Way, Work};
-use crate::salvage::{Finding, Salvage, Salvaged};
+use crate::salvage::{Salvage, Salvaged};
 use crate::{Rebuilt, RebuiltFrom};
 
 /// How long closing may take.
@@ -230,7 +230,7 @@ impl Engine {
                     place: how.salvage,
                     assume: None,
                     settle: false,
-                    report: &mut |finding: &Finding| how.report.found(finding),
+                    report: &mut *how.report,
                 })
                 .await?;
             settle = how.salvage && salvaged.settled;

@@ -87,13 +87,13 @@ impl Walk<'_> {
             && assembled.record.len == record.len
         {
             // It was encoded anew, or moved, since the catalog knew it.
+            self.tell(&Finding::Mended { blob: record.id });
             if self.write {
                 let table = &self.inner().table;
                 let queued = table.finding(record.id).await?;
                 let (now, left) = (&assembled.record, Findings::default());
                 table.replaced(encoding, now, queued.as_ref(), left).await?;
             }
-            self.tell(&Finding::Mended { blob: record.id });
             return Ok(());
         }
         if self.write {

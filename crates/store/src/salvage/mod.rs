@@ -16,6 +16,10 @@
 //! them. That nothing is swept meanwhile, [`Rebuilt`] in the catalog sees to; it goes when everything
 //! could be looked at.
 //!
+//! What a step changes is told just before it, and what is lost of a segment just before its record: a
+//! repetition would find neither again. So whoever keeps what is told, and counts what is told twice
+//! once, knows everything in the end.
+//!
 //! # What cannot be known
 //! Names given later than the bytes (renames, copies), what was deleted since, tags, users' names and
 //! keys, who owned a bucket, objects without content, and what was not sealed.
@@ -42,13 +46,15 @@ use futures_util::StreamExt as _;
 
 use crate::content::blob_extra;
 use crate::description::Description;
-use crate::rebuilt::{Rebuilt, RebuiltFrom};
+use crate::engine::Told;
+use crate::rebuilt::Rebuilt;
 use crate::{Shared, Store};
 
 pub use place::{KEPT_BUCKET, KEPT_USER};
 pub use report::{Finding, SalvageTotals};
 
 use place::{Content, Placer};
+use report::Teller;
 use slots::{FoundSlot, SegmentBytes};
 
 /// Numbers left out above all that were found, for disks that are away.
@@ -85,7 +91,7 @@ pub struct Salvage<'r> {
     /// that, when it has told what came of this.
     pub settle: bool,
     /// Is told everything.
-    pub report: &'r mut (dyn FnMut(&Finding) + Send + Sync),
+    pub report: &'r mut dyn Told,
 }
 
 /// What came of a salvage.
@@ -143,7 +149,8 @@ impl Store {
             self.inner.raise_ids().await?;
         }
         let place = how.write && how.place;
-        let placer = Placer::new(Shared::clone(&self.inner), place).await?;
+        let teller = Teller::new(how.report, rebuilt.as_ref().map(|rebuilt| rebuilt.from));
+        let placer = Placer::new(Shared::clone(&self.inner), place, teller).await?;
         let queued = self.inner.queued_to_be_freed().await?;
         let mut walk = Walk {
             store: self,
@@ -152,14 +159,20 @@ impl Store {
             rebuilt,
             write: how.write,
             place,
-            report: how.report,
-            totals: SalvageTotals::default(),
+            looked_at: 0,
+            known: 0,
+            leftover: 0,
         };
         walk.all().await?;
         if place {
             walk.join_uploads().await?;
         }
-        let totals = walk.totals;
+        let totals = SalvageTotals {
+            blobs: walk.looked_at,
+            known: walk.known,
+            leftover: walk.leftover,
+            ..walk.placer.totals()
+        };
         let settled = totals.unread == 0;
         if place && settled && how.settle {
             self.settle_rebuilt().await?;
@@ -216,7 +229,7 @@ impl crate::Inner {
 
 pub(super) struct Walk<'a> {
     store: &'a Store,
-    placer: Placer,
+    placer: Placer<'a>,
     /// Blobs that no name leads to and that are to be freed.
     queued: BTreeSet<BlobId>,
     rebuilt: Option<Rebuilt>,
@@ -224,8 +237,10 @@ pub(super) struct Walk<'a> {
     write: bool,
     /// Whether contents are placed.
     place: bool,
-    report: &'a mut (dyn FnMut(&Finding) + Send + Sync),
-    totals: SalvageTotals,
+    /// Blobs; of these, such as the catalog names, and leftovers.
+    looked_at: u64,
+    known: u64,
+    leftover: u64,
 }
 
 impl Walk<'_> {
@@ -233,21 +248,8 @@ impl Walk<'_> {
         &self.store.inner
     }
 
-    fn tell(&mut self, finding: &Finding) {
-        self.totals.count(finding);
-        (self.report)(finding);
-    }
-
-    fn tell_all(&mut self, findings: &[Finding]) {
-        // What makes way for a newer one had been put back before, when all there is was salvaged.
-        let all = self.rebuilt.as_ref().map(|rebuilt| rebuilt.from) == Some(RebuiltFrom::Blobs);
-        if let (true, [Finding::Kept { size, .. }, Finding::Put { .. }]) = (all, findings) {
-            self.totals.objects = self.totals.objects.saturating_sub(1);
-            self.totals.bytes = self.totals.bytes.saturating_sub(*size);
-        }
-        for finding in findings {
-            self.tell(finding);
-        }
+    fn tell(&self, finding: &Finding) {
+        self.placer.tell(std::slice::from_ref(finding));
     }
 
     async fn all(&mut self) -> Result<()> {
@@ -264,7 +266,7 @@ impl Walk<'_> {
                 self.compare(range, &found.blobs).await?;
             }
             for (blob, shards) in found.blobs {
-                self.totals.blobs += 1;
+                self.looked_at += 1;
                 self.blob(blob, &shards).await?;
             }
         }
@@ -273,8 +275,11 @@ impl Walk<'_> {
 
     async fn blob(&mut self, blob: BlobId, shards: &[FoundShard]) -> Result<()> {
         if self.is_known(blob).await? {
-            self.totals.known += 1;
+            self.known += 1;
             return Ok(());
+        }
+        if self.rebuilt.is_some() {
+            self.placer.looks_at(blob);
         }
         let assembled = match self.inner().blobs.assemble(blob, shards).await {
             Ok(assembled) => assembled,
@@ -289,13 +294,13 @@ impl Walk<'_> {
                         .map(|description| description.path);
                     self.tell(&Finding::Lacking { blob, path, why });
                 } else {
-                    self.totals.leftover += 1;
+                    self.leftover += 1;
                 }
                 return Ok(());
             }
         };
         if !self.may_be_newer(blob, Some(&assembled)) {
-            self.totals.leftover += 1;
+            self.leftover += 1;
             return Ok(());
         }
         match assembled.kind {
@@ -332,7 +337,7 @@ impl Walk<'_> {
             return Ok(());
         };
         match self.placer.prepare(&description).await {
-            Ok(findings) => self.tell_all(&findings),
+            Ok(()) => {}
             Err(error) if is_bad_name(&error) => {
                 let why = error.message().to_owned();
                 self.tell(&Finding::Nameless { blob, why });
@@ -346,17 +351,17 @@ impl Walk<'_> {
             main: self.placer.shared.blobs.pool().number(),
             description: &description,
         };
-        let placed = self.placer.place(&content).await?;
-        self.tell_all(&placed.findings);
+        self.placer.place(&content).await?;
         Ok(())
     }
 
     async fn segment(&mut self, assembled: Assembled) -> Result<()> {
         let blob = assembled.record.id;
         let bytes = self.read_segment(&assembled).await?;
-        for &(offset, len) in &bytes.unreadable {
-            self.tell(&Finding::Unreadable { blob, offset, len });
-        }
+        let stretches = bytes.unreadable.iter();
+        let mut lost: Vec<Finding> = stretches
+            .map(|&(offset, len)| Finding::Unreadable { blob, offset, len })
+            .collect();
         // What lost its name under the catalog although it did not know the segment sealed.
         let dead = self.inner().table.dead_stretches(blob).await?;
         let mut by_path: BTreeMap<String, Vec<(FoundSlot, Description)>> = BTreeMap::new();
@@ -369,21 +374,21 @@ impl Walk<'_> {
                 why: format!("at {}: {why}", slot.offset),
             };
             let Some(description) = Description::from_bytes(&slot.description) else {
-                self.tell(&nameless("a header that says nothing of an object"));
+                lost.push(nameless("a header that says nothing of an object"));
                 continue;
             };
             if !fits(&description, u64::from(slot.len - slot.header)) {
-                self.tell(&nameless("a header of another length"));
+                lost.push(nameless("a header of another length"));
                 continue;
             }
             if !bytes.is_readable(u64::from(slot.offset), u64::from(slot.len)) {
-                self.tell(&nameless(&format!("{} cannot be read", description.path)));
+                lost.push(nameless(&format!("{} cannot be read", description.path)));
                 continue;
             }
             match self.placer.prepare(&description).await {
-                Ok(findings) => self.tell_all(&findings),
+                Ok(()) => {}
                 Err(error) if is_bad_name(&error) => {
-                    self.tell(&nameless(error.message()));
+                    lost.push(nameless(error.message()));
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -398,17 +403,12 @@ impl Walk<'_> {
             .map(|contents| place_all(placer, blob, contents));
         let mut placing = futures_util::stream::iter(placing).buffer_unordered(AT_ONCE);
         let mut named = Vec::new();
-        let mut told = Vec::new();
         while let Some(placed) = placing.next().await {
-            for (stretch, placed) in placed? {
-                named.extend(placed.named.then_some(stretch));
-                told.push(placed.findings);
-            }
+            named.extend(placed?);
         }
         drop(placing);
-        for findings in told {
-            self.tell_all(&findings);
-        }
+        // With its record it is looked at no more.
+        self.placer.tell(&lost);
         if self.place && !named.is_empty() {
             named.sort_unstable();
             self.seal(assembled, &named).await?;
@@ -504,13 +504,13 @@ fn encrypted(extent: Extent, description: &Description) -> Extent {
     }
 }
 
-/// Places the contents of one path, one after the other.
+/// Places the contents of one path, one after the other; the stretches that a name leads to now.
 async fn place_all(
-    placer: &Placer,
+    placer: &Placer<'_>,
     segment: BlobId,
     contents: Vec<(FoundSlot, Description)>,
-) -> Result<Vec<((u32, u32), place::Placed)>> {
-    let mut all = Vec::with_capacity(contents.len());
+) -> Result<Vec<(u32, u32)>> {
+    let mut named = Vec::with_capacity(contents.len());
     for (slot, description) in contents {
         let place = Slot {
             offset: slot.offset,
@@ -523,10 +523,11 @@ async fn place_all(
             main: placer.shared.blobs.pool().number(),
             extra: Extra::default(),
         };
-        let placed = placer.place(&content).await?;
-        all.push(((slot.offset, slot.len), placed));
+        if placer.place(&content).await? {
+            named.push((slot.offset, slot.len));
+        }
     }
-    Ok(all)
+    Ok(named)
 }
 
 /// A name that nobody could have given: the path is damaged or of another time.

@@ -22,7 +22,7 @@ use dewar_types::{
 };
 use parking_lot::Mutex;
 
-use super::report::Finding;
+use super::report::{Finding, SalvageTotals, Teller};
 use crate::Shared;
 use crate::accounts::NewUser;
 use crate::description::{Description, PartOf};
@@ -65,23 +65,6 @@ impl Place {
     }
 }
 
-/// What became of a content.
-pub(super) struct Placed {
-    /// Whether a name leads to exactly these bytes now.
-    pub(super) named: bool,
-    /// What is to be told.
-    pub(super) findings: Vec<Finding>,
-}
-
-impl Placed {
-    fn one(named: bool, finding: Finding) -> Self {
-        Self {
-            named,
-            findings: vec![finding],
-        }
-    }
-}
-
 /// A content and where its bytes are.
 pub(super) struct Content<'a> {
     pub(super) description: &'a Description,
@@ -104,8 +87,8 @@ impl Content<'_> {
 
 type BucketKey = (String, String);
 
-/// Gives names.
-pub(super) struct Placer {
+/// Gives names, and tells of each before it does.
+pub(super) struct Placer<'r> {
     pub(super) shared: Shared,
     /// Whether anything is changed.
     write: bool,
@@ -115,10 +98,11 @@ pub(super) struct Placer {
     /// Without writing: the newest version seen for a path, by a hash of it.
     newest: Mutex<BTreeMap<u64, VersionId>>,
     readable: Mutex<BTreeMap<BlobId, bool>>,
+    teller: Mutex<Teller<'r>>,
 }
 
-impl Placer {
-    pub(super) async fn new(shared: Shared, write: bool) -> Result<Self> {
+impl<'r> Placer<'r> {
+    pub(super) async fn new(shared: Shared, write: bool, teller: Teller<'r>) -> Result<Self> {
         let users = shared.accounts.users().await?;
         Ok(Self {
             users: Mutex::new(users.into_iter().map(|user| user.id).collect()),
@@ -128,19 +112,35 @@ impl Placer {
             kept: Mutex::default(),
             newest: Mutex::default(),
             readable: Mutex::default(),
+            teller: Mutex::new(teller),
         })
     }
 
+    /// Tells what belongs together.
+    pub(super) fn tell(&self, findings: &[Finding]) {
+        self.teller.lock().tell(findings);
+    }
+
+    /// Tells that a blob is looked at.
+    pub(super) fn looks_at(&self, blob: BlobId) {
+        self.teller.lock().looks_at(blob);
+    }
+
+    /// How often what was told.
+    pub(super) fn totals(&self) -> SalvageTotals {
+        self.teller.lock().totals
+    }
+
     /// Makes owner and bucket of a content if they are not there. One at a time.
-    pub(super) async fn prepare(&self, description: &Description) -> Result<Vec<Finding>> {
-        let mut findings = Vec::new();
+    pub(super) async fn prepare(&self, description: &Description) -> Result<()> {
         let place = Place::of(&description.path)?;
         let owner = UserId(description.owner);
         let name = format!("salvaged-{owner}");
         if self.users.lock().insert(owner) {
+            self.tell(&[Finding::User { name: name.clone() }]);
             if self.write {
                 let new = NewUser {
-                    name: name.clone(),
+                    name,
                     tenant: place.tenant.clone(),
                     ..NewUser::default()
                 };
@@ -150,14 +150,13 @@ impl Placer {
                     Err(error) => return Err(error),
                 }
             }
-            findings.push(Finding::User { name });
         }
         let known = (
             place.tenant.as_str().to_owned(),
             place.bucket.as_str().to_owned(),
         );
         if self.buckets.lock().contains_key(&known) {
-            return Ok(findings);
+            return Ok(());
         }
         let tree = &self.shared.tree;
         let actor = actor(owner);
@@ -170,6 +169,10 @@ impl Placer {
             Some(tenant) => tree.bucket(tenant, &place.bucket).await?,
             None => None,
         };
+        if found.is_none() {
+            let path = bucket_path(&place);
+            self.tell(&[Finding::Bucket { path }]);
+        }
         let bucket = match (found, &tenant) {
             (Some(bucket), _) => Some(bucket),
             (None, Some(tenant)) if self.write => {
@@ -177,20 +180,12 @@ impl Placer {
                 let made = tree
                     .create_bucket(&actor, tenant, &place.bucket, new)
                     .await?;
-                findings.push(Finding::Bucket {
-                    path: made.path(""),
-                });
                 Some(made)
             }
-            (None, _) => {
-                findings.push(Finding::Bucket {
-                    path: bucket_path(&place),
-                });
-                None
-            }
+            (None, _) => None,
         };
         self.buckets.lock().insert(known, bucket);
-        Ok(findings)
+        Ok(())
     }
 
     /// The bucket of a path; `None` where it would have to be made first.
@@ -202,8 +197,8 @@ impl Placer {
         self.buckets.lock().get(&key).cloned().flatten()
     }
 
-    /// Gives an object, or a part, its name.
-    pub(super) async fn place(&self, content: &Content<'_>) -> Result<Placed> {
+    /// Gives an object, or a part, its name; whether a name leads to exactly these bytes then.
+    pub(super) async fn place(&self, content: &Content<'_>) -> Result<bool> {
         let place = Place::of(&content.description.path)?;
         match content.description.part {
             Some(part) => self.part(&place, content, part).await,
@@ -211,7 +206,7 @@ impl Placer {
         }
     }
 
-    async fn object(&self, place: &Place, content: &Content<'_>) -> Result<Placed> {
+    async fn object(&self, place: &Place, content: &Content<'_>) -> Result<bool> {
         let d = content.description;
         let Some(bucket) = self.bucket(place) else {
             return Ok(self.dry(content));
@@ -221,16 +216,19 @@ impl Placer {
             if !self.write {
                 return Ok(self.dry(content));
             }
+            self.tell(&[put(d)]);
             self.publish(&bucket, &place.key, content).await?;
-            return Ok(Placed::one(true, put(d)));
+            return Ok(true);
         };
         let current = &found.file.current;
         if current.id == d.version {
             let extents = tree.extents(current, 0).await?;
             let here = extents.as_ref() == [content.extent];
             if here || self.is_readable(&extents).await? {
-                return Ok(Placed::one(here, known(d)));
+                self.tell(&[known(d)]);
+                return Ok(here);
             }
+            self.tell(&[put(d)]);
             if self.write {
                 let copies = content.copies();
                 let moved = tree
@@ -241,31 +239,32 @@ impl Placer {
                     return Err(Error::new(ErrorKind::Conflict, message));
                 }
             }
-            return Ok(Placed::one(true, put(d)));
+            return Ok(true);
         }
         if current.id > d.version {
             return self.keep(content).await;
         }
-        let kept = self.keep_current(&bucket, &place.key, &found).await?;
+        self.tell(&[displaced(&bucket, &place.key, &found), put(d)]);
         if !self.write {
             self.newest.lock().insert(hash(&d.path), d.version);
         } else {
+            self.keep_current(&bucket, &place.key, &found).await?;
             self.publish(&bucket, &place.key, content).await?;
         }
-        Ok(Placed {
-            named: true,
-            findings: vec![kept, put(d)],
-        })
+        Ok(true)
     }
 
     /// What would become of an object whose path holds nothing yet.
-    fn dry(&self, content: &Content<'_>) -> Placed {
+    fn dry(&self, content: &Content<'_>) -> bool {
         let d = content.description;
         let mut newest = self.newest.lock();
         let before = newest.get(&hash(&d.path)).copied();
         match before {
-            Some(before) if before > d.version => Placed::one(true, kept(d)),
-            Some(before) if before == d.version => Placed::one(false, known(d)),
+            Some(before) if before > d.version => self.tell(&[kept(d)]),
+            Some(before) if before == d.version => {
+                self.tell(&[known(d)]);
+                return false;
+            }
             Some(before) => {
                 newest.insert(hash(&d.path), d.version);
                 let older = Finding::Kept {
@@ -275,16 +274,14 @@ impl Placer {
                     size: 0,
                     now: kept_path(&d.path, before),
                 };
-                Placed {
-                    named: true,
-                    findings: vec![older, put(d)],
-                }
+                self.tell(&[older, put(d)]);
             }
             None => {
                 newest.insert(hash(&d.path), d.version);
-                Placed::one(true, put(d))
+                self.tell(&[put(d)]);
             }
         }
+        true
     }
 
     async fn publish(&self, bucket: &Bucket, key: &ObjectKey, content: &Content<'_>) -> Result<()> {
@@ -322,52 +319,41 @@ impl Placer {
     }
 
     /// Keeps a content beside the names.
-    async fn keep(&self, content: &Content<'_>) -> Result<Placed> {
+    async fn keep(&self, content: &Content<'_>) -> Result<bool> {
         let d = content.description;
         if !self.write {
-            return Ok(Placed::one(true, kept(d)));
+            self.tell(&[kept(d)]);
+            return Ok(true);
         }
         let bucket = self.kept_bucket().await?;
         let key = kept_key(&d.path, d.version)?;
         let tree = &self.shared.tree;
         if let Some(found) = tree.lookup(&bucket, &key).await? {
             let extents = tree.extents(&found.file.current, 0).await?;
-            let here = extents.as_ref() == [content.extent];
-            return Ok(Placed::one(here, known(d)));
+            self.tell(&[known(d)]);
+            return Ok(extents.as_ref() == [content.extent]);
         }
+        self.tell(&[kept(d)]);
         self.publish(&bucket, &key, content).await?;
-        Ok(Placed::one(true, kept(d)))
+        Ok(true)
     }
 
     /// Keeps what a name holds before a newer content takes its place.
-    async fn keep_current(
-        &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
-        found: &Found,
-    ) -> Result<Finding> {
+    async fn keep_current(&self, bucket: &Bucket, key: &ObjectKey, found: &Found) -> Result<()> {
         let current = &found.file.current;
-        let path = bucket.path(key.as_str());
-        let to = kept_key(&path, current.id)?;
-        if self.write {
-            let kept = self.kept_bucket().await?;
-            let tree = &self.shared.tree;
-            if tree.lookup(&kept, &to).await?.is_none() {
-                let options = CopyOptions {
-                    source_version: Some(current.id),
-                    ..CopyOptions::default()
-                };
-                let owner = actor(found.file.attributes.owner);
-                tree.copy(&owner, (bucket, key), (&kept, &to), &options)
-                    .await?;
-            }
+        let to = kept_key(&bucket.path(key.as_str()), current.id)?;
+        let kept = self.kept_bucket().await?;
+        let tree = &self.shared.tree;
+        if tree.lookup(&kept, &to).await?.is_none() {
+            let options = CopyOptions {
+                source_version: Some(current.id),
+                ..CopyOptions::default()
+            };
+            let owner = actor(found.file.attributes.owner);
+            tree.copy(&owner, (bucket, key), (&kept, &to), &options)
+                .await?;
         }
-        Ok(Finding::Kept {
-            now: kept_path(&path, current.id),
-            path,
-            version: current.id,
-            size: current.size,
-        })
+        Ok(())
     }
 
     async fn kept_bucket(&self) -> Result<Bucket> {
@@ -414,7 +400,7 @@ impl Placer {
         Ok(bucket)
     }
 
-    async fn part(&self, place: &Place, content: &Content<'_>, part: PartOf) -> Result<Placed> {
+    async fn part(&self, place: &Place, content: &Content<'_>, part: PartOf) -> Result<bool> {
         let d = content.description;
         let finding = Finding::Part {
             path: d.path.clone(),
@@ -423,7 +409,8 @@ impl Placer {
             size: d.size,
         };
         let Some(bucket) = self.bucket(place) else {
-            return Ok(Placed::one(true, finding));
+            self.tell(&[finding]);
+            return Ok(true);
         };
         let (tree, key) = (&self.shared.tree, &place.key);
         if let Some(found) = tree.lookup(&bucket, key).await?
@@ -431,10 +418,12 @@ impl Placer {
         {
             // A piece of what was joined already.
             let extents = tree.extents(&found.file.current, 0).await?;
-            return Ok(Placed::one(extents.contains(&content.extent), known(d)));
+            self.tell(&[known(d)]);
+            return Ok(extents.contains(&content.extent));
         }
         if !self.write {
-            return Ok(Placed::one(true, finding));
+            self.tell(&[finding]);
+            return Ok(true);
         }
         let owner = actor(UserId(d.owner));
         let new = NewUpload {
@@ -453,8 +442,8 @@ impl Placer {
         if let Some((_, there)) = there {
             if there.id == d.version {
                 let extents = there.copies.first().map(|copy| &copy.extents[..]);
-                let here = extents == Some(&[content.extent][..]);
-                return Ok(Placed::one(here, known(d)));
+                self.tell(&[known(d)]);
+                return Ok(extents == Some(&[content.extent][..]));
             }
             if there.id > d.version {
                 return self.keep(content).await;
@@ -468,21 +457,19 @@ impl Placer {
             copies: content.copies(),
             checksum: None,
         };
+        self.tell(&[finding]);
         tree.put_part(&bucket, key, part.upload, part.number, &new, &content.extra)
             .await?;
-        Ok(Placed::one(true, finding))
+        Ok(true)
     }
 
     /// Keeps what a path holds and says so, for a newer object that takes its place.
-    pub(super) async fn make_way(
-        &self,
-        bucket: &Bucket,
-        key: &ObjectKey,
-    ) -> Result<Option<Finding>> {
-        match self.shared.tree.lookup(bucket, key).await? {
-            Some(found) => self.keep_current(bucket, key, &found).await.map(Some),
-            None => Ok(None),
+    pub(super) async fn make_way(&self, bucket: &Bucket, key: &ObjectKey) -> Result<()> {
+        if let Some(found) = self.shared.tree.lookup(bucket, key).await? {
+            self.tell(&[displaced(bucket, key, &found)]);
+            self.keep_current(bucket, key, &found).await?;
         }
+        Ok(())
     }
 
     /// Whether enough shards of all of these are on the disks.
@@ -572,6 +559,17 @@ fn kept(d: &Description) -> Finding {
         version: d.version,
         size: d.size,
         now: kept_path(&d.path, d.version),
+    }
+}
+
+/// What a path holds now, of which a newer content takes the place.
+fn displaced(bucket: &Bucket, key: &ObjectKey, found: &Found) -> Finding {
+    let (path, current) = (bucket.path(key.as_str()), &found.file.current);
+    Finding::Kept {
+        now: kept_path(&path, current.id),
+        path,
+        version: current.id,
+        size: current.size,
     }
 }
 

@@ -2,6 +2,9 @@
 
 use dewar_types::{BlobId, UploadId, VersionId};
 
+use crate::RebuiltFrom;
+use crate::engine::Told;
+
 /// One thing that was found or done; for a report of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -166,7 +169,7 @@ pub struct SalvageTotals {
 }
 
 impl SalvageTotals {
-    pub(super) fn count(&mut self, finding: &Finding) {
+    fn count(&mut self, finding: &Finding) {
         match finding {
             Finding::Put { size, .. } => {
                 self.objects += 1;
@@ -194,5 +197,39 @@ impl SalvageTotals {
             Finding::User { .. } => self.users += 1,
             Finding::Bucket { .. } => self.buckets += 1,
         }
+    }
+}
+
+/// Tells what is found, and counts it.
+pub(super) struct Teller<'r> {
+    report: &'r mut dyn Told,
+    /// Whether all there is was salvaged.
+    all: bool,
+    pub(super) totals: SalvageTotals,
+}
+
+impl<'r> Teller<'r> {
+    pub(super) fn new(report: &'r mut dyn Told, from: Option<RebuiltFrom>) -> Self {
+        Self {
+            report,
+            all: from == Some(RebuiltFrom::Blobs),
+            totals: SalvageTotals::default(),
+        }
+    }
+
+    pub(super) fn tell(&mut self, findings: &[Finding]) {
+        // What makes way for a newer one had been put back before, when all there is was salvaged.
+        if let (true, [Finding::Kept { size, .. }, Finding::Put { .. }]) = (self.all, findings) {
+            self.totals.objects = self.totals.objects.saturating_sub(1);
+            self.totals.bytes = self.totals.bytes.saturating_sub(*size);
+        }
+        for finding in findings {
+            self.totals.count(finding);
+            self.report.found(finding);
+        }
+    }
+
+    pub(super) fn looks_at(&mut self, blob: BlobId) {
+        self.report.looks_at(blob);
     }
 }

@@ -109,9 +109,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         }
-        if let Some(kept) = self.placer.make_way(bucket, key).await? {
-            self.tell(&kept);
-        }
+        self.placer.make_way(bucket, key).await?;
         let size = page.parts.iter().map(|(_, part)| part.size).sum();
         let named: Vec<NamedPart> = page
             .parts
@@ -138,6 +136,12 @@ impl Walk<'_> {
             joined.version = Some(VersionId(newest.0));
             Ok(joined)
         };
+        self.tell(&Finding::Joined {
+            path,
+            upload: upload.id,
+            parts: named.len() as u32,
+            size,
+        });
         tree.complete_upload(
             &actor(upload.owner),
             bucket,
@@ -149,12 +153,6 @@ impl Walk<'_> {
             &as_old_as,
         )
         .await?;
-        self.tell(&Finding::Joined {
-            path,
-            upload: upload.id,
-            parts: named.len() as u32,
-            size,
-        });
         Ok(())
     }
 }

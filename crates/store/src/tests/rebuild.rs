@@ -1,13 +1,16 @@
 //! Rebuilding the catalog, and salvage where nothing is left of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dewar_env::disk::sim::SimWorld;
 use dewar_types::ErrorKind;
 
-use super::disaster::{DISKS, Scene, blobs, check, config, folders, read, rebuild, try_open, wipe};
+use super::disaster::{
+    DEWAR, DISKS, Scene, blobs, check, config, folders, master, read, rebuild, try_open, wipe,
+};
 use super::{content, run};
-use crate::engine::{Engine, JournalFound, Way, Work};
+use crate::engine::{Engine, JournalFound, Rebuild, Way, Work};
 use crate::salvage::{Finding, KEPT_BUCKET};
 
 const CATALOG: [&str; 2] = ["journal/", "index/"];
@@ -209,14 +212,26 @@ fn a_salvage_may_be_cut_short_anywhere() {
             let (mut world, expected) = scene.end(false, 1).await;
             wipe(&world, &CATALOG);
             let mut lives = 0;
+            let mut told = BTreeSet::new();
             loop {
                 // Each life gets a little further.
                 world.crash_after(40 + seed * 13 + lives * 150);
-                let task = rebuild(&world, true, true);
+                let folders = folders(&world).await;
+                let (env, config) = (world.env(), config());
+                let how = Rebuild {
+                    write: true,
+                    accept_loss: true,
+                    report: &mut |finding: &Finding| {
+                        if let Finding::Put { path, .. } | Finding::Joined { path, .. } = finding {
+                            told.insert(path.clone());
+                        }
+                    },
+                };
+                let task = Engine::rebuild(&env, &config, DEWAR, &folders, master(), how);
                 let done = tokio::time::timeout(Duration::from_secs(3600), task).await;
                 let failed = world.power_failed();
                 match done {
-                    Ok(Ok((report, _))) if !failed => {
+                    Ok(Ok(report)) if !failed => {
                         assert!(report.salvaged.expect("looked at").settled);
                         break;
                     }
@@ -235,6 +250,10 @@ fn a_salvage_may_be_cut_short_anywhere() {
                 assert!(lives < 200);
             }
             assert!(lives > 0, "it was not cut short");
+            // Whatever is there was told of by the life that put it there, or by a later one.
+            for name in expected.keys() {
+                assert!(told.contains(&format!("/first/{name}")), "{name}: {told:?}");
+            }
             let engine = check(&world.kill(7), &expected).await;
             for (name, len) in [("large", 50_000), ("small", 500)] {
                 let listed = engine.store().tree().audit().await.expect("read");

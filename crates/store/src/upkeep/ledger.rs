@@ -295,7 +295,7 @@ impl Inner {
                 Checked::Unreachable => unread.push(record.disks[shard]),
                 Checked::Damaged(damage) => {
                     if self.is_meant(encoding, freeing).await? {
-                        rot.note(self, encoding, shard, &damage.pages).await?;
+                        rot.note(self, encoding, shard, &damage).await?;
                     }
                 }
             }

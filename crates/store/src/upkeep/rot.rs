@@ -1,13 +1,14 @@
-//! Rot: shards that were read and did not verify.
+//! Rot: shards that were read and did not verify. One that is not there at all is looked for and mended in the
+//! same way, and says nothing of its disk.
 //!
 //! How many were found on a disk since it joined stands in the catalog, so that it is not forgotten
 //! when they are mended: a disk that rots again and again is one to be replaced. The log names the
 //! first few of a pass on each disk, and says at its end how many there were.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use bytes::Bytes;
+use dewar_data::blob::Damage;
 use dewar_meta::kv::{Batch, CommitError, Require};
 use dewar_meta::ns::keys;
 use dewar_types::{DiskId, Error, ErrorKind, Result, Timestamp};
@@ -54,7 +55,7 @@ impl RotLog {
         }
     }
 
-    /// Notes a bad shard, for repair, for the disk's count and in the log.
+    /// Notes a bad shard, for repair, for the disk's count unless it is only gone, and in the log.
     ///
     /// # Errors
     /// Those of the catalog.
@@ -63,14 +64,14 @@ impl RotLog {
         inner: &Inner,
         encoding: &Encoding,
         shard: usize,
-        pages: &[Range<u64>],
+        damage: &Damage,
     ) -> Result<()> {
         let (record, by) = (&encoding.record, self.by);
         let disk = record.disks[shard];
         let count = self.found.entry(disk).or_default();
         *count += 1;
         if *count <= NAMED_MAX {
-            let pages = pages.iter().take(PAGES_NAMED_MAX);
+            let pages = damage.pages.iter().take(PAGES_NAMED_MAX);
             let pages = pages.map(|pages| format!("{}..{}", pages.start, pages.end));
             let pages = pages.collect::<Vec<_>>().join(" ");
             let (blob, folder) = (record.id, inner.folder_of(disk));
@@ -78,10 +79,15 @@ impl RotLog {
             let header = inner.blobs.header(record).await.ok();
             let said = header.and_then(|header| Description::from_bytes(&header.owner));
             let path = said.map(|said| said.path).unwrap_or_default();
-            tracing::warn!(%blob, shard, folder, %disk, pages, path, by, "found a bad shard");
+            match damage.absent {
+                true => tracing::warn!(%blob, shard, folder, %disk, path, by, "a shard is gone"),
+                false => {
+                    tracing::warn!(%blob, shard, folder, %disk, pages, path, by, "found a bad shard");
+                }
+            }
         }
         let now = inner.env.clock.now();
-        if inner.table.note(encoding, shard, now).await? {
+        if inner.table.note(encoding, shard, now).await? && !damage.absent {
             inner.count_rot(disk, now).await?;
         }
         inner.upkeep.queued();
@@ -97,7 +103,7 @@ impl RotLog {
     pub(super) fn sum_up(&self, inner: &Inner) {
         for (disk, shards) in self.found.iter().filter(|(_, shards)| **shards > NAMED_MAX) {
             let (folder, by) = (inner.folder_of(*disk), self.by);
-            tracing::warn!(%disk, folder, shards, by, "found bad shards, of which the first were named");
+            tracing::warn!(%disk, folder, shards, by, "found shards bad or gone, of which the first were named");
         }
     }
 }

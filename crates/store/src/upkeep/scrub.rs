@@ -361,7 +361,7 @@ impl Inner {
             Checked::Damaged(damage) => {
                 if self.is_meant(encoding, freeing).await? {
                     dewar_env::reached("the scrub found a bad shard");
-                    rot.note(self, encoding, shard, &damage.pages).await?;
+                    rot.note(self, encoding, shard, &damage).await?;
                     let mut scrubs = self.upkeep.scrubs.lock();
                     scrubs.entry(disk).or_default().bad += 1;
                 }
