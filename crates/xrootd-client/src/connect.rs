@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use dewar_xrootd_proto::options::{protocol, server};
@@ -15,6 +16,7 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::Endpoint;
@@ -48,18 +50,20 @@ impl Begun {
     }
 }
 
-/// Connects to the first address that answers and logs in. Has no deadline of its own.
+/// Connects to the first address that answers and logs in. Has no deadline of its own: `limit` is the
+/// caller's, of which each address has its share.
 pub(crate) async fn begin(
     place: &Endpoint,
     addresses: &[SocketAddr],
     tls: Option<&Arc<ClientConfig>>,
     identity: &Identity,
+    limit: Duration,
 ) -> Result<Begun> {
     let expect = match identity.third_party {
         true => protocol::EXPECT_TPC,
         false => protocol::EXPECT_LOGIN,
     };
-    let mut begun = reach(place, addresses, tls, expect).await?;
+    let mut begun = reach(place, addresses, tls, expect, limit).await?;
     begun.session = login(&mut begun, place, identity).await?;
     Ok(begun)
 }
@@ -71,12 +75,13 @@ pub(crate) async fn bind(
     address: SocketAddr,
     tls: Option<&Arc<ClientConfig>>,
     session: SessionId,
+    limit: Duration,
 ) -> Result<(Box<dyn Stream>, u8)> {
     let place = Endpoint {
         secure: tls.is_some(),
         ..place.clone()
     };
-    let mut begun = reach(&place, &[address], tls, protocol::EXPECT_BIND).await?;
+    let mut begun = reach(&place, &[address], tls, protocol::EXPECT_BIND, limit).await?;
     match exchange(&mut begun, &Request::Bind { session }).await? {
         Reply::Ok(body) => match body.first() {
             Some(number @ 1..) => Ok((begun.stream, *number)),
@@ -94,19 +99,23 @@ async fn reach(
     addresses: &[SocketAddr],
     tls: Option<&Arc<ClientConfig>>,
     expect: u8,
+    limit: Duration,
 ) -> Result<Begun> {
     let unreachable = |why: String| Error::Connect {
         host: place.to_string(),
         why,
     };
     let mut found = Err(unreachable("it has no address".to_owned()));
-    for address in addresses.iter().take(ADDRESSES_TRIED_MAX) {
-        match TcpStream::connect(address).await {
-            Ok(socket) => {
+    let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
+    for address in &addresses[..tried] {
+        // One at which nobody says anything leaves time for the others.
+        match timeout(limit / tried as u32, TcpStream::connect(address)).await {
+            Ok(Ok(socket)) => {
                 found = Ok((socket, *address));
                 break;
             }
-            Err(error) => found = Err(unreachable(error.to_string())),
+            Ok(Err(error)) => found = Err(unreachable(error.to_string())),
+            Err(_) => found = Err(unreachable(format!("{address} does not answer"))),
         }
     }
     let (mut socket, address) = found?;

@@ -81,7 +81,7 @@ impl Connection {
         let limit = options.connect_time;
         let work = async {
             let addresses = resolver.resolve(place).await?;
-            begin(place, &addresses, tls, identity).await
+            begin(place, &addresses, tls, identity, limit).await
         };
         let begun = timeout(limit, work).await.map_err(|_| Error::Timeout {
             what: "connecting",
@@ -90,7 +90,7 @@ impl Connection {
         Ok(Self::start(begun, place.clone(), options))
     }
 
-    fn start(begun: Begun, place: Endpoint, options: Options) -> Self {
+    pub(crate) fn start(begun: Begun, place: Endpoint, options: Options) -> Self {
         let shared = Shared::new();
         let (secure, local) = (begun.secure, begun.local);
         let (pages, flags) = (begun.has_pages(), begun.flags);
@@ -129,7 +129,7 @@ impl Connection {
         let inner = &self.inner;
         let limit = inner.options.connect_time;
         let tls = tls.filter(|_| inner.secure);
-        let binding = bind(&inner.place, inner.address, tls, inner.session);
+        let binding = bind(&inner.place, inner.address, tls, inner.session, limit);
         let bound = timeout(limit, binding).await;
         let (stream, number) = bound.map_err(|_| Error::Timeout {
             what: "binding a connection",
@@ -189,6 +189,13 @@ impl Connection {
         self.inner.shared.cut.cancelled().await;
     }
 
+    /// Bytes that came and were asked for, on all connections of the session, those of replies included that
+    /// are not whole yet.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.inner.shared.received()
+    }
+
     /// Asks, and asks again where the server wants that. The reply may have `room` bytes.
     ///
     /// # Errors
@@ -229,7 +236,10 @@ impl Connection {
     ) -> Result<(Reply, Vec<Part>)> {
         let inner = &self.inner;
         let shared = &*inner.shared;
-        let permit = Arc::clone(&inner.permits).acquire_owned().await;
+        let what = request.code().name();
+        // Requests that were given up have their places until they are answered, which may be never.
+        let permit = Arc::clone(&inner.permits).acquire_owned();
+        let permit = self.in_time(what, last, permit).await?;
         let permit = permit.map_err(|_| shared.why())?;
         let (events, mut told) = mpsc::channel(EVENTS_MAX);
         let stream = shared.register(request.code(), room, events, permit)?;
@@ -244,26 +254,58 @@ impl Connection {
         pieces.push(head.freeze());
         pieces.extend(data.iter().filter(|piece| !piece.is_empty()).cloned());
         // A place in the queue is kept first, so that a request is sent or not, and nothing between.
-        let place = inner.queue.reserve().await.map_err(|_| shared.why())?;
+        let place = self.in_time(what, last, inner.queue.reserve()).await?;
+        let place = place.map_err(|_| shared.why())?;
         place.send(pieces);
         unsent.sent = true;
-        let mut until = (Instant::now() + inner.options.request_time).min(last);
+        let patience = inner.options.request_time;
+        let mut until = (Instant::now() + patience).min(last);
         loop {
             match timeout_at(until, told.recv()).await {
                 Ok(Some(Event::End(reply, parts))) => return Ok((reply, parts)),
                 Ok(Some(Event::Later(seconds))) => {
-                    let more =
-                        Duration::from_secs(u64::from(seconds)).max(inner.options.request_time);
+                    let more = Duration::from_secs(u64::from(seconds)).max(patience);
                     until = (Instant::now() + more).min(last);
                 }
                 Ok(None) => return Err(shared.why()),
                 Err(_) => {
-                    let what = request.code().name();
-                    let limit = inner.options.request_time;
+                    let now = Instant::now();
+                    // What else comes may have to come first.
+                    until = (shared.heard() + patience).min(last);
+                    if until > now {
+                        continue;
+                    }
                     // Who does not answer this will not answer others.
                     shared.end(format!("no answer to {what}"));
+                    let limit = match now < last {
+                        true => patience,
+                        false => inner.options.wait_time,
+                    };
                     return Err(Error::Timeout { what, limit });
                 }
+            }
+        }
+    }
+
+    /// Waits for what comes before a request is sent.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] at `last`; a server that is silent by then loses the connection.
+    async fn in_time<T>(
+        &self,
+        what: &'static str,
+        last: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<T> {
+        let (shared, options) = (&self.inner.shared, &self.inner.options);
+        match timeout_at(last, work).await {
+            Ok(outcome) => Ok(outcome),
+            Err(_) => {
+                if shared.heard() + options.request_time <= Instant::now() {
+                    shared.end(format!("no answer to what was asked before {what}"));
+                }
+                let limit = options.wait_time;
+                Err(Error::Timeout { what, limit })
             }
         }
     }

@@ -11,8 +11,11 @@ pub const SMALL_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a file that one request may ask for or send.
 pub const CHUNK_BYTES_MAX: usize = 16 << 20;
 
-/// Frames that one reply may come in.
-pub const FRAMES_MAX: usize = 65_536;
+/// Bytes that each frame of a long reply has on average, at least.
+pub const FRAME_BYTES_MIN: usize = 1024;
+
+/// Frames that a reply may come in beside those.
+pub const FRAMES_SPARE: usize = 16;
 
 /// Signs of life for one request that nobody has taken note of yet.
 pub const EVENTS_MAX: usize = 8;

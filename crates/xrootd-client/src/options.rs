@@ -9,11 +9,13 @@ use zeroize::Zeroizing;
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// For a connection, with TLS and login.
+    /// For a connection, with TLS and login. Each address that is tried has its share of it.
     pub connect_time: Duration,
-    /// For a reply, from the request on; what the server asks to wait comes on top.
+    /// For a reply, from the request on and anew from whatever the server sends meanwhile, since it may
+    /// have others to send first; what it asks to wait comes on top.
     pub request_time: Duration,
-    /// For a reply with everything that the server asks to wait, or announces for later.
+    /// For a reply with everything that is sent before, and that the server asks to wait or announces for
+    /// later.
     pub wait_time: Duration,
     /// For the next bytes of anything that has begun.
     pub stall_time: Duration,

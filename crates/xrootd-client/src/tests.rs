@@ -1,5 +1,6 @@
 //! A server that says what a test wants it to say.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,18 @@ use dewar_xrootd_proto::{
     FileHandle, Handshake, HandshakeReply, PageStatus, Reply, Request, RequestCode, RequestHeader,
     SessionId, Status, StreamId, VERSION_PAGES,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, join_all};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep};
 
-use crate::{Client, Connection, Endpoint, Error, File, Options};
+use crate::connect::Begun;
+use crate::{Client, Connection, Endpoint, Error, File, Options, Resolver, Result};
 
 /// One client as the server sees it.
-struct Peer {
-    socket: TcpStream,
+struct Peer<S = TcpStream> {
+    socket: S,
 }
 
 impl Peer {
@@ -47,7 +52,9 @@ impl Peer {
         peer.say(stream, &Reply::Ok(reply.encode())).await;
         peer
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     async fn next(&mut self) -> (StreamId, Request) {
         let mut header = [0; RequestHeader::LEN];
         self.socket
@@ -127,6 +134,36 @@ async fn opened() -> (Peer, Arc<File>) {
     let ((), file) = tokio::join!(peer.opens(), File::open(&connection, &open));
     (peer, Arc::new(file.expect("opened")))
 }
+
+/// A session that has begun, in memory, so that time can be what a test wants it to be.
+async fn in_memory(options: Options) -> (Peer<DuplexStream>, File) {
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let begun = Begun {
+        stream: Box::new(ours),
+        secure: false,
+        local: true,
+        flags: 0,
+        version: VERSION_PAGES,
+        session: SessionId([7; 16]),
+        address: SocketAddr::from(([127, 0, 0, 1], 1094)),
+    };
+    let place = Endpoint::parse("localhost", false).expect("a place");
+    let connection = Connection::start(begun, place, options);
+    let mut peer = Peer { socket: theirs };
+    let open = Open {
+        path: "/x".to_owned(),
+        ..Open::default()
+    };
+    let ((), file) = tokio::join!(peer.opens(), File::open(&connection, &open));
+    (peer, file.expect("opened"))
+}
+
+/// The beginning of a reply with `len` bytes.
+fn head(stream: StreamId, status: u16, len: u32) -> Vec<u8> {
+    [&stream.0[..], &status.to_be_bytes(), &len.to_be_bytes()].concat()
+}
+
+const OK_SO_FAR: u16 = 4000;
 
 fn pages(stream: StreamId, offset: u64, data: &[u8], last: bool) -> Vec<u8> {
     let data = Bytes::copy_from_slice(data);
@@ -287,6 +324,169 @@ async fn an_id_is_not_used_again_before_its_reply() {
     };
     let (read, ()) = tokio::join!(file.read(0, 4), answering);
     assert_eq!(read.expect("read").concat(), b"next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_is_waited_for_and_a_silent_one_is_not() {
+    const LEN: u32 = 1 << 20;
+    let begun = Instant::now();
+    let (mut peer, file) = in_memory(Options::default()).await;
+    let before = file.connection().received();
+    let asking = join_all((0..8).map(|number| file.read(number * u64::from(LEN), LEN)));
+    let answering = async {
+        let mut asked = Vec::new();
+        for _ in 0..8 {
+            asked.push(peer.next().await.0);
+        }
+        // 100 KiB a second: the last one has to wait for the others.
+        for stream in asked {
+            let wire = [head(stream, 0, LEN), vec![5; LEN as usize]].concat();
+            for piece in wire.chunks(10 << 10) {
+                sleep(Duration::from_millis(100)).await;
+                peer.socket.write_all(piece).await.expect("sent");
+            }
+        }
+    };
+    let (read, ()) = tokio::join!(asking, answering);
+    for read in read {
+        assert_eq!(read.expect("read").concat().len(), LEN as usize);
+    }
+    assert!(begun.elapsed() > Options::default().request_time);
+    assert_eq!(
+        file.connection().received() - before,
+        8 * u64::from(LEN),
+        "and nothing but data is counted"
+    );
+    // Half of a reply counts too, and what was the last word is known.
+    let begun = Instant::now();
+    let asking = join_all((0..2).map(|number| file.read(number * u64::from(LEN), LEN)));
+    let answering = async {
+        let (first, _) = peer.next().await;
+        peer.next().await;
+        sleep(Duration::from_secs(50)).await;
+        let wire = [head(first, OK_SO_FAR, 1000), vec![5; 1000]].concat();
+        peer.socket.write_all(&wire).await.expect("sent");
+    };
+    let (read, ()) = tokio::join!(asking, answering);
+    for read in read {
+        assert!(matches!(read, Err(_)), "{read:?}");
+    }
+    assert_eq!(begun.elapsed().as_secs(), 110);
+    assert_eq!(
+        file.connection().received() - before,
+        8 * u64::from(LEN) + 1000
+    );
+    assert!(file.connection().is_over());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_nothing_is_not_asked_for_ever() {
+    let (mut peer, file) = in_memory(options()).await;
+    for _ in 0..options().requests_max {
+        let asking = tokio::time::timeout(Duration::from_millis(10), file.read(0, 4));
+        let (given_up, _) = tokio::join!(asking, peer.next());
+        assert!(given_up.is_err());
+    }
+    // Nobody waits for those any more, but their places are taken.
+    let begun = Instant::now();
+    let outcome = tokio::time::timeout(Duration::from_secs(3600), file.read(0, 4)).await;
+    let outcome = outcome.expect("a deadline");
+    assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
+    assert_eq!(begun.elapsed(), options().wait_time);
+    assert!(file.connection().is_over());
+}
+
+#[tokio::test]
+async fn a_reply_may_not_come_in_crumbs() {
+    let (mut peer, file) = opened().await;
+    let asking = file.read(0, 8000);
+    let answering = async {
+        let (stream, _) = peer.next().await;
+        let crumb = [head(stream, OK_SO_FAR, 1), vec![5]].concat();
+        let mut wire = crumb.repeat(100);
+        wire.extend([head(stream, 0, 1), vec![5]].concat());
+        peer.socket.write_all(&wire).await.expect("sent");
+    };
+    let (read, ()) = tokio::join!(asking, answering);
+    assert!(matches!(read, Err(Error::Closed(_))), "{read:?}");
+    // Twenty of them are none.
+    let (mut peer, file) = opened().await;
+    let asking = file.read(0, 8000);
+    let answering = async {
+        let (stream, _) = peer.next().await;
+        for _ in 0..20 {
+            let crumb = [head(stream, OK_SO_FAR, 1), vec![5]].concat();
+            peer.socket.write_all(&crumb).await.expect("sent");
+            sleep(Duration::from_millis(2)).await;
+        }
+        let last = [head(stream, 0, 1), vec![6]].concat();
+        peer.socket.write_all(&last).await.expect("sent");
+    };
+    let (read, ()) = tokio::join!(asking, answering);
+    let read = read.expect("read");
+    assert_eq!(read.len(), 21);
+    // What was read ahead is not kept for the sake of one byte.
+    assert!(read.iter().all(Bytes::is_unique));
+}
+
+#[tokio::test]
+async fn told_to_wait_again_and_again_it_still_hears_the_end() {
+    for (times, heard) in [(7, true), (8, false)] {
+        let (mut peer, file) = opened().await;
+        let mut asking = Box::pin(file.read(0, 4));
+        assert!(asking.as_mut().now_or_never().is_none());
+        let (stream, _) = peer.next().await;
+        // It has other things to do than to take note of all that.
+        let mut wire = BytesMut::new();
+        for _ in 0..times {
+            Reply::WaitResp { seconds: 1 }.encode(stream, &mut wire);
+        }
+        Reply::Ok(Bytes::from_static(b"here")).encode(stream, &mut wire);
+        peer.socket.write_all(&wire).await.expect("sent");
+        sleep(Duration::from_millis(100)).await;
+        let read = asking.await;
+        assert_eq!(read.is_ok(), heard, "{times}: {read:?}");
+        assert_eq!(file.connection().is_over(), !heard);
+    }
+}
+
+/// Says that a name has these addresses.
+struct Fixed(Vec<SocketAddr>);
+
+impl Resolver for Fixed {
+    fn resolve<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, Result<Vec<SocketAddr>>> {
+        Box::pin(async { Ok(self.0.clone()) })
+    }
+}
+
+#[tokio::test]
+async fn an_address_at_which_nobody_answers_hides_no_other() {
+    // Who comes when the queue is full hears nothing.
+    let dead = TcpSocket::new_v4().expect("a socket");
+    dead.bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .expect("bound");
+    let dead = dead.listen(1).expect("listening");
+    let nobody = dead.local_addr().expect("bound");
+    let mut queue = Vec::new();
+    let wait = Duration::from_millis(200);
+    while let Ok(next) = tokio::time::timeout(wait, TcpStream::connect(nobody)).await {
+        queue.push(next.expect("in the queue"));
+    }
+    let (listener, place) = place().await;
+    let alive = listener.local_addr().expect("bound");
+    let client = Client {
+        resolver: Arc::new(Fixed(vec![nobody, alive])),
+        options: Options {
+            connect_time: Duration::from_secs(2),
+            ..options()
+        },
+        ..Client::default()
+    };
+    let both = async { tokio::join!(client.connect(&place), Peer::accept(&listener)) };
+    let (connected, _peer) = tokio::time::timeout(Duration::from_secs(4), both)
+        .await
+        .expect("the other address is asked");
+    connected.expect("connected");
 }
 
 #[tokio::test]

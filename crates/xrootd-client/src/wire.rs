@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -16,13 +17,14 @@ use dewar_xrootd_proto::{PageStatus, Reply, RequestCode, ResponseHeader, Status,
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
-use crate::limits::{FRAMES_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::limits::{FRAME_BYTES_MIN, FRAMES_SPARE, SMALL_BYTES_MAX, TEXT_BYTES_MAX};
 
-/// What is read ahead for headers.
+/// What is read ahead for headers. Whatever came along is copied out, so that no part of a reply, however
+/// small, keeps all of it.
 const BUFFER_BYTES: usize = 32 << 10;
 
 /// Bytes taken for a body before any of it is there.
@@ -51,6 +53,8 @@ struct Slot {
     parts: Vec<Part>,
     /// Bytes that may still come.
     room: usize,
+    /// Frames that may still come.
+    frames: usize,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -65,6 +69,10 @@ struct Slots {
 /// What both tasks and all who ask share.
 pub(crate) struct Shared {
     slots: Mutex<Slots>,
+    /// When anything came last.
+    heard: Mutex<Instant>,
+    /// Bytes that came and were asked for.
+    received: AtomicU64,
     pub(crate) cut: CancellationToken,
 }
 
@@ -72,6 +80,8 @@ impl Shared {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             slots: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
+            received: AtomicU64::new(0),
             cut: CancellationToken::new(),
         })
     }
@@ -94,6 +104,20 @@ impl Shared {
 
     pub(crate) fn is_over(&self) -> bool {
         self.slots.lock().ended.is_some()
+    }
+
+    /// When the server said anything last.
+    pub(crate) fn heard(&self) -> Instant {
+        *self.heard.lock()
+    }
+
+    /// Bytes that came and were asked for, those of replies that are not whole included.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    fn came(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Takes a stream id for a request whose reply may have `room` bytes.
@@ -119,6 +143,7 @@ impl Shared {
                     events,
                     parts: Vec::new(),
                     room,
+                    frames: room / FRAME_BYTES_MIN + FRAMES_SPARE,
                     _permit: permit,
                 });
                 return Ok(StreamId(id.to_be_bytes()));
@@ -147,10 +172,11 @@ impl Shared {
         let id = u16::from_be_bytes(stream.0);
         let slot = slots.by_id.get_mut(&id).ok_or_else(|| unasked(stream))?;
         let expected = part.pages.is_none_or(|pages| pages.request == slot.code);
-        if !expected || part.bytes.len() > slot.room || slot.parts.len() >= FRAMES_MAX {
+        if !expected || part.bytes.len() > slot.room || slot.frames == 0 {
             return Err(Error::Protocol("more than was asked for".to_owned()));
         }
         slot.room -= part.bytes.len();
+        slot.frames -= 1;
         // For nobody it need not be kept.
         if !slot.events.is_closed() && (!part.bytes.is_empty() || last) {
             slot.parts.push(part);
@@ -176,12 +202,16 @@ impl Shared {
         let slots = self.slots.lock();
         let slot = slots.by_id.get(&u16::from_be_bytes(stream.0));
         let slot = slot.ok_or_else(|| unasked(stream))?;
-        match slot.events.try_send(Event::Later(seconds)) {
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                Err(Error::Protocol("told to wait again and again".to_owned()))
-            }
-            _ => Ok(()),
+        if slot.events.is_closed() {
+            return Ok(());
         }
+        // The last place is the end's.
+        if slot.events.capacity() <= 1 {
+            let why = "told to wait again and again".to_owned();
+            return Err(Error::Protocol(why));
+        }
+        let _ = slot.events.try_send(Event::Later(seconds));
+        Ok(())
     }
 }
 
@@ -234,11 +264,12 @@ pub(crate) async fn receive(reader: impl AsyncRead + Unpin, stall: Duration, sha
         reader,
         buffer: BytesMut::new(),
         stall,
+        shared: &shared,
     };
     let outcome = tokio::select! {
         biased;
         () = shared.cut.cancelled() => return,
-        outcome = intake.replies(&shared) => outcome,
+        outcome = intake.replies() => outcome,
     };
     if let Err(error) = outcome {
         let why = match error {
@@ -249,41 +280,43 @@ pub(crate) async fn receive(reader: impl AsyncRead + Unpin, stall: Duration, sha
     }
 }
 
-struct Intake<R> {
+struct Intake<'s, R> {
     reader: R,
     buffer: BytesMut,
     stall: Duration,
+    shared: &'s Shared,
 }
 
 fn lost(error: &std::io::Error) -> Error {
     Error::Closed(error.to_string())
 }
 
-impl<R: AsyncRead + Unpin> Intake<R> {
-    async fn replies(&mut self, shared: &Shared) -> Result<()> {
+impl<R: AsyncRead + Unpin> Intake<'_, R> {
+    async fn replies(&mut self) -> Result<()> {
+        let shared = self.shared;
         loop {
             let header = self.header().await?;
             let header = ResponseHeader::decode(&header)?;
             match header.status {
                 Status::Ok | Status::OkSoFar => {
                     let room = shared.room(header.stream)?;
-                    let bytes = self.body(header.len as usize, room).await?;
+                    let bytes = self.body(header.len as usize, room, true).await?;
                     let part = Part { pages: None, bytes };
                     shared.part(header.stream, part, header.status == Status::Ok)?;
                 }
-                Status::Status => self.pages(&header, shared).await?,
+                Status::Status => self.pages(&header).await?,
                 Status::Attn => {
-                    let body = self.body(header.len as usize, SMALL_BYTES_MAX).await?;
-                    self.unasked(Reply::decode(&header, body)?, shared)?;
+                    let body = self.small(&header, SMALL_BYTES_MAX).await?;
+                    self.unasked(Reply::decode(&header, body)?)?;
                 }
                 Status::WaitResp => {
-                    let body = self.body(header.len as usize, TEXT_BYTES_MAX).await?;
+                    let body = self.small(&header, TEXT_BYTES_MAX).await?;
                     if let Reply::WaitResp { seconds } = Reply::decode(&header, body)? {
                         shared.later(header.stream, seconds)?;
                     }
                 }
                 Status::Error | Status::Redirect | Status::Wait | Status::AuthMore => {
-                    let body = self.body(header.len as usize, TEXT_BYTES_MAX).await?;
+                    let body = self.small(&header, TEXT_BYTES_MAX).await?;
                     let reply = readable(&header, body)?;
                     shared.finish(header.stream, reply)?;
                 }
@@ -291,14 +324,16 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         }
     }
 
-    async fn pages(&mut self, header: &ResponseHeader, shared: &Shared) -> Result<()> {
-        let body = self.body(header.len as usize, TEXT_BYTES_MAX).await?;
+    async fn pages(&mut self, header: &ResponseHeader) -> Result<()> {
+        let shared = self.shared;
+        let body = self.small(header, TEXT_BYTES_MAX).await?;
         let Reply::Status(status) = Reply::decode(header, body)? else {
             return Err(Error::Protocol("pages that are none".to_owned()));
         };
         let room = shared.room(header.stream)?;
-        let bytes = self.body(status.data_len as usize, room).await?;
-        if status.progress == Progress::Alive {
+        let alive = status.progress == Progress::Alive;
+        let bytes = self.body(status.data_len as usize, room, !alive).await?;
+        if alive {
             return Ok(());
         }
         let part = Part {
@@ -309,7 +344,8 @@ impl<R: AsyncRead + Unpin> Intake<R> {
     }
 
     /// What was not asked for, or was to come later.
-    fn unasked(&self, reply: Reply, shared: &Shared) -> Result<()> {
+    fn unasked(&self, reply: Reply) -> Result<()> {
+        let shared = self.shared;
         let Reply::Later {
             stream,
             status,
@@ -324,14 +360,14 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             len: u32::try_from(body.len()).unwrap_or(u32::MAX),
         };
         match status {
-            Status::Ok => shared.part(
-                stream,
-                Part {
+            Status::Ok => {
+                shared.came(body.len());
+                let part = Part {
                     pages: None,
                     bytes: body,
-                },
-                true,
-            ),
+                };
+                shared.part(stream, part, true)
+            }
             Status::Error | Status::Redirect | Status::Wait => {
                 shared.finish(stream, readable(&header, body)?)
             }
@@ -344,17 +380,13 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             // Between replies there is no hurry: who waits for one has a deadline.
             self.buffer.reserve(BUFFER_BYTES);
             let read = self.reader.read_buf(&mut self.buffer).await;
-            if read.map_err(|error| lost(&error))? == 0 {
-                return Err(Error::Closed("the server closed it".to_owned()));
-            }
+            self.heard(read)?;
         }
         while self.buffer.len() < ResponseHeader::LEN {
-            self.buffer.reserve(BUFFER_BYTES);
+            self.buffer.reserve(BUFFER_BYTES - ResponseHeader::LEN);
             let read = timeout(self.stall, self.reader.read_buf(&mut self.buffer));
             let read = read.await.map_err(|_| self.stalled())?;
-            if read.map_err(|error| lost(&error))? == 0 {
-                return Err(Error::Closed("the server closed it".to_owned()));
-            }
+            self.heard(read)?;
         }
         let mut header = [0; ResponseHeader::LEN];
         self.buffer.copy_to_slice(&mut header);
@@ -365,16 +397,44 @@ impl<R: AsyncRead + Unpin> Intake<R> {
         Error::Closed(format!("nothing came for {} s", self.stall.as_secs()))
     }
 
-    async fn body(&mut self, len: usize, max: usize) -> Result<Bytes> {
+    /// Takes note that something came; what was read of the end is an error.
+    fn heard(&self, read: std::io::Result<usize>) -> Result<usize> {
+        match read.map_err(|error| lost(&error))? {
+            0 => Err(Error::Closed("the server closed it".to_owned())),
+            read => {
+                *self.shared.heard.lock() = Instant::now();
+                Ok(read)
+            }
+        }
+    }
+
+    /// The body of what is no data.
+    async fn small(&mut self, header: &ResponseHeader, max: usize) -> Result<Bytes> {
+        self.body(header.len as usize, max, false).await
+    }
+
+    /// The next `len` bytes, counted where they are `data` that was asked for.
+    async fn body(&mut self, len: usize, max: usize, data: bool) -> Result<Bytes> {
         if len > max {
             let why = format!("{len} bytes where at most {max} are expected");
             return Err(Error::Protocol(why));
         }
+        let shared = self.shared;
+        let count = |bytes| {
+            if data {
+                shared.came(bytes);
+            }
+        };
         if self.buffer.len() >= len {
-            return Ok(self.buffer.split_to(len).freeze());
+            let body = Bytes::copy_from_slice(&self.buffer[..len]);
+            self.buffer.advance(len);
+            count(len);
+            return Ok(body);
         }
         let mut body = BytesMut::with_capacity(len.min(BODY_BYTES_FIRST));
-        body.extend_from_slice(&self.buffer.split());
+        body.extend_from_slice(&self.buffer);
+        self.buffer.clear();
+        count(body.len());
         while body.len() < len {
             let left = len - body.len();
             if body.capacity() == body.len() {
@@ -383,9 +443,7 @@ impl<R: AsyncRead + Unpin> Intake<R> {
             let mut reader = (&mut self.reader).take(left as u64);
             let read = timeout(self.stall, reader.read_buf(&mut body)).await;
             let read = read.map_err(|_| self.stalled())?;
-            if read.map_err(|error| lost(&error))? == 0 {
-                return Err(Error::Closed("the server closed it".to_owned()));
-            }
+            count(self.heard(read)?);
         }
         Ok(body.freeze())
     }

@@ -89,11 +89,19 @@ async fn connect(url: &str, host: &str, port: u16, secure: bool) -> Result<TcpSt
         .await
         .map_err(|error| failed(url, error))?;
     let fit = |address: &SocketAddr| secure || address.ip().to_canonical().is_loopback();
+    let found: Vec<SocketAddr> = found.filter(fit).take(ADDRESSES_MAX).collect();
+    first_of(url, &found).await
+}
+
+/// Connects to the first address that answers; each has its share of the time.
+async fn first_of(url: &str, addresses: &[SocketAddr]) -> Result<TcpStream> {
     let mut last = failed(url, "the name has no address that may be asked");
-    for address in found.filter(fit).take(ADDRESSES_MAX) {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = failed(url, error),
+    for address in addresses {
+        let share = CONNECT_TIME / addresses.len() as u32;
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = failed(url, error),
+            Err(_) => last = failed(url, format!("{address} does not answer")),
         }
     }
     Err(last)
@@ -141,4 +149,31 @@ async fn exchange(
         .await
         .map_err(|error| failed(url, error))?;
     Ok(Body::Found(body.to_bytes().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_at_which_nobody_answers_hides_no_other() {
+        // Who comes when the queue is full hears nothing.
+        let dead = tokio::net::TcpSocket::new_v4().expect("a socket");
+        dead.bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .expect("bound");
+        let dead = dead.listen(1).expect("listening");
+        let nobody = dead.local_addr().expect("bound");
+        let mut queue = Vec::new();
+        let wait = Duration::from_millis(200);
+        while let Ok(next) = tokio::time::timeout(wait, TcpStream::connect(nobody)).await {
+            queue.push(next.expect("in the queue"));
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("bound");
+        let alive = listener.local_addr().expect("bound");
+        let addresses = [nobody, alive];
+        let stream = tokio::time::timeout(CONNECT_TIME, first_of("https://x", &addresses));
+        let stream = stream.await.expect("in time").expect("connected");
+        assert_eq!(stream.peer_addr().expect("connected"), alive);
+    }
 }

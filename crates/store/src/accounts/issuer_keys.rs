@@ -4,15 +4,16 @@
 //! [`Accounts::keep_keys`] runs for as long as the server does and fetches each issuer's keys every
 //! hour; a fetch that fails is tried again after a minute, then after two, up to a quarter of an
 //! hour. What was fetched last serves for two days, over restarts too, since it stands in the
-//! catalog. No request fetches anything: one with a key that is not known asks for a fetch, at most
-//! every ten seconds for an issuer, and waits for that one a few seconds, as one of a bounded
-//! number of such requests.
+//! catalog, where it is written again when it has changed or is half an hour old. No request fetches
+//! anything: one with a key that is not known asks for a fetch, at most every ten seconds for an
+//! issuer, and waits for that one a few seconds, as one of a bounded number of such requests. Issuers
+//! are asked side by side, and none waits for another.
 //!
 //! # Cancellation
 //! Dropping the future of a request only stops its waiting; dropping that of `keep_keys` stops
 //! fetching, and what is held serves on until it is too old.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,6 +22,8 @@ use dewar_auth::token::{Issuer, Jws, KeySet, Token, TokenError, check, claimed_i
 use dewar_env::BoxFuture;
 use dewar_meta::kv::{Batch, CommitError, Require};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
@@ -41,6 +44,8 @@ const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// How many requests wait so at once; more are refused without waiting.
 const WAITING_MAX: usize = 64;
+/// So old is what the catalog has before it is written again though nothing has changed.
+const KEPT_AGAIN: Duration = Duration::from_secs(EVERY.as_secs() / 2);
 /// Longest sleep of the keeper, so that a change of the clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
@@ -103,6 +108,11 @@ fn after(time: Timestamp, span: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(nanos))
 }
 
+fn parsed(set: &[u8]) -> Result<KeySet> {
+    KeySet::parse(set)
+        .map_err(|error| Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error))
+}
+
 impl Held {
     fn due(&self) -> Timestamp {
         let Some(tried) = self.tried else {
@@ -128,9 +138,21 @@ impl Accounts {
     /// Keeps the keys of all issuers fresh, until it is dropped.
     pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>) {
         self.held.kept.store(true, Relaxed);
+        let mut under_way = FuturesUnordered::new();
+        let mut asked = BTreeSet::new();
         loop {
-            let wait = match self.fetch_due(&*fetcher).await {
-                Ok(wait) => wait,
+            let wait = match self.due(&asked).await {
+                Ok((due, wait)) => {
+                    for issuer in due {
+                        asked.insert(issuer.id);
+                        let fetcher = &*fetcher;
+                        under_way.push(async move {
+                            self.fetch_one(fetcher, &issuer).await;
+                            issuer.id
+                        });
+                    }
+                    wait
+                }
                 Err(error) => {
                     tracing::warn!(%error, "issuers of tokens cannot be looked up");
                     AGAIN
@@ -138,34 +160,35 @@ impl Accounts {
             };
             tokio::select! {
                 biased;
+                Some(issuer) = under_way.next() => {
+                    asked.remove(&issuer);
+                }
                 () = self.held.wants.notified() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
-    /// Fetches what is due, side by side, and says how long nothing else will be.
-    async fn fetch_due(&self, fetcher: &dyn FetchKeys) -> Result<Duration> {
+    /// Whose keys are due, but for those that are being `asked`, and how long nobody else's will be.
+    async fn due(&self, asked: &BTreeSet<u64>) -> Result<(Vec<Arc<Issuer>>, Duration)> {
         let issuers = self.issuers().await?;
         let now = self.env.clock.now();
-        let mut due = Vec::new();
-        for issuer in issuers.values().filter(|issuer| !issuer.disabled) {
-            if self.held(issuer).await?.due() <= now {
-                due.push(self.fetch_one(fetcher, issuer));
+        let (mut due, mut next) = (Vec::new(), None);
+        let others = issuers
+            .values()
+            .filter(|issuer| !issuer.disabled && !asked.contains(&issuer.id));
+        for issuer in others {
+            let at = self.held(issuer).await?.due();
+            if at <= now {
+                due.push(Arc::clone(issuer));
+            } else {
+                next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
             }
         }
-        futures_util::future::join_all(due).await;
-        let now = self.env.clock.now();
-        let all = self.held.all.read();
-        let next = issuers
-            .values()
-            .filter_map(|issuer| all.get(&issuer.id))
-            .map(Held::due)
-            .min();
         let wait = next.map_or(SLEEP_MAX, |next| {
             Duration::from_nanos(next.0.saturating_sub(now.0))
         });
-        Ok(wait.clamp(Duration::from_millis(100), SLEEP_MAX))
+        Ok((due, wait.clamp(Duration::from_millis(100), SLEEP_MAX)))
     }
 
     async fn fetch_one(&self, fetcher: &dyn FetchKeys, issuer: &Issuer) {
@@ -174,16 +197,24 @@ impl Accounts {
             held.tried = Some(began);
             held.wanted = false;
         }
-        let outcome = match fetcher.fetch(issuer).await {
-            Ok(set) => self.learn_keys(issuer, &set).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = outcome {
-            tracing::warn!(issuer = issuer.url, %error, "the keys of an issuer cannot be fetched");
-            if let Some(held) = self.held.all.write().get_mut(&issuer.id) {
-                held.failed = Some(error.to_string());
-                held.failures = held.failures.saturating_add(1);
-                held.tries += 1;
+        let fetched = fetcher.fetch(issuer).await;
+        match fetched.and_then(|set| Ok((parsed(&set)?, set))) {
+            Ok((keys, set)) => {
+                if let Err(error) = self.take_keys(issuer, keys, set).await {
+                    // They serve all the same.
+                    tracing::warn!(issuer = issuer.url, %error, "the keys of an issuer cannot be written down");
+                    if let Some(held) = self.held.all.write().get_mut(&issuer.id) {
+                        held.failures = held.failures.saturating_add(1);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(issuer = issuer.url, %error, "the keys of an issuer cannot be fetched");
+                if let Some(held) = self.held.all.write().get_mut(&issuer.id) {
+                    held.failed = Some(error.to_string());
+                    held.failures = held.failures.saturating_add(1);
+                    held.tries += 1;
+                }
             }
         }
         self.held.ended.notify_waiters();
@@ -196,16 +227,18 @@ impl Accounts {
     /// [`ErrorKind::InvalidArgument`] for one that is none, which changes nothing; those of the
     /// catalog.
     pub async fn learn_keys(&self, issuer: &Issuer, set: &[u8]) -> Result<()> {
-        let keys = KeySet::parse(set).map_err(|error| {
-            Error::with_source(ErrorKind::InvalidArgument, error.to_string(), error)
-        })?;
+        self.take_keys(issuer, parsed(set)?, set.to_vec()).await
+    }
+
+    async fn take_keys(&self, issuer: &Issuer, keys: KeySet, set: Vec<u8>) -> Result<()> {
+        let keys = Arc::new(keys);
         let now = self.env.clock.now();
         let changed = {
             let mut all = self.held.all.write();
             let held = all.entry(issuer.id).or_default();
-            let changed = *held.keys != keys;
+            let changed = held.keys != keys;
             *held = Held {
-                keys: Arc::new(keys),
+                keys: Arc::clone(&keys),
                 fetched: Some(now),
                 failed: None,
                 failures: 0,
@@ -219,32 +252,47 @@ impl Accounts {
             // Tokens that were proven with a key that is gone are to be looked at again.
             self.forget();
         }
-        let record = IssuerKeysRecord {
-            fetched: now,
-            set: set.to_vec(),
-        };
-        let kept = self.keep(issuer, &encode(&record)).await;
+        let record = IssuerKeysRecord { fetched: now, set };
+        let kept = self.keep(issuer, &keys, &record).await;
         if matches!(kept, Ok(false)) {
             self.held.drop_keys(issuer);
         }
         kept.map(drop)
     }
 
-    /// Writes down what was fetched for an issuer; false where that is no issuer any more.
-    async fn keep(&self, issuer: &Issuer, record: &[u8]) -> Result<bool> {
+    /// Writes down what was fetched for an issuer, unless that is there; false where it is no issuer any more.
+    /// Nothing that is cached depends on it.
+    async fn keep(
+        &self,
+        issuer: &Issuer,
+        keys: &KeySet,
+        record: &IssuerKeysRecord,
+    ) -> Result<bool> {
+        let keys_key = keys_key_of(&issuer.url);
         for _ in 0..TRIES {
             let key = key_of(&issuer.url);
+            // Before the issuer: if that is still there afterwards, this is its own.
+            let there = self.kv.get(&keys_key).await?.value;
+            let there = there.and_then(|there| decode::<IssuerKeysRecord>(&there).ok());
             let read = self.kv.get(&key).await?;
             let now: Option<IssuerRecord> = read.value.as_deref().map(decode).transpose()?;
             if now.is_none_or(|now| now.id != issuer.id) {
                 return Ok(false);
             }
+            let fresh = |there: &IssuerKeysRecord| {
+                let times = there.fetched..after(there.fetched, KEPT_AGAIN);
+                times.contains(&record.fetched)
+                    && KeySet::parse(&there.set).is_ok_and(|there| there == *keys)
+            };
+            if there.as_ref().is_some_and(fresh) {
+                return Ok(true);
+            }
             let batch = Batch {
                 require: vec![Require::same(key, &read)],
-                puts: vec![(keys_key_of(&issuer.url), record.to_vec().into())],
+                puts: vec![(keys_key.clone(), encode(record))],
                 ..Batch::default()
             };
-            match self.commit(batch).await {
+            match self.kv.commit(batch).await {
                 Ok(_) => return Ok(true),
                 // Somebody changes or removes it.
                 Err(CommitError::Conflict(_)) => {}

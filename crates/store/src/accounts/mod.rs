@@ -9,7 +9,7 @@
 //!
 //! # What is cached
 //! Keys with their users, sessions and tokens with what they speak for, and users by id, with their policies compiled. Any change of any record
-//! here clears all of it: accounts change rarely.
+//! here clears all of it, since accounts change rarely; only that an issuer's keys were fetched again changes nothing of it.
 
 mod bearer;
 mod entities;

@@ -1,8 +1,16 @@
 //! Accounts over the memory engine.
 
-use dewar_types::{ErrorKind, TenantName};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use super::{Holder, HolderKind, NewIssuer, NewUser, RoleChange, UserChange};
+use dewar_auth::token::Issuer;
+use dewar_env::BoxFuture;
+use dewar_types::{ErrorKind, Result, TenantName};
+use tokio::time::{Instant, sleep};
+
+use super::record::IssuerKeysRecord;
+use super::{FetchKeys, Holder, HolderKind, NewIssuer, NewUser, RoleChange, UserChange};
 use crate::tests::{Rig, run};
 
 const ALLOW: &str =
@@ -295,18 +303,27 @@ fn roles_and_wordings_are_kept() {
     });
 }
 
+fn issuer(name: &str) -> NewIssuer {
+    NewIssuer {
+        url: format!("https://{name}.example.org"),
+        audiences: vec!["here".to_owned()],
+        ..NewIssuer::default()
+    }
+}
+
+/// A published set with one key of that name.
+fn key_set(name: &str) -> String {
+    let modulus = format!("{}_w", "_".repeat(340));
+    format!(r#"{{"keys":[{{"kty":"RSA","kid":"{name}","n":"{modulus}","e":"AQAB"}}]}}"#)
+}
+
 #[test]
 fn keys_that_come_too_late_are_nobodys() {
     run(async {
         let rig = Rig::new(19).await;
         let accounts = rig.store.accounts();
-        let new = NewIssuer {
-            url: "https://issuer.example.org".to_owned(),
-            audiences: vec!["here".to_owned()],
-            ..NewIssuer::default()
-        };
-        let modulus = format!("{}_w", "_".repeat(340));
-        let set = format!(r#"{{"keys":[{{"kty":"RSA","kid":"k","n":"{modulus}","e":"AQAB"}}]}}"#);
+        let new = issuer("issuer");
+        let set = key_set("k");
         let standing = |keys| super::KeyStanding {
             keys,
             ..super::KeyStanding::default()
@@ -336,5 +353,98 @@ fn keys_that_come_too_late_are_nobodys() {
         let found = accounts.key_standing(&again).await.expect("read");
         assert_eq!((found.keys, found.fetched.is_some()), (1, true));
         assert!(accounts.kv.get(&key).await.expect("read").value.is_some());
+    });
+}
+
+#[test]
+fn keys_that_are_fetched_again_clear_nothing() {
+    run(async {
+        let rig = Rig::new(20).await;
+        let accounts = rig.store.accounts();
+        let set = key_set("k");
+        let keys = Some(set.as_bytes());
+        let issuer = accounts.add_issuer(issuer("issuer"), keys).await;
+        let issuer = issuer.expect("added");
+        let cleared = || accounts.cache.read().changes;
+        let stored = async || {
+            let key = super::issuers::keys_key_of(&issuer.url);
+            let found = accounts.read::<IssuerKeysRecord>(&key).await;
+            found.expect("read").expect("there")
+        };
+        let first = stored().await;
+        let before = cleared();
+        sleep(Duration::from_secs(600)).await;
+        let written = accounts.kv.taken();
+        let learned = accounts.learn_keys(&issuer, set.as_bytes()).await;
+        learned.expect("learned");
+        assert_eq!(accounts.kv.taken(), written, "nothing is written");
+        // They are fresh all the same, and what would be too old after a restart is written again.
+        let found = accounts.key_standing(&issuer).await.expect("read");
+        assert_eq!(found.fetched, Some(accounts.env.clock.now()));
+        assert_eq!(stored().await, first);
+        sleep(Duration::from_secs(1200)).await;
+        let learned = accounts.learn_keys(&issuer, set.as_bytes()).await;
+        learned.expect("learned");
+        assert_eq!(stored().await.fetched, accounts.env.clock.now());
+        assert_eq!(cleared(), before);
+        // Other keys are written at once, and what was proven with the old ones is looked at again.
+        let set = key_set("other");
+        let learned = accounts.learn_keys(&issuer, set.as_bytes()).await;
+        learned.expect("learned");
+        assert_eq!(stored().await.set, set.as_bytes());
+        assert!(cleared() > before);
+    });
+}
+
+/// Has keys at once, but for one issuer that says nothing.
+#[derive(Default)]
+struct Published {
+    asked: AtomicUsize,
+}
+
+impl FetchKeys for Published {
+    fn fetch<'a>(&'a self, issuer: &'a Issuer) -> BoxFuture<'a, Result<Vec<u8>>> {
+        Box::pin(async {
+            if issuer.url.contains("slow") {
+                std::future::pending::<()>().await;
+            }
+            self.asked.fetch_add(1, Relaxed);
+            Ok(key_set("k").into_bytes())
+        })
+    }
+}
+
+#[test]
+fn an_issuer_that_says_nothing_holds_up_no_other() {
+    // {"alg":"RS256","kid":"other"} and {"iss":"https://fast.example.org"}
+    const TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im90aGVyIn0.eyJpc3MiOiJodHRwczovL2Zhc3QuZXhhbXBsZS5vcmcifQ.AAAA";
+    run(async {
+        let rig = Rig::new(21).await;
+        let accounts = rig.store.accounts();
+        for name in ["slow", "fast"] {
+            let added = accounts.add_issuer(issuer(name), None).await;
+            added.expect("added");
+        }
+        let published = Arc::new(Published::default());
+        let asking = async {
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(published.asked.load(Relaxed), 1);
+            let begun = Instant::now();
+            let proven = accounts.prove(TOKEN).await.expect("looked up");
+            assert!(proven.is_err(), "nobody has such a key");
+            assert!(
+                begun.elapsed() < Duration::from_secs(1),
+                "it was waited for"
+            );
+            assert_eq!(published.asked.load(Relaxed), 2);
+            // And by the hour.
+            sleep(Duration::from_secs(3700)).await;
+            assert_eq!(published.asked.load(Relaxed), 3);
+        };
+        tokio::select! {
+            biased;
+            () = accounts.keep_keys(Arc::clone(&published) as _) => {}
+            () = asking => {}
+        }
     });
 }

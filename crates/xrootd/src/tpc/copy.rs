@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Tpc;
-use super::pace::Watch;
+use super::pace::{Pace, Watch};
 use super::shares::{Place, Sharer};
 use super::wanted::Fetch;
 use crate::error::{Answer, Refusal};
@@ -42,6 +42,9 @@ const CHECKSUM_TIME: Duration = Duration::from_secs(60);
 /// How long the source may take to open the file, with all servers that it sends to and all the time
 /// that it asks to wait.
 const OPEN_TIME: Duration = Duration::from_secs(600);
+
+/// How long the source may take for one reply in all, however little is asked of its speed.
+const REPLY_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// What a client is told of a copy that runs: after so many seconds it may give up.
 pub(crate) const ANSWER_SECONDS: u32 = 1800;
@@ -244,22 +247,21 @@ struct Job {
 
 impl Job {
     async fn run(&self) -> Result<(), Failed> {
-        let file = timeout(OPEN_TIME, self.open()).await.unwrap_or_else(|_| {
+        let opening = async {
+            let file = self.open().await?;
+            let size = match file.opened() {
+                Some(stat) => stat.size,
+                None => file.stat().await?.size,
+            };
+            Ok::<_, Error>((file, size))
+        };
+        let opened = timeout(OPEN_TIME, opening).await.unwrap_or_else(|_| {
             Err(Error::Timeout {
                 what: "opening the source",
                 limit: OPEN_TIME,
             })
         });
-        let file = file.map_err(|error| self.refusal(&error))?;
-        let size = match file.opened() {
-            Some(stat) => stat.size,
-            None => {
-                file.stat()
-                    .await
-                    .map_err(|error| self.refusal(&error))?
-                    .size
-            }
-        };
+        let (file, size) = opened.map_err(|error| self.refusal(&error))?;
         if let Some(announced) = self.writer.announced.filter(|announced| *announced != size) {
             let why = format!("the source has {size} bytes and {announced} were announced");
             return Err((CopyEnd::Wrong, self.refused(ErrorCode::FsError, &why)));
@@ -286,10 +288,7 @@ impl Job {
                 // Not the client's name, which it may say of itself and others may believe of us.
                 ..Identity::default()
             },
-            options: Options {
-                requests_max: CHUNKS_AHEAD + 1,
-                ..Options::default()
-            },
+            options: options(self.tpc.pace),
         };
         let mut path = self.fetch.path.clone();
         if let Some(key) = &self.fetch.key {
@@ -315,7 +314,8 @@ impl Job {
     /// Fetches everything and writes it, in order; its Adler-32.
     async fn fetch_all(&self, file: &File, size: u64) -> Result<u32, Failed> {
         let mut ahead = FuturesOrdered::new();
-        let mut watch = Watch::new(self.tpc.pace);
+        let received = || file.connection().received();
+        let mut watch = Watch::new(self.tpc.pace, received());
         let (mut asked, mut at, mut sum) = (0, 0, 1);
         while at < size {
             while asked < size && ahead.len() < CHUNKS_AHEAD {
@@ -323,7 +323,7 @@ impl Job {
                 ahead.push_back(chunk(file, asked, len));
                 asked += u64::from(len);
             }
-            let waited = watch.wait(ahead.next()).await.map_err(|slow| {
+            let waited = watch.wait(ahead.next(), received).await.map_err(|slow| {
                 let refusal = self.refused(ErrorCode::FsError, &slow.to_string());
                 (CopyEnd::Unreachable, refusal)
             });
@@ -333,7 +333,6 @@ impl Job {
             for pages in chunk.map_err(|error| self.refusal(&error))? {
                 let bytes = pages.bytes();
                 let len = bytes.len() as u64;
-                watch.came(len);
                 sum = adler32_combine(sum, adler32(bytes), len);
                 let put = self.writer.put(at, pages).await;
                 put.map_err(|refusal| (CopyEnd::Unstored, refusal))?;
@@ -387,6 +386,19 @@ impl Job {
     }
 }
 
+/// How the source is waited for. Its speed is judged by the pace alone: the other deadlines are for one that
+/// says nothing at all.
+fn options(pace: Pace) -> Options {
+    let usual = Options::default();
+    Options {
+        request_time: pace.over.max(usual.request_time),
+        stall_time: pace.over.max(usual.stall_time),
+        wait_time: REPLY_TIME,
+        requests_max: CHUNKS_AHEAD + 1,
+        ..usual
+    }
+}
+
 /// Words with what hangs on paths cut off: a source may say a path as it was asked for, with its token.
 fn without_queries(words: &str) -> String {
     let cut = |word: &str| match word.split_once('?') {
@@ -419,6 +431,17 @@ pub(crate) async fn chunk(file: &File, offset: u64, len: u32) -> Result<Vec<Page
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_ends_a_copy_before_its_pace_is_judged() {
+        for (over, silent) in [(1, 60), (300, 300), (3600, 3600)] {
+            let over = Duration::from_secs(over);
+            let options = options(Pace { rate_min: 0, over });
+            assert_eq!(options.request_time.as_secs(), silent);
+            assert_eq!(options.stall_time.as_secs(), silent);
+            assert!(options.wait_time > options.request_time);
+        }
+    }
 
     #[test]
     fn what_a_source_says_is_told_without_tokens() {

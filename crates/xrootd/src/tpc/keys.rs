@@ -52,9 +52,24 @@ pub(crate) enum Unleft {
     Full,
 }
 
+/// A key that waits.
+struct Waits {
+    grant: Grant,
+    /// Which of all that were left it is; the same key may have been left before.
+    number: u64,
+    _place: Place,
+}
+
+#[derive(Default)]
+struct Waiting {
+    by_key: BTreeMap<String, Waits>,
+    /// How many were left so far.
+    left: u64,
+}
+
 /// The keys that wait.
 pub(crate) struct Keys {
-    waiting: Mutex<BTreeMap<String, (Grant, Place)>>,
+    waiting: Mutex<Waiting>,
     shares: Arc<Shares>,
     came: Notify,
 }
@@ -73,12 +88,19 @@ impl Default for Keys {
 pub(crate) struct Left {
     keys: Weak<Keys>,
     key: String,
+    number: u64,
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
         if let Some(keys) = self.keys.upgrade() {
-            keys.waiting.lock().remove(&self.key);
+            let mut waiting = keys.waiting.lock();
+            // This one may be over, and its client have left it again on another connection.
+            if let Entry::Occupied(key) = waiting.by_key.entry(std::mem::take(&mut self.key))
+                && key.get().number == self.number
+            {
+                key.remove();
+            }
         }
     }
 }
@@ -93,20 +115,27 @@ impl Keys {
         let mut waiting = self.waiting.lock();
         let now = Instant::now();
         let place = self.shares.take(&grant.sharer).or_else(|| {
-            waiting.retain(|_, (grant, _)| grant.until > now);
+            waiting.by_key.retain(|_, key| key.grant.until > now);
             self.shares.take(&grant.sharer)
         });
         let place = place.ok_or(Unleft::Full)?;
-        match waiting.entry(key.to_owned()) {
-            Entry::Occupied(old) if old.get().0.until > now => {
+        waiting.left += 1;
+        let number = waiting.left;
+        let waits = Waits {
+            grant,
+            number,
+            _place: place,
+        };
+        match waiting.by_key.entry(key.to_owned()) {
+            Entry::Occupied(old) if old.get().grant.until > now => {
                 old.remove();
                 return Err(Unleft::Twice);
             }
             Entry::Occupied(mut old) => {
-                old.insert((grant, place));
+                old.insert(waits);
             }
             Entry::Vacant(free) => {
-                free.insert((grant, place));
+                free.insert(waits);
             }
         }
         drop(waiting);
@@ -114,6 +143,7 @@ impl Keys {
         Ok(Left {
             keys: Arc::downgrade(self),
             key: key.to_owned(),
+            number,
         })
     }
 
@@ -138,16 +168,16 @@ impl Keys {
     /// `None` where there is no such key, `Some(None)` where it is not for this one.
     fn take(&self, key: &str, path: &str, origin: &str, from: IpAddr) -> Option<Option<Giver>> {
         let mut waiting = self.waiting.lock();
-        let (grant, _) = waiting.get(key)?;
+        let waiting = &mut waiting.by_key;
         let now = Instant::now();
-        if grant.until <= now {
+        if waiting.get(key)?.grant.until <= now {
             waiting.remove(key);
             return Some(None);
         }
         let who = origin.split('@').next().unwrap_or_default();
         // Whoever knows the key and comes for something else, or from elsewhere, knows too much: it
         // does not stay.
-        let (grant, _place) = waiting.remove(key)?;
+        let Waits { grant, _place, .. } = waiting.remove(key)?;
         let from = from.to_canonical();
         let near = |host: &IpAddr| *host == from || (host.is_loopback() && from.is_loopback());
         let fits = grant.path == path && grant.origin == who && grant.hosts.iter().any(near);
@@ -216,6 +246,26 @@ mod tests {
         let _one = keys.leave(KEY, grant(10)).expect("left");
         assert!(keys.leave(KEY, grant(10)).is_err());
         assert!(!redeem(KEY, "/b/x", "ann.7@host", "10.0.0.1").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_left_again_is_not_taken_back_by_the_first_file() {
+        let keys = Arc::new(Keys::default());
+        let redeem = || keys.redeem(KEY, "/b/x", "ann.7@host", address("10.0.0.1"));
+        for over in ["redeemed", "late"] {
+            let first = keys.leave(KEY, grant(10)).expect("left");
+            match over {
+                "redeemed" => assert!(redeem().await.is_some()),
+                _ => tokio::time::advance(Duration::from_secs(11)).await,
+            }
+            let again = keys.leave(KEY, grant(10)).expect("left again");
+            drop(first);
+            assert!(redeem().await.is_some(), "{over}");
+            drop(again);
+        }
+        let again = keys.leave(KEY, grant(10)).expect("left");
+        drop(again);
+        assert!(redeem().await.is_none(), "its own file ends it");
     }
 
     #[tokio::test(start_paused = true)]

@@ -42,32 +42,34 @@ impl std::fmt::Display for Slow {
     }
 }
 
-/// Watches a source.
+/// Watches a source, of which is known how much it has sent in all: also of what is not whole yet, since
+/// that may be more than comes in the whole time.
 pub(super) struct Watch {
     pace: Pace,
     waited: Duration,
-    came: u64,
+    /// What had come when this time began.
+    before: u64,
 }
 
 impl Watch {
-    pub(super) fn new(pace: Pace) -> Self {
+    /// From now on; `received` bytes have come so far.
+    pub(super) fn new(pace: Pace, received: u64) -> Self {
         Self {
             pace,
             waited: Duration::ZERO,
-            came: 0,
+            before: received,
         }
-    }
-
-    /// Bytes came.
-    pub(super) fn came(&mut self, bytes: u64) {
-        self.came += bytes;
     }
 
     /// Waits for the source.
     ///
     /// # Errors
     /// [`Slow`].
-    pub(super) async fn wait<T>(&mut self, source: impl Future<Output = T>) -> Result<T, Slow> {
+    pub(super) async fn wait<T>(
+        &mut self,
+        source: impl Future<Output = T>,
+        received: impl Fn() -> u64,
+    ) -> Result<T, Slow> {
         let mut source = pin!(source);
         loop {
             let left = self.pace.over.saturating_sub(self.waited);
@@ -75,7 +77,7 @@ impl Watch {
             let outcome = timeout(left, &mut source).await;
             self.waited += begun.elapsed();
             if self.waited >= self.pace.over {
-                self.judge()?;
+                self.judge(received())?;
             }
             if let Ok(outcome) = outcome {
                 return Ok(outcome);
@@ -84,9 +86,9 @@ impl Watch {
     }
 
     /// Whether enough came in the time that is over; another one begins.
-    fn judge(&mut self) -> Result<(), Slow> {
-        let (came, waited) = (self.came, self.waited);
-        (self.came, self.waited) = (0, Duration::ZERO);
+    fn judge(&mut self, received: u64) -> Result<(), Slow> {
+        let (came, waited) = (received.saturating_sub(self.before), self.waited);
+        (self.before, self.waited) = (received, Duration::ZERO);
         let least = u128::from(self.pace.rate_min) * waited.as_millis() / 1000;
         match u128::from(came) < least {
             true => Err(Slow {
@@ -100,6 +102,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::time::sleep;
 
     use super::*;
@@ -109,26 +113,43 @@ mod tests {
         over: Duration::from_secs(60),
     };
 
-    async fn piece(watch: &mut Watch, bytes: u64, after: u64) -> Result<(), Slow> {
-        watch.wait(sleep(Duration::from_secs(after))).await?;
-        watch.came(bytes);
-        Ok(())
+    /// A source of which a piece comes at a time.
+    struct Source {
+        watch: Watch,
+        received: Cell<u64>,
+    }
+
+    impl Source {
+        fn new(pace: Pace) -> Self {
+            Self {
+                watch: Watch::new(pace, 5),
+                received: Cell::new(5),
+            }
+        }
+
+        async fn piece(&mut self, bytes: u64, after: u64) -> Result<(), Slow> {
+            let came = async {
+                sleep(Duration::from_secs(after)).await;
+                self.received.set(self.received.get() + bytes);
+            };
+            self.watch.wait(came, || self.received.get()).await
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_sends_nothing_or_little_is_not_waited_for() {
         let begun = Instant::now();
-        let slow = piece(&mut Watch::new(PACE), 1, 9999).await;
+        let slow = Source::new(PACE).piece(1, 9999).await;
         let slow = slow.expect_err("nothing came").to_string();
         assert_eq!(begun.elapsed().as_secs(), 60);
         let said = "the source sent 0 bytes in 60 s of waiting, less than 1000 in a second";
         assert_eq!(slow, said);
         // A little now and then; and much at first, which helps for one time only.
         for first in [5_000, 10_000_000] {
-            let mut watch = Watch::new(PACE);
-            piece(&mut watch, first, 1).await.expect("so far");
+            let mut source = Source::new(PACE);
+            source.piece(first, 1).await.expect("so far");
             let begun = Instant::now();
-            while piece(&mut watch, 5_000, 7).await.is_ok() {
+            while source.piece(5_000, 7).await.is_ok() {
                 assert!(begun.elapsed().as_secs() < 180, "it goes on");
             }
         }
@@ -136,9 +157,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_fast_enough_goes_on() {
-        let mut watch = Watch::new(PACE);
+        let mut source = Source::new(PACE);
         for _ in 0..100 {
-            piece(&mut watch, 8_000, 7).await.expect("fast enough");
+            source.piece(8_000, 7).await.expect("fast enough");
             // The disks may take as long as they like.
             sleep(Duration::from_secs(100)).await;
         }
@@ -146,7 +167,22 @@ mod tests {
             rate_min: 0,
             ..PACE
         };
-        let waited = piece(&mut Watch::new(any), 1, 9999).await;
+        let waited = Source::new(any).piece(1, 9999).await;
         waited.expect("any will do");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_whole_yet_counts() {
+        // Many pieces at the same time, none of which is there before the last second.
+        let received = Cell::new(0);
+        let source = async {
+            for _ in 0..150 {
+                sleep(Duration::from_secs(1)).await;
+                received.set(received.get() + 1050);
+            }
+        };
+        let mut watch = Watch::new(PACE, 0);
+        let waited = watch.wait(source, || received.get()).await;
+        waited.expect("fast enough");
     }
 }

@@ -304,6 +304,7 @@ fn targets(args: &RootArgs) -> Result<Vec<Target>> {
         },
         options: Options {
             request_time: Duration::from_secs(args.deadline),
+            wait_time: Duration::from_secs(args.deadline),
             ..Options::default()
         },
     };
