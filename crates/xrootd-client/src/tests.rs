@@ -369,7 +369,7 @@ async fn a_slow_server_is_waited_for_and_a_silent_one_is_not() {
     };
     let (read, ()) = tokio::join!(asking, answering);
     for read in read {
-        assert!(matches!(read, Err(_)), "{read:?}");
+        assert!(read.is_err(), "{read:?}");
     }
     assert_eq!(begun.elapsed().as_secs(), 110);
     assert_eq!(

@@ -317,34 +317,7 @@ fn about(state: &str, path: &str, name: &str, detail: Option<&str>) -> Option<(S
             },
         ),
         "draining" => return None,
-        "missing" if detail.is_some_and(|detail| detail.starts_with(NO_RIGHT)) => (
-            format!("disk {path} is there, and is not used{told}"),
-            "nothing is lost: with the right it is used at once".to_owned(),
-        ),
-        "missing" if detail.is_some_and(|detail| detail.starts_with(NO_IDENTITY)) => (
-            format!("disk {path} is there, and is not used{told}"),
-            format!(
-                "put the file back from a copy or a backup of the host, and the disk is used at once, with \
-                 all that is on it; if there is none: `dewar disk replace {name} NEW-FOLDER`, and keep the \
-                 folder until `dewar status` says that all is whole"
-            ),
-        ),
-        // Nothing remembers which disk it had.
-        "missing" if name == path => (
-            format!("disk {path} is missing{told}"),
-            format!(
-                "mount it there again or put the folder back, and it is used at once; if it is lost: \
-                 `dewar disk list` has the missing disks under their ids, and `dewar disk remove {path}` \
-                 forgets the folder"
-            ),
-        ),
-        "missing" => (
-            format!("disk {path} is missing{told}"),
-            format!(
-                "mount it there again or put the folder back, and it is used at once; if it is lost: \
-                 `dewar disk replace {name} NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
-            ),
-        ),
+        "missing" => about_missing(path, name, detail),
         "blank" => (
             format!("{path} is blank{told}"),
             format!(
@@ -418,6 +391,39 @@ fn span(seconds: u64) -> String {
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
     }
+}
+
+fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, String) {
+    let told = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+    let begins = |with: &str| detail.is_some_and(|detail| detail.starts_with(with));
+    let is_there = format!("disk {path} is there, and is not used{told}");
+    let is_missing = format!("disk {path} is missing{told}");
+    let mount =
+        "mount it there again or put the folder back, and it is used at once; if it is lost";
+    if begins(NO_RIGHT) {
+        let advice = "nothing is lost: with the right it is used at once";
+        return (is_there, advice.to_owned());
+    }
+    if begins(NO_IDENTITY) {
+        let advice = format!(
+            "put the file back from a copy or a backup of the host, and the disk is used at once, with all \
+             that is on it; if there is none: `dewar disk replace {name} NEW-FOLDER`, and keep the folder \
+             until `dewar status` says that all is whole"
+        );
+        return (is_there, advice);
+    }
+    // Nothing remembers which disk it had.
+    if name == path {
+        let advice = format!(
+            "{mount}: `dewar disk list` has the missing disks under their ids, and `dewar disk remove \
+             {path}` forgets the folder"
+        );
+        return (is_missing, advice);
+    }
+    let advice = format!(
+        "{mount}: `dewar disk replace {name} NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
+    );
+    (is_missing, advice)
 }
 
 #[cfg(test)]
