@@ -1,12 +1,16 @@
 """Storage classes name pools: where the bytes are, how they move, and one pool's trouble is not the other's."""
 
 import random
+import re
 import time
 from pathlib import Path
 
 import pytest
+import requests
 from botocore.exceptions import ClientError
 from server import Server
+from test_bad_disks import mounts, root_only, sh  # noqa: F401  (a fixture)
+from xrootd_tools import xrdfs
 
 KEY_BYTES = 1_500_000
 
@@ -60,6 +64,20 @@ def rule(prefix, days=1):
             "NoncurrentVersionTransitions": [{"NoncurrentDays": days, "StorageClass": "GLACIER_IR"}]}
 
 
+def figures(server):
+    """What the metrics say of each pool."""
+    text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    return {(name, pool): int(value) for name, pool, value
+            in re.findall(r'^dewar_pools_(\w+)\{pool="(\w+)"\} (-?\d+)$', text, re.M)}
+
+
+def space_over_root(server):
+    """Total, free and used bytes, as root:// tells them."""
+    told = xrdfs(server, "spaceinfo", "/demo").stdout
+    return [int(re.search(rf"^{what}:\s+(\d+)", told, re.M).group(1))
+            for what in ("Total", "Free", "Used")]
+
+
 def test_a_class_puts_bytes_into_its_pool_and_a_copy_moves_them(pools):
     s3 = pools.boto()
     s3.put_object(Bucket="demo", Key="hot", Body=content(1))
@@ -94,8 +112,14 @@ def test_a_class_puts_bytes_into_its_pool_and_a_copy_moves_them(pools):
     assert s3.get_object(Bucket="demo", Key="cold")["Body"].read() == content(2)
     assert s3.get_object(Bucket="demo", Key="parts")["Body"].read() == content(4, 5 << 20) + content(5, 70_000)
     status = pools.admin("status")["pool"]
-    assert status["further"] == [{"name": "archive", "layout": "2+1", "writable": True}]
-    assert len(status["disks"]) == 9
+    archive = status["further"][0]
+    assert (archive["name"], archive["layout"], archive["margin"], archive["writable"]) == ("archive", "2+1", 1, True)
+    assert archive["total_bytes"] * 2 == status["total_bytes"] > status["available_bytes"] > 0, "three folders and six"
+    assert [disk["pool"] for disk in status["disks"]] == ["demo"] * 6 + ["archive"] * 3
+    assert {disk["pool"] for disk in pools.admin("disk", "list")} == {"demo", "archive"}
+    # Over root:// there are no classes: what is told is what fits into the main pool, four bytes of six.
+    total, free, _ = space_over_root(pools)
+    assert total == status["total_bytes"] // 6 * 4 and 0 < free < total
 
 
 def test_lifecycle_moves_versions_and_a_kill_loses_none(pools):
@@ -156,6 +180,9 @@ def test_a_pool_that_is_away_leaves_the_other_one_alone(pools):
     while pools.admin("status")["pool"]["further"][0]["writable"]:
         assert time.monotonic() < give_up
         time.sleep(0.2)
+    told = figures(pools)
+    assert (told["margin", "archive"], told["margin", "demo"], told["tolerance", "archive"]) == (-1, 2, 1), told
+    assert (told["writable", "archive"], told["writable", "demo"]) == (0, 1), told
     with pytest.raises(ClientError, match="ServiceUnavailable|SlowDown|503"):
         s3.put_object(Bucket="demo", Key="cold2", Body=content(3), StorageClass="GLACIER_IR")
     s3.put_object(Bucket="demo", Key="hot2", Body=content(4))
@@ -189,3 +216,98 @@ def test_disks_are_added_to_a_pool(pools, tmp_path):
     s3 = pools.boto()
     assert s3.get_object(Bucket="demo", Key="cold3")["Body"].read() == content(3)
     assert len(pools.admin("status")["pool"]["disks"]) == 10
+
+
+def test_a_move_that_is_killed_in_its_middle_leaves_the_object_where_it_was(tmp_path):
+    size = 16_000_000
+    # Read and written that takes some seconds.
+    rate = {"DEWAR_UPKEEP_REPAIR_RATE": "8MiB", "DEWAR_UPKEEP_REPAIR_RATE_IDLE": "8MiB"}
+    pools = Pools(tmp_path / "pools", **rate).start()
+    try:
+        s3 = pools.boto()
+        etag = s3.put_object(Bucket="demo", Key="old/large", Body=content(1, size))["ETag"]
+        whole = pools.bytes_in()[0]
+        s3.put_bucket_lifecycle_configuration(
+            Bucket="demo", LifecycleConfiguration={"Rules": [rule("old/")]})
+        for _ in range(3):
+            pools.wait_for(lambda main, archive: archive > size // 8)
+            found = s3.head_object(Bucket="demo", Key="old/large")
+            assert "StorageClass" not in found, "it was to be killed before this"
+            pools.kill()
+            pools.start()
+            s3 = pools.boto()
+            assert s3.get_object(Bucket="demo", Key="old/large")["Body"].read() == content(1, size)
+            # What the killed one had copied is swept.
+            assert pools.bytes_in()[0] == whole
+        pools.wait_for(lambda main, archive: main == 0 and size * 1.4 < archive < size * 1.7)
+        found = s3.get_object(Bucket="demo", Key="old/large")
+        assert (found["ETag"], found["StorageClass"]) == (etag, "GLACIER_IR")
+        assert found["Body"].read() == content(1, size)
+        assert pools.admin("fsck", "--deep")["ledger"]["found_bad"] == 0
+    finally:
+        pools.kill()
+    assert not pools.unexpected(), pools.unexpected()
+
+
+@root_only
+def test_a_full_pool_refuses_its_own_objects_only(tmp_path, mounts):  # noqa: F811
+    pools = Pools(tmp_path / "pools")
+    for disk in pools.archive:
+        sh("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(disk))
+        mounts(["umount", "-l", str(disk)])
+    pools.allow("full|room|NoSpace|not moved|cannot be moved")
+    pools.start()
+    try:
+        s3, cold = pools.boto(retries={"max_attempts": 1}), []
+        old = {"old/large": content(1), "old/small": content(2, 5000)}
+        etags = {key: s3.put_object(Bucket="demo", Key=key, Body=body)["ETag"] for key, body in old.items()}
+
+        def refused(key, body):
+            with pytest.raises(ClientError) as error:
+                s3.put_object(Bucket="demo", Key=key, Body=body, StorageClass="GLACIER_IR")
+            assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 507, error.value.response
+
+        with pytest.raises(ClientError) as error:
+            for number in range(100):
+                s3.put_object(Bucket="demo", Key=f"cold{number}", Body=content(number, 10_000_000),
+                              StorageClass="GLACIER_IR")
+                cold.append(number)
+        assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] in (503, 507), error.value.response
+        assert len(cold) > 10
+        give_up = time.monotonic() + 30
+        while pools.admin("status")["pool"]["further"][0]["writable"]:
+            assert time.monotonic() < give_up, "status says that writes go on"
+            time.sleep(0.2)
+        refused("small", b"s" * 5000)
+        refused("large", content(3))
+        status = pools.admin("status")["pool"]
+        assert status["writable"] and any("of the pool archive are full" in note for note in status["notes"]), status
+        assert (figures(pools)["writable", "archive"], figures(pools)["writable", "demo"]) == (0, 1)
+        for size in (5000, 10_000_000):
+            s3.put_object(Bucket="demo", Key=f"hot{size}", Body=content(4, size))
+            assert s3.get_object(Bucket="demo", Key=f"hot{size}")["Body"].read() == content(4, size)
+        # What is to be moved stays where it is, and is moved when there is room.
+        s3.put_bucket_lifecycle_configuration(
+            Bucket="demo", LifecycleConfiguration={"Rules": [rule("old/")]})
+        give_up = time.monotonic() + 60
+        while "cannot be moved to their storage class" not in pools.log_path.read_text():
+            assert time.monotonic() < give_up, "nothing was to be moved"
+            time.sleep(0.2)
+        for key, body in old.items():
+            found = s3.get_object(Bucket="demo", Key=key)
+            assert found["Body"].read() == body and "StorageClass" not in found, key
+        for number in cold[2:]:
+            s3.delete_object(Bucket="demo", Key=f"cold{number}")
+        give_up = time.monotonic() + 90
+        for key, body in old.items():
+            while s3.head_object(Bucket="demo", Key=key).get("StorageClass") != "GLACIER_IR":
+                assert time.monotonic() < give_up, key
+                time.sleep(0.3)
+            found = s3.get_object(Bucket="demo", Key=key)
+            assert found["Body"].read() == body and found["ETag"] == etags[key]
+        for number in cold[:2]:
+            assert s3.get_object(Bucket="demo", Key=f"cold{number}")["Body"].read() == content(number, 10_000_000)
+        s3.put_object(Bucket="demo", Key="again", Body=content(5), StorageClass="GLACIER_IR")
+    finally:
+        pools.kill()
+    assert not pools.unexpected(), pools.unexpected()

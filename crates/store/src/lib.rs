@@ -221,6 +221,21 @@ impl Store {
         self.inner.blobs.placement().space()
     }
 
+    /// The same on the disks of a pool.
+    #[must_use]
+    pub fn space_in(&self, pool: u16) -> BTreeMap<DiskId, Space> {
+        let disks = self.inner.blobs.pool();
+        let mut space = self.space();
+        space.retain(|id, _| disks.member(*id).is_some_and(|disk| disk.pool == pool));
+        space
+    }
+
+    /// The number of the pool of what has no storage class.
+    #[must_use]
+    pub fn usual_pool(&self) -> u16 {
+        self.inner.number_of(self.inner.pool_of_class(None))
+    }
+
     /// Asks the disks for their room now.
     pub async fn refresh_space(&self) {
         let blobs = &self.inner.blobs;

@@ -154,10 +154,16 @@ pub struct PoolStatus {
     pub name: String,
     /// Layout of new objects while every disk is there.
     pub layout: String,
-    /// Disks that may still be lost without losing data.
+    /// Its disks that may still be lost without losing data.
     pub margin: u32,
     /// Whether writes are accepted.
     pub writable: bool,
+    /// Bytes of the file systems of its disks; folders on one device count its room each.
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// Of these, what is free; parity takes its share of it.
+    #[serde(default)]
+    pub available_bytes: u64,
     /// The pools beside it.
     #[serde(default)]
     pub further: Vec<FurtherPoolStatus>,
@@ -174,8 +180,17 @@ pub struct FurtherPoolStatus {
     pub name: String,
     /// Layout of new objects while every disk is there.
     pub layout: String,
+    /// Its disks that may still be lost without losing data.
+    #[serde(default)]
+    pub margin: u32,
     /// Whether it takes new objects.
     pub writable: bool,
+    /// As [`PoolStatus::total_bytes`].
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// As [`PoolStatus::available_bytes`].
+    #[serde(default)]
+    pub available_bytes: u64,
 }
 
 /// How a disk fares.
@@ -185,6 +200,9 @@ pub struct DiskStatus {
     pub number: Option<u32>,
     /// Its folder.
     pub path: String,
+    /// The name of its pool.
+    #[serde(default)]
+    pub pool: String,
     /// As [`DiskInfo::state`].
     pub state: String,
     /// More about that.

@@ -47,6 +47,8 @@ impl AdminApi for Memory {
                 layout: "4+2".to_owned(),
                 margin: 2,
                 writable: true,
+                total_bytes: 0,
+                available_bytes: 0,
                 further: Vec::new(),
                 disks: Vec::new(),
                 notes: Vec::new(),

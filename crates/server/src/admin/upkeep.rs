@@ -21,6 +21,9 @@ pub struct DiskInfo {
     pub id: Option<String>,
     /// Its folder, or where it was last; `None` for one that is named by records only.
     pub path: Option<String>,
+    /// The name of its pool; `None` for a folder that holds no disk.
+    #[serde(default)]
+    pub pool: Option<String>,
     /// `online`, `read-only`, `missing`, `hung`, `failed`, `blank`, `draining`, `replacing`,
     /// `removed`, `returning`, `foreign`, `copy`.
     pub state: String,

@@ -1,5 +1,6 @@
 //! `dewar disk`, `dewar scrub` and `dewar fsck`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -163,6 +164,8 @@ pub(super) fn named(disk: String) -> String {
 
 pub(super) fn text(disks: &[DiskInfo]) -> String {
     let or_dash = |text: Option<&String>| text.map_or("-", String::as_str).to_owned();
+    let pools: BTreeSet<&String> = disks.iter().filter_map(|disk| disk.pool.as_ref()).collect();
+    let several = pools.len() > 1;
     let rows: Vec<_> = disks
         .iter()
         .map(|disk| {
@@ -171,7 +174,7 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
                 None => or_dash(disk.scrubbed.as_ref()),
             };
             let id = disk.id.as_deref().unwrap_or("-");
-            vec![
+            let mut row = vec![
                 disk.number
                     .map_or("-".to_owned(), |number| number.to_string()),
                 or_dash(disk.path.as_ref()),
@@ -183,13 +186,20 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
                 disk.rot_found.to_string(),
                 disk.available_bytes.map_or("-".to_owned(), amount),
                 scrub,
-            ]
+            ];
+            if several {
+                row.insert(2, or_dash(disk.pool.as_ref()));
+            }
+            row
         })
         .collect();
-    let head = &[
+    let mut head = vec![
         "NUMBER", "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "FOUND", "ROOM", "SCRUBBED",
     ];
-    let mut text = table(head, &rows);
+    if several {
+        head.insert(2, "POOL");
+    }
+    let mut text = table(&head, &rows);
     for advice in disks.iter().filter_map(|disk| disk.advice.as_ref()) {
         text.push_str(&format!("! {advice}\n"));
     }

@@ -1,12 +1,15 @@
 //! `dewar status`: one screen that says what is wrong, how bad it is, and what to type.
 
+use std::iter;
+
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
 use crate::admin::{
-    DiskStatus, FULL, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, Reply, Request, Status,
+    DiskStatus, FULL, FurtherPoolStatus, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, Reply, Request,
+    Status,
 };
 
 /// With `check`: what is less than it should be.
@@ -73,24 +76,31 @@ pub(super) fn text(status: &Status) -> String {
     if !findings.is_empty() {
         text.push('\n');
     }
-    let writes = if pool.writable { "yes" } else { "no" };
-    text.push_str(&format!(
-        "pool {} {}: writes {writes}\n",
-        pool.name, pool.layout
-    ));
-    for further in &pool.further {
-        let writes = if further.writable { "yes" } else { "no" };
-        text.push_str(&format!(
-            "pool {} {}: writes {writes}\n",
-            further.name, further.layout
-        ));
+    let main = FurtherPoolStatus {
+        name: pool.name.clone(),
+        layout: pool.layout.clone(),
+        margin: pool.margin,
+        writable: pool.writable,
+        total_bytes: pool.total_bytes,
+        available_bytes: pool.available_bytes,
+    };
+    for one in iter::once(&main).chain(&pool.further) {
+        text.push_str(&about_pool(one));
     }
-    let rows: Vec<_> = pool
-        .disks
-        .iter()
-        .map(|disk| vec![disk.path.clone(), disk.state.clone()])
-        .collect();
-    text.push_str(&table(&["DISK", "STATE"], &rows));
+    let several = !pool.further.is_empty();
+    let row = |disk: &DiskStatus| {
+        let mut row = vec![disk.path.clone(), disk.state.clone()];
+        if several {
+            row.insert(1, disk.pool.clone());
+        }
+        row
+    };
+    let rows: Vec<_> = pool.disks.iter().map(row).collect();
+    let head: &[&str] = match several {
+        true => &["DISK", "POOL", "STATE"],
+        false => &["DISK", "STATE"],
+    };
+    text.push_str(&table(head, &rows));
     text.push('\n');
     text.push_str(&disks::ledger_text(&status.ledger));
     let repair = &status.repair;
@@ -123,6 +133,19 @@ pub(super) fn text(status: &Status) -> String {
         ));
     }
     text
+}
+
+/// A line about a pool; its room counts parity, and folders on one device each.
+fn about_pool(pool: &FurtherPoolStatus) -> String {
+    format!(
+        "pool {} {}: writes {}, {} more of its disks may be lost, {} of {} free\n",
+        pool.name,
+        pool.layout,
+        if pool.writable { "yes" } else { "no" },
+        pool.margin,
+        amount(pool.available_bytes),
+        amount(pool.total_bytes)
+    )
 }
 
 /// How much cannot be read is one matter, whatever it lacks.
@@ -429,12 +452,13 @@ fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::{FurtherPoolStatus, LedgerInfo, PoolStatus, RepairInfo};
+    use crate::admin::{LedgerInfo, PoolStatus, RepairInfo};
 
     fn disk(number: u32, state: &str) -> DiskStatus {
         DiskStatus {
             number: Some(number),
             path: format!("/data/d{number}"),
+            pool: "main".to_owned(),
             state: state.to_owned(),
             detail: None,
             shards_left: None,
@@ -453,6 +477,8 @@ mod tests {
                 layout: "4+2".to_owned(),
                 margin: 2,
                 writable: true,
+                total_bytes: 6_000_000_000,
+                available_bytes: 5_100_000_000,
                 further: Vec::new(),
                 disks: (1..=6).map(|number| disk(number, "online")).collect(),
                 notes: Vec::new(),
@@ -518,8 +544,19 @@ mod tests {
         status.pool.further = vec![FurtherPoolStatus {
             name: "scratch".to_owned(),
             layout: "1+0".to_owned(),
+            margin: 0,
             writable: true,
+            total_bytes: 2_000_000_000,
+            available_bytes: 500_000_000,
         }];
+        let told = text(&status);
+        let lines = [
+            "pool main 4+2: writes yes, 2 more of its disks may be lost, 5.1 GB of 6.0 GB free\n",
+            "pool scratch 1+0: writes yes, 0 more of its disks may be lost, 500 MB of 2.0 GB free\n",
+        ];
+        assert!(told.contains(&lines.concat()), "{told}");
+        assert!(told.contains("POOL"), "{told}");
+        assert!(!text(&well()).contains("POOL"));
         let line = |failures_left, lacking| LedgerLineInfo {
             failures_left,
             blobs: 5,

@@ -18,7 +18,7 @@ use time::format_description::well_known::Rfc3339;
 use super::catalog::BackupAdmin;
 use super::changes::DiskChanges;
 use super::key_file::KeyFile;
-use super::metrics::{away, takes_writes};
+use super::pools::PoolFigures;
 use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
@@ -42,9 +42,7 @@ pub(super) struct StoreAdmin {
     env: Env,
     started: Duration,
     zone: u16,
-    pool_name: String,
-    /// The names and numbers of the pools beside the main one.
-    further: Vec<(String, u16)>,
+    changes: DiskChanges,
     region: String,
     copies: Arc<AtomicU64>,
     doors: Vec<DoorStatus>,
@@ -90,15 +88,14 @@ impl StoreAdmin {
             copies,
             env,
             zone: config.server.zone,
-            pool_name: config.pool.name.clone(),
-            further: config
-                .further_pools()
-                .into_iter()
-                .map(|pool| (pool.name.clone(), pool.number()))
-                .collect(),
             region: config.s3.region.clone(),
             doors,
-            upkeep: UpkeepAdmin::new(engine.store().clone(), Arc::clone(engine.pool()), changes),
+            upkeep: UpkeepAdmin::new(
+                engine.store().clone(),
+                Arc::clone(engine.pool()),
+                changes.clone(),
+            ),
+            changes,
             backups: BackupAdmin::new(engine.backups(), engine.store().clone(), config),
             key_file,
             store: engine.store().clone(),
@@ -107,54 +104,63 @@ impl StoreAdmin {
         }
     }
 
-    fn further(&self) -> Vec<FurtherPoolStatus> {
-        let further = self.further.iter().filter_map(|(name, number)| {
-            Some(FurtherPoolStatus {
-                name: name.clone(),
-                layout: self.pool.layout_of(*number)?.to_string(),
-                writable: self.store.room_in(*number).is_ok(),
-            })
+    /// The main pool, and those beside it.
+    async fn pools(&self) -> Result<PoolStatus> {
+        let mut pools = self.changes.pools(&self.pool, &self.journal).into_iter();
+        let notes = self.notes(pools.as_slice());
+        let main = pools
+            .next()
+            .ok_or_else(|| AdminError::new(Failure::Unavailable, "there is no pool"))?;
+        let further = pools.map(|pool| FurtherPoolStatus {
+            name: pool.name,
+            layout: pool.layout.to_string(),
+            margin: u32::try_from(pool.margin).unwrap_or(0),
+            writable: pool.writable,
+            total_bytes: pool.total_bytes,
+            available_bytes: pool.available_bytes,
         });
-        further.collect()
+        Ok(PoolStatus {
+            name: main.name,
+            layout: main.layout.to_string(),
+            margin: u32::try_from(main.margin).unwrap_or(0),
+            writable: main.writable,
+            total_bytes: main.total_bytes,
+            available_bytes: main.available_bytes,
+            further: further.collect(),
+            disks: self.upkeep.disk_progress().await?,
+            notes,
+        })
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, pools: &[PoolFigures]) -> Vec<String> {
         let mut notes = Vec::new();
-        let journal = self.journal.status();
-        match &journal.state {
+        match &self.journal.status().state {
             JournalState::Running => {}
             JournalState::Changing => notes.push("the journal is changing its disks".to_owned()),
             JournalState::Stalled(why) => notes.push(format!("writes wait: {why}")),
             JournalState::ReadOnly => notes.push("the journal is open for reading only".to_owned()),
             JournalState::Closed => notes.push("the journal is closed".to_owned()),
         }
-        let layout = self.pool.layout();
-        let main = self.pool.number();
-        let live = |pool| self.pool.writable().filter(move |disk| disk.pool == pool);
-        let live = live(main).count();
-        match (self.store.room(), layout.narrowed_to(live)) {
-            (Ok(now), _) if now == layout => {}
-            (Ok(now), _) => notes.push(format!("new objects are written as {now}, not {layout}")),
-            (Err(_), None) => notes.push(format!(
-                "only {live} disks can be written: writes are refused"
-            )),
-            (Err(full), Some(_)) => notes.push(format!(
-                "the disks are full ({}): writes are refused, deletes are not",
-                full.message()
-            )),
-        }
-        for (name, number) in &self.further {
-            let Some(layout) = self.pool.layout_of(*number) else {
-                continue;
+        for (n, pool) in pools.iter().enumerate() {
+            let (layout, live) = (pool.layout, pool.live);
+            let (of, into) = match n {
+                0 => (String::new(), String::new()),
+                _ => (
+                    format!(" of the pool {}", pool.name),
+                    format!(" into the pool {}", pool.name),
+                ),
             };
-            match self.store.room_in(*number) {
-                Ok(now) if now == layout => {}
-                Ok(now) => notes.push(format!(
-                    "new objects of the pool {name} are written as {now}, not {layout}"
+            match (&pool.now, layout.narrowed_to(live)) {
+                (Ok(now), _) if *now == layout => {}
+                (Ok(now), _) => notes.push(format!(
+                    "new objects{of} are written as {now}, not {layout}"
                 )),
-                Err(error) => notes.push(format!(
-                    "the pool {name} takes no new objects: {}",
-                    error.message()
+                (Err(_), None) => notes.push(format!(
+                    "only {live} disks{of} can be written: writes{into} are refused"
+                )),
+                (Err(full), Some(_)) => notes.push(format!(
+                    "the disks{of} are full ({}): writes{into} are refused, deletes are not",
+                    full.message()
                 )),
             }
         }
@@ -172,24 +178,13 @@ impl AdminApi for StoreAdmin {
     }
 
     async fn status(&self) -> Result<Status> {
-        let layout = self.pool.layout();
-        let away = away(&self.pool, &self.journal);
-        let margin = self.pool.tolerance().saturating_sub(away);
         let running = self.env.clock.elapsed().saturating_sub(self.started);
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_seconds: running.as_secs(),
             zone: self.zone,
-            pool: PoolStatus {
-                name: self.pool_name.clone(),
-                layout: layout.to_string(),
-                further: self.further(),
-                margin: u32::try_from(margin).unwrap_or(0),
-                writable: takes_writes(&self.store, &self.journal),
-                disks: self.upkeep.disk_progress().await?,
-                notes: self.notes(),
-            },
+            pool: self.pools().await?,
             ledger: self.upkeep.ledger().await?,
             repair: self.upkeep.repair(),
             doors: self.doors.clone(),

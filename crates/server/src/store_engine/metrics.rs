@@ -9,11 +9,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use dewar_data::pool::Pool;
-use dewar_journal::{Journal, JournalState};
+use dewar_journal::Journal;
 use dewar_store::Store;
 use dewar_store::engine::Engine;
 use dewar_store::upkeep::{Ledger, LedgerDepth};
-use dewar_types::DiskId;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -25,6 +24,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::changes::DiskChanges;
+use super::pools::PoolFigures;
 use crate::audit::AuditLog;
 use crate::metrics::Metrics;
 
@@ -72,25 +72,6 @@ impl std::fmt::Debug for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> Result {
         f.write_str("Figures")
     }
-}
-
-/// Disks of the pool that cannot be used fully now; one that was removed is none of them.
-pub(super) fn away(pool: &Pool, journal: &Journal) -> usize {
-    let members = journal.status().members;
-    let online = |id: &&DiskId| {
-        let member = pool.member(**id);
-        member.is_some_and(|member| member.disk.state().writable())
-    };
-    members.len() - members.iter().filter(online).count()
-}
-
-/// Whether a new blob would be taken now.
-pub(super) fn takes_writes(store: &Store, journal: &Journal) -> bool {
-    let running = matches!(
-        journal.status().state,
-        JournalState::Running | JournalState::Changing
-    );
-    running && store.room().is_ok()
 }
 
 /// Writes single figures and families of them.
@@ -156,6 +137,43 @@ fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
+fn each_pool(page: &mut Page<'_>, pools: &[PoolFigures]) -> Result {
+    let each = |value: fn(&PoolFigures) -> i64| {
+        let labelled = pools.iter();
+        labelled.map(move |pool| ([("pool", pool.name.clone())], value(pool)))
+    };
+    page.gauges(
+        "pools_writable",
+        "1 when a pool would take a new object, 0 when too few of its disks live or have room",
+        None,
+        each(|pool| i64::from(pool.writable)),
+    )?;
+    page.gauges(
+        "pools_tolerance",
+        "Disks that the layout of a pool can lose, when none is away",
+        None,
+        each(|pool| i64::from(pool.layout.m)),
+    )?;
+    page.gauges(
+        "pools_margin",
+        "Disks of a pool that may still be lost of what was written on all of them; negative: too many are away",
+        None,
+        each(|pool| pool.margin),
+    )?;
+    page.gauges(
+        "pools_total",
+        "Size of the file systems of the disks of a pool",
+        Some(&Unit::Bytes),
+        each(|pool| signed(pool.total_bytes)),
+    )?;
+    page.gauges(
+        "pools_available",
+        "Room on the disks of a pool, as last seen: parity takes its share of it",
+        Some(&Unit::Bytes),
+        each(|pool| signed(pool.available_bytes)),
+    )
+}
+
 impl Figures {
     fn disks(&self, page: &mut Page<'_>) -> Result {
         let found = self.changes.states();
@@ -169,23 +187,26 @@ impl Figures {
             "Disks that can be written now",
             signed(self.pool.writable().count()),
         )?;
+        let pools = self.changes.pools(&self.pool, &self.journal);
         page.gauge(
             "pool_writable",
-            "1 when a new object would be taken, 0 when too few disks live or have room",
-            i64::from(takes_writes(&self.store, &self.journal)),
+            "1 when the main pool would take a new object, 0 when too few disks live or have room",
+            i64::from(pools.first().is_some_and(|main| main.writable)),
         )?;
         let tolerance = signed(self.pool.tolerance());
         page.gauge(
             "pool_tolerance",
-            "Disks that the layout can lose, when none is away",
+            "Disks that the layout, the widest of all pools, can lose, when none is away",
             tolerance,
         )?;
-        let away = away(&self.pool, &self.journal);
+        let away = self.changes.away(&self.pool, &self.journal);
+        let away: i64 = away.values().sum();
         page.gauge(
             "pool_margin",
             "Disks that may still be lost of what was written on all; negative: too many are away",
-            tolerance - signed(away),
+            tolerance - away,
         )?;
+        each_pool(page, &pools)?;
         let all = [
             "online",
             "draining",

@@ -16,6 +16,7 @@ mod federation;
 mod identity;
 mod key_file;
 mod metrics;
+mod pools;
 mod quota;
 mod room;
 pub(crate) mod roster;

@@ -141,7 +141,13 @@ impl UpkeepAdmin {
                 _ => state,
             };
             let state = self.changes.decided(folder, id, state);
+            let pool = match (&folder.content, id) {
+                (Content::Disk { identity, .. }, _) => Some(identity.pool),
+                (_, Some(id)) => self.changes.roster.pool_of(id),
+                _ => None,
+            };
             states.push(DiskStatus {
+                pool: self.changes.pool_name(pool.unwrap_or(folder.pool)),
                 number: id.and_then(|id| numbers.get(&id).copied()),
                 path,
                 state: state.to_owned(),
@@ -194,6 +200,13 @@ impl UpkeepAdmin {
         Ok(states)
     }
 
+    /// The name of the pool of a disk, if it is known.
+    fn pool_of(&self, disk: DiskId) -> Option<String> {
+        let here = self.pool.member(disk).map(|member| member.pool);
+        let number = here.or_else(|| self.changes.roster.pool_of(disk))?;
+        Some(self.changes.pool_name(number))
+    }
+
     pub(super) async fn disk_list(&self) -> Result<Vec<DiskInfo>> {
         // Disks may have joined since.
         self.changes.note()?;
@@ -213,6 +226,7 @@ impl UpkeepAdmin {
                 number: numbers.get(&line.disk).copied(),
                 id: Some(line.disk.to_string()),
                 path: line.label.clone().or_else(known),
+                pool: self.pool_of(line.disk),
                 state: disk_state(&line).to_owned(),
                 shards: line.shards,
                 bytes: line.bytes,

@@ -74,15 +74,17 @@ impl Room {
     }
 }
 
-/// What fits on the disks when each file takes its share of parity.
+/// What fits on the disks when each file takes its share of parity: on those of the pool that new files are
+/// put into.
 pub(super) fn room(context: &Context) -> Room {
     let store = &context.door.store;
+    let pool = store.usual_pool();
     let (mut total, mut free) = (0u64, 0u64);
-    for space in store.space().values() {
+    for space in store.space_in(pool).values() {
         total = total.saturating_add(space.total);
         free = free.saturating_add(space.available.min(space.total));
     }
-    let Ok(layout) = store.room() else {
+    let Ok(layout) = store.room_in(pool) else {
         return Room {
             total: total.max(1),
             free: 0,

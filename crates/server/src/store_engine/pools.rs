@@ -1,0 +1,84 @@
+//! How each pool fares, for status and metrics.
+
+use std::collections::BTreeMap;
+
+use dewar_data::pool::Pool;
+use dewar_journal::{Journal, JournalState};
+use dewar_types::{Layout, Result};
+
+use super::changes::DiskChanges;
+
+/// A pool among all of them.
+#[derive(Debug)]
+pub(super) struct PoolFigures {
+    pub(super) name: String,
+    /// Of new objects while every disk is there.
+    pub(super) layout: Layout,
+    /// That of an object that came now, or why none would be taken.
+    pub(super) now: Result<Layout>,
+    /// Whether a new object would be taken, by the catalog too.
+    pub(super) writable: bool,
+    /// Its disks that may still be lost of what was written on all of them; negative: too many are away.
+    pub(super) margin: i64,
+    /// Its disks that can be written.
+    pub(super) live: usize,
+    /// What its disks have, parity included; folders on one device count its room each.
+    pub(super) total_bytes: u64,
+    /// What of it is free.
+    pub(super) available_bytes: u64,
+}
+
+impl DiskChanges {
+    /// The name of a pool.
+    pub(super) fn pool_name(&self, number: u16) -> String {
+        let known = self.config.pool_name(number);
+        known.unwrap_or_else(|| number.to_string())
+    }
+
+    /// All pools, the main one first.
+    pub(super) fn pools(&self, pool: &Pool, journal: &Journal) -> Vec<PoolFigures> {
+        let main = pool.number();
+        let mut layouts: Vec<(u16, Layout)> = pool.layouts().collect();
+        layouts.sort_by_key(|(number, _)| (*number != main, self.pool_name(*number)));
+        let away = self.away(pool, journal);
+        let state = journal.status().state;
+        let runs = matches!(state, JournalState::Running | JournalState::Changing);
+        let pools = layouts.into_iter().map(|(number, layout)| {
+            let now = self.store.room_in(number);
+            let away = away.get(&number).copied().unwrap_or(0);
+            let space = self.store.space_in(number);
+            PoolFigures {
+                name: self.pool_name(number),
+                layout,
+                writable: runs && now.is_ok(),
+                now,
+                margin: i64::from(layout.m) - away,
+                live: pool.writable().filter(|disk| disk.pool == number).count(),
+                total_bytes: sum(&mut space.values().map(|space| space.total)),
+                available_bytes: sum(&mut space.values().map(|space| space.available)),
+            }
+        });
+        pools.collect()
+    }
+
+    /// How many disks of each pool cannot be used fully now; one that was removed is none of them. One that was not found since the start is of the
+    /// pool that it was of when it was seen last, the main one if nobody remembers.
+    pub(super) fn away(&self, pool: &Pool, journal: &Journal) -> BTreeMap<u16, i64> {
+        let mut away = BTreeMap::new();
+        for id in journal.status().members {
+            let member = pool.member(id);
+            let number = match &member {
+                Some(member) if member.disk.state().writable() => continue,
+                Some(member) => Some(member.pool),
+                None => self.roster.pool_of(id),
+            };
+            *away.entry(number.unwrap_or(pool.number())).or_default() += 1;
+        }
+        away
+    }
+}
+
+/// File systems may say anything.
+fn sum(bytes: &mut dyn Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
+}
