@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def samples():
 @pytest.fixture(scope="session")
 def tools():
     return ROOT / ".tools" / "usr" / "bin"
+
+
+def until(what, true, seconds=60):
+    """Waits for what is to become true."""
+    give_up = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.2)
 
 
 def content(seed, size):

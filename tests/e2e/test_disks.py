@@ -11,9 +11,10 @@ import time
 
 import botocore.exceptions
 import pytest
+from conftest import until
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
-from test_upkeep import NOISE, assert_sound, fsck, until
+from test_upkeep import NOISE, assert_sound, fsck
 
 NAMES = ["a", "b", "c"]
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, content
+from conftest import ROOT, content, until
 from server import Server
-from test_upkeep import assert_sound, until
+from test_upkeep import assert_sound
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 

@@ -5,10 +5,10 @@ import threading
 import time
 
 import pytest
-from conftest import content
+from conftest import content, until
 from server import Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
-from test_upkeep import NOISE, status_text, until
+from test_upkeep import NOISE, status_text
 
 
 @pytest.fixture

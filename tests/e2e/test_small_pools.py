@@ -7,9 +7,10 @@ import subprocess
 import time
 
 import pytest
+from conftest import until
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
-from test_upkeep import NOISE, assert_sound, until
+from test_upkeep import NOISE, assert_sound
 
 NAMES = ["a", "b", "c"]
 SMALL = [("1+1", 2), ("2+2", 4)]

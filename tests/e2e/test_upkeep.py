@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from conftest import content
+from conftest import content, until
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
 
@@ -25,13 +25,6 @@ def tended(tmp_path):
     server.kill()
     new = server.unexpected()
     assert not new, "the server complained:\n" + "\n".join(new)
-
-
-def until(what, true, seconds=60):
-    give_up = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.2)
 
 
 def shards(server, number):

@@ -3,10 +3,9 @@
 import re
 import subprocess
 import threading
-import time
 
 import pytest
-from conftest import content
+from conftest import content, until
 from reference import Reference
 from relay import Gate, Relay
 from test_xrootd_tpc import V4, counted, exists, get, made, put, url
@@ -43,13 +42,6 @@ def ends(client, seconds=60):
     said, _ = client.communicate(timeout=seconds)
     assert client.returncode != 0, said
     return said
-
-
-def until(true, what, seconds=20):
-    give_up = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.1)
 
 
 def is_free(server):
@@ -96,7 +88,7 @@ def test_the_source_is_killed(dewar, reference, data):
     reference.stop()
     gate.opened.set()
     assert "Unable to copy" in ends(client)
-    until(lambda: is_free(dewar), "the copy goes on")
+    until("the copy goes on", lambda: is_free(dewar))
     assert not exists(dewar, "in")
     reference.start()
     xrdcp("--tpc", "only", reference.url("in"), url(dewar, "in"), **V4)
@@ -155,7 +147,7 @@ def test_the_client_is_killed(dewar, reference, data):
     assert gate.reached.wait(30)
     client.kill()
     client.wait()
-    until(lambda: is_free(dewar), "the copy goes on")
+    until("the copy goes on", lambda: is_free(dewar))
     gate.opened.set()
     assert not exists(dewar, "in")
     assert counted(dewar)['dewar_copies_ended_total{outcome="cancelled"}'] == 1
@@ -194,7 +186,7 @@ def test_both_ends_are_of_this_kind_and_one_is_killed(dewar, tmp_path, data):
         gate.opened.set()
         dewar.start()
         ends(client)
-        until(lambda: is_free(other), "the copy goes on")
+        until("the copy goes on", lambda: is_free(other))
         assert not exists(other, "b")
         gate = Gate(int(address(dewar).rsplit(":", 1)[1]), HALF)
         client = begin(gate.url("a"), url(other, "b"))

@@ -3,7 +3,7 @@
 use dewar_auth::{Caller, Credentials};
 use dewar_types::{ErrorKind, Result, UploadId};
 
-use super::{Rig, bucket, content, get, object, origin, run};
+use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
     Attributes, AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
     DeleteRequest, ListPartsRequest, ListRequest, ListUploadsRequest, ListVersionsRequest, Marks,
@@ -122,10 +122,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
             store.head_bucket(who, &first).await.map(drop),
         ),
         ("delete_bucket", store.delete_bucket(who, &first).await),
-        (
-            "put",
-            store.put(who, rig.put_request("key")).await.map(drop),
-        ),
+        ("put", store.put(who, put_request("key")).await.map(drop)),
         ("get", store.get(who, get("key")).await.map(drop)),
         ("get of none", store.get(who, get("none")).await.map(drop)),
         ("head", store.head(who, get("key")).await.map(drop)),

@@ -35,7 +35,7 @@ async fn put(rig: &Rig, key: &str, bytes: &Bytes, how: Option<Encryption>) -> Ob
         encryption: how,
         want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
         checksum: Some(Algorithm::Sha256),
-        ..rig.put_request(key)
+        ..put_request(key)
     };
     rig.put_as(request, bytes).await.expect("put")
 }

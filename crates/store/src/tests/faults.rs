@@ -6,7 +6,7 @@ use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::{SimLatency, SimOp};
 use dewar_types::ErrorKind;
 
-use super::{Rig, content, get, run};
+use super::{Rig, content, get, put_request, run};
 use crate::api::Expect;
 
 #[test]
@@ -23,7 +23,7 @@ fn an_upload_dropped_anywhere_leaves_all_or_nothing() {
             let len = if steps % 2 == 0 { 1_500_000 } else { 9_000 };
             let bytes = content(len, steps);
             let putting = async {
-                let request = rig.put_request("key");
+                let request = put_request("key");
                 let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
                 for part in bytes.chunks(300_000) {
                     upload.write(bytes.slice_ref(part)).await.expect("taken");
@@ -47,7 +47,7 @@ fn disks_that_vanish_during_put_and_get_are_survived() {
     run(async {
         let rig = Rig::new(2).await;
         let bytes = content(6_000_000, 1);
-        let request = rig.put_request("key");
+        let request = put_request("key");
         let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
         upload.write(bytes.slice(..3_000_000)).await.expect("taken");
         // 2+1 acknowledges with three shards only, and the disk may be that of one.

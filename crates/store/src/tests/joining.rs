@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dewar_auth::{Caller, MasterKeys};
-use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::pool::{DewarId, IDENTITY_FILE};
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
 use dewar_journal::{JournalConfig, JournalState};
 use dewar_types::Layout;
 
-use super::{bucket, content, get, object, run, user};
-use crate::api::{Attributes, Expect, Marks, PutRequest, WriteCondition};
+use super::{bucket, content, get, put_request, run, user};
+use crate::api::Expect;
 use crate::engine::{Engine, EngineConfig, Folder, Folders, LiveFolders, Outlook, Work};
 
 pub(super) const DEWAR: DewarId = DewarId(7);
@@ -97,17 +96,7 @@ impl Open {
 
     pub(super) async fn write(&self, ann: &Caller, name: &str) {
         for (kind, len) in [("small", 3_000), ("large", 300_000)] {
-            let request = PutRequest {
-                encryption: None,
-                marks: Marks::default(),
-                object: object(&format!("{name}/{kind}")),
-                size: None,
-                attributes: Attributes::default(),
-                want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-                checksum: None,
-                condition: WriteCondition::default(),
-                acl: None,
-            };
+            let request = put_request(&format!("{name}/{kind}"));
             let store = self.engine.store();
             let mut upload = store.put(ann, request).await.expect("begun");
             let bytes = content(len, name.len() as u64);

@@ -140,22 +140,8 @@ impl Rig {
         }
     }
 
-    pub(crate) fn put_request(&self, key: &str) -> PutRequest {
-        PutRequest {
-            encryption: None,
-            marks: Marks::default(),
-            object: object(key),
-            size: None,
-            attributes: Attributes::default(),
-            want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: None,
-            condition: WriteCondition::default(),
-            acl: None,
-        }
-    }
-
     pub(crate) async fn put(&self, key: &str, bytes: &Bytes) -> Result<ObjectInfo> {
-        self.put_as(self.put_request(key), bytes).await
+        self.put_as(put_request(key), bytes).await
     }
 
     pub(crate) async fn put_as(&self, request: PutRequest, bytes: &Bytes) -> Result<ObjectInfo> {
@@ -258,6 +244,20 @@ pub(crate) fn origin() -> Origin {
 
 pub(crate) fn bucket(name: &str) -> BucketRef {
     BucketRef::own(BucketName::new(name).expect("valid"))
+}
+
+pub(crate) fn put_request(key: &str) -> PutRequest {
+    PutRequest {
+        encryption: None,
+        marks: Marks::default(),
+        object: object(key),
+        size: None,
+        attributes: Attributes::default(),
+        want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
+        checksum: None,
+        condition: WriteCondition::default(),
+        acl: None,
+    }
 }
 
 pub(crate) fn object(key: &str) -> ObjectRef {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
-use dewar_checksum::{Algorithm, AlgorithmSet};
+use dewar_checksum::AlgorithmSet;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{BoxFuture, Disk};
 use dewar_meta::ns::record::VersionRecord;
@@ -16,7 +16,7 @@ use dewar_types::{ErrorKind, Layout, PoolId, Result, UserId};
 
 use super::joining::{DEWAR, config};
 use super::membership::{dynamic, id_of, shards};
-use super::{bucket, content, get, object, run, user};
+use super::{bucket, content, get, object, put_request, run, user};
 use crate::api::{
     Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, Expect, Marks,
     ObjectInfo, PutRequest, ReadCondition, UploadPartRequest, WriteCondition,
@@ -161,18 +161,11 @@ impl Two {
 
     fn request(&self, key: &str, class: Option<&str>) -> PutRequest {
         PutRequest {
-            encryption: None,
             marks: Marks {
                 storage_class: class.map(str::to_owned),
                 ..Marks::default()
             },
-            object: object(key),
-            size: None,
-            attributes: Attributes::default(),
-            want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: None,
-            condition: WriteCondition::default(),
-            acl: None,
+            ..put_request(key)
         }
     }
 

@@ -27,7 +27,7 @@ async fn needed(rig: &Rig, id: MasterKeyId) -> StillWrapped {
 async fn put(rig: &Rig, key: &str, bytes: &Bytes) {
     let request = PutRequest {
         encryption: Some(Encryption::Dewar),
-        ..rig.put_request(key)
+        ..put_request(key)
     };
     rig.put_as(request, bytes).await.expect("put");
 }
@@ -82,7 +82,7 @@ fn everything_is_wrapped_anew_and_then_nothing_needs_the_old_key() {
         // It begins under the old key and ends under the new one.
         let slow = PutRequest {
             encryption: Some(Encryption::Dewar),
-            ..rig.put_request("slow")
+            ..put_request("slow")
         };
         let mut slow = rig.store.put(&rig.ann, slow).await.expect("begun");
         slow.write(texts[1].clone()).await.expect("written");

@@ -10,17 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::{Caller, MasterKeys};
-use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_data::pool::DewarId;
 use dewar_env::disk::sim::SimWorld;
 use dewar_env::{CreateOptions, Disk};
 use dewar_journal::JournalConfig;
 use dewar_types::Layout;
 
-use super::{bucket, content, get, object, run, user};
-use crate::api::{
-    Attributes, DeleteRequest, Expect, ListRequest, Marks, PutRequest, WriteCondition,
-};
+use super::{bucket, content, get, object, put_request, run, user};
+use crate::api::{DeleteRequest, Expect, ListRequest, WriteCondition};
 use crate::engine::{Engine, EngineConfig, Folder, Folders, Work};
 
 const DEWAR: DewarId = DewarId(0x5a3d_0001);
@@ -72,17 +69,7 @@ async fn open(world: &SimWorld) -> Engine {
 }
 
 async fn put(engine: &Engine, ann: &Caller, key: &str, bytes: Bytes) {
-    let request = PutRequest {
-        encryption: None,
-        marks: Marks::default(),
-        object: object(key),
-        size: None,
-        attributes: Attributes::default(),
-        want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-        checksum: None,
-        condition: WriteCondition::default(),
-        acl: None,
-    };
+    let request = put_request(key);
     let mut upload = engine.store().put(ann, request).await.expect("begun");
     upload.write(bytes).await.expect("taken");
     upload.commit(Expect::default()).await.expect("put");

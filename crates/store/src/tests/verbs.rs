@@ -3,7 +3,7 @@
 use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ErrorKind, RangeSpec};
 
-use super::{Rig, SMALL, bucket, content, get, get_range, object, run};
+use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
     Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Expect,
     GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
@@ -52,7 +52,7 @@ fn what_the_client_says_must_be_so() {
                 ),
             ];
             for (size, digests, kind) in expects {
-                let request = rig.put_request("key");
+                let request = put_request("key");
                 let mut upload = rig.store.put(&rig.ann, request).await.expect("begun");
                 upload.write(bytes.clone()).await.expect("taken");
                 let error = upload.commit(Expect { size, digests }).await;
@@ -74,7 +74,7 @@ fn conditions_decide() {
                 if_match: if_match.map(|etag| ETag::Is(etag.to_owned())),
                 ..WriteCondition::default()
             },
-            ..rig.put_request("key")
+            ..put_request("key")
         };
         let bytes = content(50_000, 1);
         let first = rig.put_as(put(true, None), &bytes).await.expect("absent");
