@@ -111,6 +111,10 @@ def test_bodies_that_stand_still_are_given_up(bad):
             put = Request(bad, "PUT", f"/data/still{number}", digest=UNSIGNED).set("content-length", "1000000")
             wires.append(connect(bad.port))
             wires[-1].sendall(put.head() + b"x" * (100 * number))
+        for wire in wires:
+            wire.settimeout(20)
+            told = answer(wire, "PUT")
+            assert told.status == 400 and b"RequestTimeout" in told.body, told
         assert closed_within(wires, 8) == len(wires)
     assert keys(bad) == []
 

@@ -66,9 +66,6 @@ pub const FORM_BOUNDARY_BYTES_MAX: usize = 70;
 /// Most conditions in a policy document.
 pub const POLICY_CONDITIONS_MAX: usize = 200;
 
-/// How long a request body may stand still before the request is given up.
-pub const BODY_STALL: Duration = Duration::from_secs(60);
-
 /// User metadata, names and values together (S3: 2 KB).
 pub const USER_METADATA_BYTES_MAX: usize = 2 * 1024;
 

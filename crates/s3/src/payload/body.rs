@@ -1,5 +1,6 @@
 //! A request's body as the verbs read it.
 
+use std::io;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -15,11 +16,17 @@ use super::chunked::{ChunkedDecoder, Step};
 use super::mode::PayloadMode;
 use super::trailer::Trailers;
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{BODY_STALL, SINGLE_WRITE_BYTES_MAX};
+use crate::limits::SINGLE_WRITE_BYTES_MAX;
 use crate::sigv4::{Seed, push_hex};
 
-/// A body as it comes from the connection.
+/// A body as it comes from the connection. Whose client stands still ends with an [`io::Error`] of kind
+/// `TimedOut`: the deadline is the connection's.
 pub type WireBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+fn stands_still(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+}
 
 /// What the head of a request says about its body's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +100,6 @@ pub struct RequestBody {
     length: Option<u64>,
     received: u64,
     largest: u64,
-    stall: Duration,
     ended: bool,
 }
 
@@ -139,7 +145,6 @@ impl RequestBody {
             length,
             received: 0,
             largest: SINGLE_WRITE_BYTES_MAX,
-            stall: BODY_STALL,
             ended: false,
         };
         match length {
@@ -284,19 +289,15 @@ impl RequestBody {
     /// The next frame with data; `None` at the end of the connection's body.
     async fn frame(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let frame = tokio::time::timeout(self.stall, self.wire.frame());
-            let frame = match frame.await {
-                Ok(frame) => frame,
-                Err(_) => {
+            match self.wire.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) if stands_still(&*error) => {
                     return Err(Refusal::new(
                         Code::RequestTimeout,
                         "Your socket connection to the server was not read from or written to \
                          within the timeout period. Idle connections will be closed.",
                     ));
                 }
-            };
-            match frame {
-                None => return Ok(None),
                 Some(Err(error)) => {
                     tracing::debug!(%error, "the body of a request broke off");
                     return Err(self.incomplete());

@@ -191,6 +191,13 @@ where
                 look = false;
                 let mut next = match watch.check(&door.limits.load()) {
                     Ok(next) => next,
+                    Err(Overdue::Body) if watch.give_body_up() => {
+                        door.metrics.timed_out.inc();
+                        // Its reader was woken, and with it whoever polls this.
+                        look = true;
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                     Err(overdue) => return Poll::Ready(Ended::Overdue(overdue)),
                 };
                 if let Some(since) = watch.idle_with_large_buffer() {

@@ -17,18 +17,19 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::Limits;
 use super::account::Account;
+use super::{BoxError, Limits};
 
 /// Why a connection was closed by its timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,10 @@ pub(super) struct Watch {
     body_wait: AtomicU64,
     write_wait: AtomicU64,
     body_left: AtomicBool,
+    /// The client sent nothing of a body for too long, which ends the body.
+    stalled: AtomicBool,
+    /// Who waits for the body.
+    reader: Mutex<Option<Waker>>,
     pub(super) body_bytes: AtomicU64,
     buffer_grown: AtomicBool,
 }
@@ -82,6 +87,8 @@ impl Watch {
             body_wait: AtomicU64::new(0),
             write_wait: AtomicU64::new(0),
             body_left: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            reader: Mutex::default(),
             body_bytes: AtomicU64::new(0),
             buffer_grown: AtomicBool::new(false),
         }
@@ -106,6 +113,7 @@ impl Watch {
 
     pub(super) fn request_began(&self) {
         self.body_left.store(false, Relaxed);
+        self.stalled.store(false, Relaxed);
         self.body_bytes.store(0, Relaxed);
         // The time does not matter while busy, so the clock is not asked.
         self.phase.store(Phase::Busy as u8, Relaxed);
@@ -114,6 +122,19 @@ impl Watch {
     fn request_ended(&self) {
         self.body_wait.store(0, Relaxed);
         self.enter(Phase::Idle);
+    }
+
+    /// Ends the body that is awaited with an error, so that the front can answer; false if that was
+    /// done before with this request.
+    pub(super) fn give_body_up(&self) -> bool {
+        if self.stalled.swap(true, Relaxed) {
+            return false;
+        }
+        self.body_wait.store(0, Relaxed);
+        if let Some(reader) = self.reader.lock().take() {
+            reader.wake();
+        }
+        true
     }
 
     /// Whether a request's body was not read to its end: what the client still sends would make
@@ -309,8 +330,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Inlet<T> {
     }
 }
 
-/// A request's body. It ends with an error when the connection breaks, or when the client sends
-/// nothing for longer than the listener's `body_timeout` while it is awaited.
+/// A request's body. It ends with an error when the connection breaks, and with an [`io::Error`] of
+/// kind `TimedOut` when the client sends nothing for longer than the listener's `body_timeout` while
+/// it is awaited; an answer to that is the connection's last.
 pub struct RequestBody {
     inner: Incoming,
     watch: Arc<Watch>,
@@ -330,14 +352,23 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let result = Pin::new(&mut self.inner).poll_frame(cx);
         if result.is_pending() {
+            // Before the flag is looked at, so that whoever sets it finds this one.
+            let mut reader = self.watch.reader.lock();
+            if !reader.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
+                *reader = Some(cx.waker().clone());
+            }
+            drop(reader);
+            if self.watch.stalled.load(Relaxed) {
+                return Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())));
+            }
             self.watch.waits(&self.watch.body_wait);
         } else {
             self.watch.body_wait.store(0, Relaxed);
@@ -350,7 +381,7 @@ impl Body for RequestBody {
             }
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
-        result
+        result.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
