@@ -2,13 +2,15 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
+import threading
 import time
 
 import pytest
 import requests
-from conftest import content
+from conftest import content, until
 from server import BIN, Server
 
 
@@ -107,9 +109,9 @@ def test_metrics_and_health(own_server):
 
 
 def test_a_graceful_stop_finishes_what_runs(own_server):
-    import threading
     server, results = own_server, []
     s3, body = server.boto(), content("graceful", 30_000_000)
+    half, go = threading.Event(), threading.Event()
 
     class Slow:
         def __init__(self):
@@ -119,7 +121,9 @@ def test_a_graceful_stop_finishes_what_runs(own_server):
             return len(body)
 
         def read(self, size=-1):
-            time.sleep(0.02)
+            if self.at > len(body) // 2:
+                half.set()
+                go.wait(60)
             part = body[self.at:self.at + (1 << 20)]
             self.at += len(part)
             return part
@@ -127,10 +131,15 @@ def test_a_graceful_stop_finishes_what_runs(own_server):
     url = s3.generate_presigned_url("put_object", Params={"Bucket": "demo", "Key": "slow"}, ExpiresIn=60)
     thread = threading.Thread(target=lambda: results.append(requests.put(url, data=Slow(), timeout=60)))
     thread.start()
-    time.sleep(0.25)
-    server.stop()
+    assert half.wait(60)
+    server.process.send_signal(signal.SIGINT)
+    told = f"process {server.process.pid} has the store open"
+    until("it is known to be there still", lambda: told in server.admin("status", check=False).stderr)
+    go.set()
     thread.join()
     assert [answer.status_code for answer in results] == [200], results[0].text
+    assert server.process.wait(timeout=60) == 0, server.log_tail()
+    assert "no server runs" in server.admin("status", check=False).stderr
     server.start()
     assert server.boto().get_object(Bucket="demo", Key="slow")["Body"].read() == body
 

@@ -6,7 +6,7 @@ import sys
 import threading
 
 import pytest
-from conftest import content
+from conftest import content, until
 from reference import Reference
 from server import Server
 from xrootd_tools import address, bindings_environment, configure, python, url, xrdcp, xrdfs
@@ -174,7 +174,13 @@ with client.File() as f:
     last, second = stdout.split()
     assert bytes.fromhex(last) == DATA[24_000_000:]
     assert second != first
+    # Whoever looks after the redirector is told.
+    def troubles():
+        return [trouble["what"] for trouble in redirector.admin("status")["troubles"]]
+
+    until("it is known", lambda: any(address(victim) in what for what in troubles()))
     victim.start()
+    until("it is known to be back", lambda: not troubles())
 
 
 def test_the_reference_server_is_one_of_them(tmp_path):

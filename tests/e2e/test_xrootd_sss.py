@@ -1,9 +1,11 @@
 """Services that log in over root:// with a key that both sides have: protocol sss."""
 
 import os
+import subprocess
 
 import pytest
-from server import Server
+from conftest import until
+from server import BIN, Server
 from xrootd_tools import NOBODY, address, configure, python, xrdcp, xrdfs
 
 ANN = "0 u:ann g:users n:service N:7000000000000000001 c:1700000000 e:0 k:" + "0123456789abcdef" * 4
@@ -78,6 +80,9 @@ def test_who_holds_no_good_key_stays_out(site, tmp_path):
         path = keytab(tmp_path / "forged", *lines)
         refused = xrdfs(site, "ls", "/demo", check=False, **holding(path))
         assert refused.returncode == 52, (lines, refused.stdout, refused.stderr)
+        assert "no key" not in refused.stderr, "what is wrong with it helps only who guesses"
+    # But administrators are told.
+    until("they are told", lambda: "no key opens the credential" in told_by_audit(site))
     # A line that is taken out lets nobody in any more, without a restart.
     mine = holding(keytab(tmp_path / "mine", ANN))
     xrdfs(site, "ls", "/", **mine)
@@ -85,6 +90,27 @@ def test_who_holds_no_good_key_stays_out(site, tmp_path):
     assert xrdfs(site, "ls", "/", check=False, **mine).returncode == 52
     keytab(site.keytab, ANN, ANYBODY, ENDED)
     xrdfs(site, "ls", "/", **mine)
+
+
+def told_by_audit(site):
+    done = subprocess.run([BIN, "audit", "--event", "login", "--outcome", "refused", "--dir", str(site.data)],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_status_says_that_the_keytab_cannot_be_used(site):
+    assert site.admin("status")["troubles"] == []
+    os.chmod(site.keytab, 0o644)
+    try:
+        (trouble,) = site.admin("status")["troubles"]
+        assert str(site.keytab) in trouble["what"] and "chmod 600" in trouble["what"], trouble
+        shown = subprocess.run([BIN, "status", "--check", "--dir", str(site.data)],
+                               capture_output=True, text=True, timeout=60)
+        assert shown.returncode == 1 and "services cannot log in" in shown.stdout, shown
+    finally:
+        os.chmod(site.keytab, 0o600)
+    assert site.admin("status")["troubles"] == []
 
 
 def test_a_keytab_that_others_can_read_stops_the_start(own_server):

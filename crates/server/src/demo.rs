@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 use crate::admin::{AdminError, Failure, KeyAdd, UserAdd};
 use crate::config::{Config, ConfigError};
 use crate::credentials;
-use crate::engine::Engine;
+use crate::engine::{Doors, Engine};
 use crate::ready::{FileError, replace_private_file};
 use crate::serve::{Endpoints, Running, Shown};
 
@@ -178,7 +178,7 @@ impl Demo {
     /// # Errors
     /// One of them is not there and cannot be made.
     pub async fn fill<E: Engine>(&self, running: &Running<E>) -> Result<Shown, DemoError> {
-        let admin = running.engine().admin(Vec::new());
+        let admin = running.engine().admin(Doors::default());
         let failed = |what| move |source| DemoError::Setup { what, source };
         if !exists(admin.key_list(Some(NAME), None).await, |page| {
             page.items

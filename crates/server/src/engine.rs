@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
 use crate::metrics::{Metrics, Readiness};
 use crate::tls::Tls;
+use crate::trouble::Trouble;
 
 /// Names a loss ([`dewar_store::engine::LossReport::code`]), as an administrator types it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,25 @@ impl Purpose {
     }
 }
 
+/// The doors, for administrators.
+#[derive(Clone)]
+pub struct Doors {
+    /// Where they are listened on.
+    pub list: Vec<DoorStatus>,
+    /// Says what is wrong now with what they depend on.
+    pub troubles: Arc<dyn Fn() -> Vec<Trouble> + Send + Sync>,
+}
+
+impl Default for Doors {
+    /// None.
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            troubles: Arc::new(Vec::new),
+        }
+    }
+}
+
 /// An open store with the fronts on it.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
@@ -73,8 +93,8 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
-    /// What administrators ask. They are told of `doors`, as they are listened on.
-    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi>;
+    /// What administrators ask. They are told of `doors`.
+    fn admin(&self, doors: Doors) -> Arc<dyn AdminApi>;
 
     /// Whether requests can be served now. Must not block.
     fn readiness(&self) -> Readiness;

@@ -23,4 +23,5 @@ pub mod serve;
 mod socket_owner;
 pub mod store_engine;
 pub mod tls;
+pub mod trouble;
 mod trusted;

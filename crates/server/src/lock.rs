@@ -5,7 +5,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -90,19 +90,40 @@ impl StateLock {
     }
 }
 
+/// Who has the lock of a folder now, without trying to take it: who tries keeps others from it.
+#[must_use]
+pub fn holder_of(folder: &Path) -> Option<String> {
+    let mut file = File::open(folder.join(NAME)).ok()?;
+    let inode = file.metadata().ok()?.ino().to_string();
+    let pid = holding(&mut file)?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
+    let is_it = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let of_file = words.get(5).and_then(|file| file.rsplit(':').next());
+        words.get(1) == Some(&"FLOCK")
+            && words.get(4) == Some(&pid.to_string().as_str())
+            && of_file == Some(inode.as_str())
+    };
+    locks.lines().any(is_it).then(|| format!("process {pid}"))
+}
+
 fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    let _ = file.take(32).read_to_string(&mut text);
-    match text.trim().parse::<u32>() {
-        Ok(pid) => format!("process {pid}"),
-        Err(_) => "another process".to_owned(),
+    match holding(file) {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
     }
+}
+
+/// Who wrote into the lock that it has it.
+fn holding(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
 
     #[test]

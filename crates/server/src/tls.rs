@@ -26,6 +26,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
+use crate::trouble::Trouble;
+
 /// How often the files are looked at.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -99,10 +101,11 @@ struct Tried {
     failing: Option<Failing>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Failing {
     since: Instant,
-    told: bool,
+    /// Why, once it was said.
+    told: Option<String>,
 }
 
 #[derive(Debug)]
@@ -173,7 +176,7 @@ impl Tls {
             if tried.stamp == now && tried.failing.is_none() {
                 return;
             }
-            tried.failing
+            tried.failing.clone()
         };
         let Err(error) = self.reload() else {
             self.taken_up();
@@ -181,10 +184,10 @@ impl Tls {
         };
         let mut failing = before.unwrap_or(Failing {
             since: Instant::now(),
-            told: false,
+            told: None,
         });
-        if failing.since.elapsed() >= RENEWAL_TIME && !failing.told {
-            failing.told = true;
+        if failing.since.elapsed() >= RENEWAL_TIME && failing.told.is_none() {
+            failing.told = Some(error.to_string());
             not_taken_up(&error);
         }
         self.tried().failing = Some(failing);
@@ -198,10 +201,25 @@ impl Tls {
                 not_taken_up(&error);
                 self.tried().failing = Some(Failing {
                     since: Instant::now(),
-                    told: true,
+                    told: Some(error.to_string()),
                 });
             }
         }
+    }
+
+    /// That the files hold a certificate which cannot be used, and for how long that has been so.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        let failing = self.tried().failing.clone()?;
+        Some(Trouble {
+            what: format!(
+                "the TLS certificate {} was renewed and is not in use: {}",
+                self.certificate_file.display(),
+                failing.told?
+            ),
+            advice: "clients are shown the old one until the files are mended; they are looked at every \
+                     few seconds"
+                .to_owned(),
+        })
     }
 
     fn taken_up(&self) {
@@ -456,7 +474,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("folder");
         make(dir.path());
         let tls = open(dir.path()).expect("opens");
-        let told = |tls: &Tls| tls.tried().failing.map(|failing| failing.told);
+        let told = |tls: &Tls| {
+            let failing = tls.tried().failing.clone();
+            failing.map(|failing| failing.told.is_some())
+        };
         let other = tempfile::tempdir().expect("folder");
         let (second, _) = make(other.path());
         let copy = |name| {
@@ -465,15 +486,19 @@ mod tests {
         copy("cert.pem");
         tls.reload_if_changed();
         assert_eq!(told(&tls), Some(false));
+        assert!(tls.trouble().is_none());
         tokio::time::advance(RENEWAL_TIME / 2).await;
         tls.reload_if_changed();
         assert_eq!(told(&tls), Some(false));
         tokio::time::advance(RENEWAL_TIME / 2).await;
         tls.reload_if_changed();
         assert_eq!(told(&tls), Some(true), "and it is said in the end");
+        let trouble = tls.trouble().expect("told").what;
+        assert!(trouble.contains("does not belong to"), "{trouble}");
         copy("key.pem");
         tls.reload_if_changed();
         assert_eq!(told(&tls), None);
+        assert!(tls.trouble().is_none());
         assert_eq!(shown(&tls, &second, BOTH).await, Ok(second));
     }
 

@@ -17,7 +17,7 @@ use crate::limits::{LINGER_TIME, WATCHED_TIME};
 use crate::measure::Meter;
 use crate::path::Translation;
 use crate::redirect::{Peers, Redirect};
-use crate::session::Session;
+use crate::session::{Interrupted, Session, Whose, Writer};
 use crate::sss::Seen;
 use crate::tpc::{Tpc, TpcConfig};
 
@@ -45,6 +45,8 @@ pub struct DoorLimits {
     pub idle_timeout: Duration,
     /// For the next bytes of a request, and for room to send the next bytes of an answer.
     pub stall_timeout: Duration,
+    /// For a client to go on with an upload whose connection broke; zero gives it up at once.
+    pub resume_time: Duration,
     /// Bytes that all connections together may hold, on their way in and on their way out each.
     /// Beyond, each goes on with little.
     pub buffer_bytes: usize,
@@ -56,6 +58,7 @@ impl Default for DoorLimits {
             files_max: 4096,
             idle_timeout: Duration::from_secs(3600),
             stall_timeout: Duration::from_secs(60),
+            resume_time: Duration::from_secs(300),
             buffer_bytes: 256 << 20,
         }
     }
@@ -131,6 +134,7 @@ pub struct Door {
     pub(crate) tpc: Arc<Tpc>,
     pub(crate) peers: Peers,
     pub(crate) watched: Watched,
+    pub(crate) interrupted: Arc<Interrupted>,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
@@ -160,6 +164,7 @@ impl Door {
             meter,
             peers: Peers::watch(config.redirect.clone()),
             watched: Watched::default(),
+            interrupted: Interrupted::new(config.limits.resume_time),
             sessions: Mutex::default(),
             config,
         }
@@ -187,6 +192,12 @@ impl Door {
         }
     }
 
+    /// The servers to which clients would be sent and that do not answer.
+    #[must_use]
+    pub fn silent_peers(&self) -> Vec<String> {
+        self.peers.silent()
+    }
+
     /// Bytes of files came.
     pub(crate) fn received(&self, bytes: usize) {
         self.counts.received.fetch_add(bytes as u64, Relaxed);
@@ -206,6 +217,21 @@ impl Door {
 
     pub(crate) fn forget(&self, id: SessionId) {
         self.sessions.lock().remove(&id.0);
+    }
+
+    /// The upload, which still has to be taken, of a client that says that its connection broke, whether or not this server has noticed.
+    pub(crate) async fn interrupted(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
+        let others: Vec<_> = {
+            let sessions = self.sessions.lock();
+            let all = sessions.values().filter_map(Weak::upgrade);
+            all.filter(|session| session.id() != now.id()).collect()
+        };
+        for session in others.iter().filter(|session| session.has_upload(whose)) {
+            session.leave_uploads(&self.interrupted);
+            session.end();
+        }
+        let writer = self.interrupted.find(whose)?;
+        writer.rests().await.then_some(writer)
     }
 
     pub(crate) fn session(&self, id: SessionId) -> Option<Arc<Session>> {

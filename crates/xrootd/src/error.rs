@@ -12,6 +12,8 @@ use dewar_xrootd_proto::{DecodeError, ErrorCode};
 pub(crate) struct Refusal {
     pub(crate) code: ErrorCode,
     pub(crate) message: String,
+    /// The server could not do what it should, as 5xx says it over HTTP.
+    pub(crate) ours: bool,
     /// Ask again after so many seconds, instead of failing.
     pub(crate) wait: Option<u32>,
     /// Ask another server, instead of failing: its host with what to append to the path, and its port.
@@ -25,6 +27,7 @@ impl Refusal {
         Self {
             code,
             message: message.into(),
+            ours: false,
             wait: None,
             elsewhere: None,
         }
@@ -44,19 +47,6 @@ impl Refusal {
             elsewhere: Some((host, port)),
             ..Self::new(ErrorCode::Overloaded, "another server is to be asked")
         }
-    }
-
-    /// Whether the server could not do what it should, as 5xx says it over HTTP.
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(
-            self.code,
-            ErrorCode::FsError
-                | ErrorCode::IoError
-                | ErrorCode::NoMemory
-                | ErrorCode::NoSpace
-                | ErrorCode::ServerError
-                | ErrorCode::Overloaded
-        )
     }
 
     pub(crate) fn unsupported(what: &str) -> Self {
@@ -87,6 +77,7 @@ impl Refusal {
         };
         Self {
             wait,
+            ours: is_ours(error.kind()),
             ..Self::new(code, format!("Unable to {doing} {path}; {reason}"))
         }
     }
@@ -118,6 +109,19 @@ impl From<DecodeError> for Refusal {
     fn from(error: DecodeError) -> Self {
         Self::new(error.code(), error.to_string())
     }
+}
+
+/// Whether the client can do nothing about it.
+fn is_ours(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NoSpace
+            | ErrorKind::Busy(_)
+            | ErrorKind::Timeout
+            | ErrorKind::Unavailable
+            | ErrorKind::Corrupt
+            | ErrorKind::Internal
+    )
 }
 
 fn code_of(kind: ErrorKind) -> ErrorCode {
@@ -164,5 +168,34 @@ fn code_of(kind: ErrorKind) -> ErrorCode {
             ErrorCode::IoError
         }
         ErrorKind::Internal => ErrorCode::ServerError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_did_wrong_is_no_failure_of_the_server() {
+        let ours = |kind| Refusal::of(&Error::new(kind, "why"), "mv", "/b/x").ours;
+        for kind in [
+            ErrorKind::NotADirectory,
+            ErrorKind::NotFound,
+            ErrorKind::IncompleteBody,
+            ErrorKind::Quota,
+            ErrorKind::Denied,
+        ] {
+            assert!(!ours(kind), "{kind:?}");
+        }
+        for kind in [
+            ErrorKind::NoSpace,
+            ErrorKind::Corrupt,
+            ErrorKind::Unavailable,
+            ErrorKind::Busy(Duration::from_secs(1)),
+            ErrorKind::Internal,
+        ] {
+            assert!(ours(kind), "{kind:?}");
+        }
+        assert!(!Refusal::new(ErrorCode::NoMemory, "too many files are open").ours);
     }
 }

@@ -39,6 +39,15 @@ pub const OPS_MAX: usize = 512;
 /// Connections bound to a session beside its first.
 pub const BOUND_MAX: usize = 15;
 
+/// Uploads kept whose connection broke.
+pub const INTERRUPTED_MAX: usize = 64;
+
+/// Those of one user among them.
+pub const INTERRUPTED_OF_USER_MAX: usize = 16;
+
+/// How long a client that goes on with an upload waits for what its old connection still brings.
+pub const TAKE_OVER_TIME: Duration = Duration::from_secs(10);
+
 /// Elements of a vector that are read at the same time.
 pub const VECTOR_READS: usize = 32;
 

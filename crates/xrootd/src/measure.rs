@@ -141,7 +141,7 @@ impl Measure {
                 elsewhere: Some(_), ..
             }) => Outcome::Elsewhere,
             Some(Refusal { wait: Some(_), .. }) => Outcome::Later,
-            Some(refusal) if refusal.is_ours() => Outcome::Failed,
+            Some(Refusal { ours: true, .. }) => Outcome::Failed,
             Some(_) => Outcome::Refused,
         });
     }

@@ -18,6 +18,7 @@ use super::upkeep::{
     FsckInfo, LedgerInfo, RepairInfo, ScrubInfo,
 };
 use crate::audit::AuditLog;
+use crate::trouble::Trouble;
 
 /// Whether a user or a key may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,53 +144,42 @@ pub struct Status {
     pub repair: RepairInfo,
     /// Its doors.
     pub doors: Vec<DoorStatus>,
+    /// What is wrong with what doors depend on.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
     /// Third-party copies to this server that are under way.
     pub copies: u64,
 }
 
-/// How a pool fares.
+/// How the pools fare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// Its name.
-    pub name: String,
-    /// Layout of new objects while every disk is there.
-    pub layout: String,
-    /// Its disks that may still be lost without losing data.
-    pub margin: u32,
-    /// Whether writes are accepted.
-    pub writable: bool,
-    /// Bytes of the file systems of its disks; folders on one device count its room each.
-    #[serde(default)]
-    pub total_bytes: u64,
-    /// Of these, what is free; parity takes its share of it.
-    #[serde(default)]
-    pub available_bytes: u64,
+    /// The main pool.
+    #[serde(flatten)]
+    pub main: PoolInfo,
     /// The pools beside it.
     #[serde(default)]
-    pub further: Vec<FurtherPoolStatus>,
+    pub further: Vec<PoolInfo>,
     /// The disks of all pools in the order of the configuration.
     pub disks: Vec<DiskStatus>,
     /// What an administrator should know, as sentences.
     pub notes: Vec<String>,
 }
 
-/// How a pool beside the main one fares.
+/// How a pool fares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FurtherPoolStatus {
+pub struct PoolInfo {
     /// Its name.
     pub name: String,
     /// Layout of new objects while every disk is there.
     pub layout: String,
     /// Its disks that may still be lost without losing data.
-    #[serde(default)]
     pub margin: u32,
     /// Whether it takes new objects.
     pub writable: bool,
-    /// As [`PoolStatus::total_bytes`].
-    #[serde(default)]
+    /// Bytes of the file systems of its disks; folders on one device count its room each.
     pub total_bytes: u64,
-    /// As [`PoolStatus::available_bytes`].
-    #[serde(default)]
+    /// Of these, what is free; parity takes its share of it.
     pub available_bytes: u64,
 }
 

@@ -43,12 +43,14 @@ impl AdminApi for Memory {
             uptime_seconds: 2,
             zone: 3,
             pool: PoolStatus {
-                name: "main".to_owned(),
-                layout: "4+2".to_owned(),
-                margin: 2,
-                writable: true,
-                total_bytes: 0,
-                available_bytes: 0,
+                main: PoolInfo {
+                    name: "main".to_owned(),
+                    layout: "4+2".to_owned(),
+                    margin: 2,
+                    writable: true,
+                    total_bytes: 0,
+                    available_bytes: 0,
+                },
                 further: Vec::new(),
                 disks: Vec::new(),
                 notes: Vec::new(),
@@ -56,6 +58,7 @@ impl AdminApi for Memory {
             ledger: LedgerInfo::default(),
             repair: RepairInfo::default(),
             doors: Vec::new(),
+            troubles: Vec::new(),
             copies: 0,
         })
     }

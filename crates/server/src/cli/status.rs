@@ -8,9 +8,9 @@ use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
 use crate::admin::{
-    DiskStatus, FULL, FurtherPoolStatus, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, Reply, Request,
-    Status,
+    DiskStatus, FULL, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, PoolInfo, Reply, Request, Status,
 };
+use crate::trouble::Trouble;
 
 /// With `check`: what is less than it should be.
 const DEGRADED: u8 = 1;
@@ -40,7 +40,7 @@ fn severity(status: &Status) -> u8 {
     let at_risk = |line: &LedgerLineInfo| line.lacking > 0 && line.failures_left <= 0;
     if ledger.lines.iter().any(at_risk)
         || (ledger.catalog < ledger.full && ledger.catalog <= 0)
-        || !status.pool.writable
+        || !status.pool.main.writable
         || status.pool.further.iter().any(|pool| !pool.writable)
     {
         return CRITICAL;
@@ -49,12 +49,6 @@ fn severity(status: &Status) -> u8 {
         true => 0,
         false => DEGRADED,
     }
-}
-
-/// Something that an administrator should know, and what to do about it.
-struct Finding {
-    what: String,
-    advice: String,
 }
 
 pub(super) fn text(status: &Status) -> String {
@@ -76,15 +70,7 @@ pub(super) fn text(status: &Status) -> String {
     if !findings.is_empty() {
         text.push('\n');
     }
-    let main = FurtherPoolStatus {
-        name: pool.name.clone(),
-        layout: pool.layout.clone(),
-        margin: pool.margin,
-        writable: pool.writable,
-        total_bytes: pool.total_bytes,
-        available_bytes: pool.available_bytes,
-    };
-    for one in iter::once(&main).chain(&pool.further) {
+    for one in iter::once(&pool.main).chain(&pool.further) {
         text.push_str(&about_pool(one));
     }
     let several = !pool.further.is_empty();
@@ -136,7 +122,7 @@ pub(super) fn text(status: &Status) -> String {
 }
 
 /// A line about a pool; its room counts parity, and folders on one device each.
-fn about_pool(pool: &FurtherPoolStatus) -> String {
+fn about_pool(pool: &PoolInfo) -> String {
     format!(
         "pool {} {}: writes {}, {} more of its disks may be lost, {} of {} free\n",
         pool.name,
@@ -165,7 +151,7 @@ fn told_as_one(lines: &[LedgerLineInfo]) -> Vec<LedgerLineInfo> {
 }
 
 /// The worst first.
-fn findings(status: &Status) -> Vec<Finding> {
+fn findings(status: &Status) -> Vec<Trouble> {
     let mut findings = Vec::new();
     let ledger = &status.ledger;
     // Whether disks are to blame that may come back.
@@ -215,25 +201,25 @@ fn findings(status: &Status) -> Vec<Finding> {
             }
             _ => "repair does what it can by itself; `dewar fsck` names the objects",
         };
-        findings.push(Finding {
+        findings.push(Trouble {
             what,
             advice: advice.to_owned(),
         });
     }
-    if !status.pool.writable {
-        findings.push(Finding {
+    if !status.pool.main.writable {
+        findings.push(Trouble {
             what: "writes are refused".to_owned(),
             advice: "see the notes below for the reason".to_owned(),
         });
     }
     for further in status.pool.further.iter().filter(|pool| !pool.writable) {
-        findings.push(Finding {
+        findings.push(Trouble {
             what: format!("writes into the pool {} are refused", further.name),
             advice: "see the notes below for the reason".to_owned(),
         });
     }
     if ledger.catalog < ledger.full {
-        findings.push(Finding {
+        findings.push(Trouble {
             what: format!(
                 "the catalog survives {} instead of {}",
                 more_failures(ledger.catalog.max(0)),
@@ -250,12 +236,13 @@ fn findings(status: &Status) -> Vec<Finding> {
             .map_or_else(|| path.to_owned(), |n| n.to_string());
         let known = emptied.or_else(|| about(&disk.state, path, &name, detail));
         if let Some((what, advice)) = known {
-            findings.push(Finding { what, advice });
+            findings.push(Trouble { what, advice });
         }
     }
+    findings.extend(status.troubles.iter().cloned());
     let repair = &status.repair;
     if repair.resting > 0 {
-        findings.push(Finding {
+        findings.push(Trouble {
             what: format!("the repair of {} blobs failed", repair.resting),
             advice: "it is tried again by itself, after minutes at most and at once when a disk returns; \
                      the log says why it failed"
@@ -473,12 +460,14 @@ mod tests {
             uptime_seconds: 1,
             zone: 1,
             pool: PoolStatus {
-                name: "main".to_owned(),
-                layout: "4+2".to_owned(),
-                margin: 2,
-                writable: true,
-                total_bytes: 6_000_000_000,
-                available_bytes: 5_100_000_000,
+                main: PoolInfo {
+                    name: "main".to_owned(),
+                    layout: "4+2".to_owned(),
+                    margin: 2,
+                    writable: true,
+                    total_bytes: 6_000_000_000,
+                    available_bytes: 5_100_000_000,
+                },
                 further: Vec::new(),
                 disks: (1..=6).map(|number| disk(number, "online")).collect(),
                 notes: Vec::new(),
@@ -490,6 +479,7 @@ mod tests {
             },
             repair: RepairInfo::default(),
             doors: Vec::new(),
+            troubles: Vec::new(),
             copies: 0,
         }
     }
@@ -541,7 +531,7 @@ mod tests {
     #[test]
     fn each_pool_is_held_against_its_own_layout() {
         let mut status = well();
-        status.pool.further = vec![FurtherPoolStatus {
+        status.pool.further = vec![PoolInfo {
             name: "scratch".to_owned(),
             layout: "1+0".to_owned(),
             margin: 0,

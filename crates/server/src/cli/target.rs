@@ -12,8 +12,8 @@ use crate::admin::{AdminApi, Client, Reply, Request, carry_out};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
-use crate::engine::{Engine, OpenEngine, Purpose};
-use crate::lock::{LockError, StateLock};
+use crate::engine::{Doors, Engine, OpenEngine, Purpose};
+use crate::lock::{LockError, StateLock, holder_of};
 use crate::metrics::Metrics;
 use crate::serve::StartError;
 use crate::store_engine::roster::with_added;
@@ -123,7 +123,7 @@ pub(super) async fn reach<O: OpenEngine, T>(
                 .open(&config, Purpose::Administer, &Metrics::new())
                 .await;
             let engine = opened.map_err(|error| CommandError::from(StartError::Engine(error)))?;
-            let result = work(&mut Reached::Opened(engine.admin(Vec::new()))).await;
+            let result = work(&mut Reached::Opened(engine.admin(Doors::default()))).await;
             engine.close().await;
             result
         }
@@ -188,13 +188,17 @@ pub(super) async fn running(target: &Target) -> Result<Client, CommandError> {
     let socket = config.admin_socket();
     Client::connect(&socket).await?.ok_or_else(|| {
         let socket = socket.display();
-        CommandError::new(
-            UNAVAILABLE,
-            format!(
+        let message = match holder_of(&config.server.state_dir) {
+            Some(process) => format!(
+                "nobody answers at {socket} yet, or any more: {process} has the store open and is \
+                 starting, stopping or an admin command"
+            ),
+            None => format!(
                 "no server runs: nobody answers at {socket}. `dewar disk list` and `dewar fsck` work \
                  without one; `dewar serve` says why it does not start"
             ),
-        )
+        };
+        CommandError::new(UNAVAILABLE, message)
     })
 }
 

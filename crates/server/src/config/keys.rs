@@ -340,6 +340,9 @@ sections! {
         /// How long a client may send nothing of a request that it began, or take nothing of an
         /// answer, before the connection is closed.
         stall_timeout: Duration = "1m" { range: Range::Between("1s", "1h") };
+        /// How long an upload whose connection broke waits for its client to go on with it, which clients of
+        /// the reference implementation do by themselves. With 0s it is given up at once.
+        resume_time: Duration = "5m" { range: Range::Between("0s", "1h") };
         /// Bytes on their way in, and bytes on their way out, that all connections together may
         /// hold. Beyond that each goes on with little at a time.
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };

@@ -43,6 +43,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::tls::Tls;
+use crate::trouble::Trouble;
 
 pub use account::{ACCESS, Told};
 pub use dewar_types::RequestId;
@@ -124,6 +125,11 @@ pub trait SocketFront: Send + Sync + 'static {
     /// at its end.
     fn lingers(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// What is wrong with what it depends on.
+    fn troubles(&self) -> Vec<Trouble> {
+        Vec::new()
     }
 }
 

@@ -25,9 +25,9 @@ use crate::admin::{self, AdminSocket, DoorStatus, SocketError};
 use crate::config::check::{Finding, Severity, findings};
 use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
-use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::engine::{Doors, Engine, OpenEngine, Purpose};
 use crate::listener::{
-    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, Stop,
+    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, SocketFront, Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
@@ -36,6 +36,7 @@ use crate::process::connections_within;
 use crate::ready::{FileError, Ready, ReadyEndpoint, ReadyFile, ReadyS3};
 use crate::store_engine::roster::with_added;
 use crate::tls::{Tls, TlsError};
+use crate::trouble::Trouble;
 
 /// Largest read from a socket while an S3 body streams (PERFORMANCE figures: half the CPU of
 /// 64 KiB reads).
@@ -233,11 +234,19 @@ pub async fn start_for<O: OpenEngine>(
             return Err(error.into());
         }
     };
-    admin::serve(socket, engine.admin(endpoints.doors()), &doors);
+    let front = match xrootd_listeners.is_empty() {
+        true => None,
+        false => engine.xrootd(xrootd_tls, xrootd.metrics.clone()),
+    };
+    let told = Doors {
+        list: endpoints.doors(),
+        troubles: troubles([&s3, &xrootd], front.clone()),
+    };
+    admin::serve(socket, engine.admin(told), &doors);
     for listener in s3_listeners {
         listener.serve(Arc::clone(&s3), engine.s3(), &doors);
     }
-    if let Some(front) = engine.xrootd(xrootd_tls, xrootd.metrics.clone()) {
+    if let Some(front) = front {
         for listener in xrootd_listeners {
             listener.serve_sockets(Arc::clone(&xrootd), Arc::clone(&front), &doors);
         }
@@ -256,6 +265,20 @@ pub async fn start_for<O: OpenEngine>(
         metrics: metrics_stop,
         ready: Mutex::new(None),
         _lock: lock,
+    })
+}
+
+/// What is wrong with certificates, and with what the door of XRootD depends on.
+fn troubles(
+    doors: [&Arc<Door>; 2],
+    front: Option<Arc<dyn SocketFront>>,
+) -> Arc<dyn Fn() -> Vec<Trouble> + Send + Sync> {
+    let with_tls = doors.into_iter().filter_map(|door| door.tls.clone());
+    let certificates: Vec<_> = with_tls.collect();
+    Arc::new(move || {
+        let renewals = certificates.iter().filter_map(|tls| tls.trouble());
+        let fronts = front.iter().flat_map(|front| front.troubles());
+        renewals.chain(fronts).collect()
     })
 }
 

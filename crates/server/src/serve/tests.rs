@@ -50,9 +50,9 @@ impl Engine for FakeEngine {
         Hello
     }
 
-    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi> {
-        if !doors.is_empty() {
-            *self.doors.lock().expect("not poisoned") = doors;
+    fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {
+        if !doors.list.is_empty() {
+            *self.doors.lock().expect("not poisoned") = doors.list;
         }
         Arc::clone(&self.admin) as Arc<dyn AdminApi>
     }
@@ -374,7 +374,7 @@ async fn a_demo_is_filled_once_and_found_again() {
         assert_eq!(json["s3"]["bucket"], "demo");
         let keys = running
             .engine()
-            .admin(Vec::new())
+            .admin(Doors::default())
             .key_list(Some("demo"), None)
             .await
             .expect("keys");

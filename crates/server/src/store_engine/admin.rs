@@ -23,13 +23,14 @@ use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
 use crate::admin::{
     AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
-    DiskReadmitted, DiskRemoved, DoorStatus, Failure, FederationReply, FederationRequest, FsckInfo,
-    FurtherPoolStatus, IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest,
-    KeyInfo, NewKey, Page, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest,
-    State, Status, UserAdd, UserInfo,
+    DiskReadmitted, DiskRemoved, Failure, FederationReply, FederationRequest, FsckInfo,
+    IdentityReply, IdentityRequest, KeyAdd, KeyFileReply, KeyFileRequest, KeyInfo, NewKey, Page,
+    PoolInfo, PoolStatus, QuotaInfo, QuotaRequest, ScrubInfo, ShareInfo, ShareRequest, State,
+    Status, UserAdd, UserInfo,
 };
 use crate::audit::AuditLog;
 use crate::config::Config;
+use crate::engine::Doors;
 use crate::issuers::WebKeys;
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -45,7 +46,7 @@ pub(super) struct StoreAdmin {
     changes: DiskChanges,
     region: String,
     copies: Arc<AtomicU64>,
-    doors: Vec<DoorStatus>,
+    doors: Doors,
     store: Store,
     pool: Arc<Pool>,
     journal: Journal,
@@ -63,7 +64,7 @@ pub(super) struct Beside {
     /// Third-party copies that are under way.
     pub(super) copies: Arc<AtomicU64>,
     /// Where clients are served.
-    pub(super) doors: Vec<DoorStatus>,
+    pub(super) doors: Doors,
 }
 
 impl StoreAdmin {
@@ -106,12 +107,9 @@ impl StoreAdmin {
 
     /// The main pool, and those beside it.
     async fn pools(&self) -> Result<PoolStatus> {
-        let mut pools = self.changes.pools(&self.pool, &self.journal).into_iter();
-        let notes = self.notes(pools.as_slice());
-        let main = pools
-            .next()
-            .ok_or_else(|| AdminError::new(Failure::Unavailable, "there is no pool"))?;
-        let further = pools.map(|pool| FurtherPoolStatus {
+        let figures = self.changes.pools(&self.pool, &self.journal);
+        let notes = self.notes(&figures);
+        let mut pools = figures.into_iter().map(|pool| PoolInfo {
             name: pool.name,
             layout: pool.layout.to_string(),
             margin: u32::try_from(pool.margin).unwrap_or(0),
@@ -119,14 +117,12 @@ impl StoreAdmin {
             total_bytes: pool.total_bytes,
             available_bytes: pool.available_bytes,
         });
+        let main = pools
+            .next()
+            .ok_or_else(|| AdminError::new(Failure::Unavailable, "there is no pool"))?;
         Ok(PoolStatus {
-            name: main.name,
-            layout: main.layout.to_string(),
-            margin: u32::try_from(main.margin).unwrap_or(0),
-            writable: main.writable,
-            total_bytes: main.total_bytes,
-            available_bytes: main.available_bytes,
-            further: further.collect(),
+            main,
+            further: pools.collect(),
             disks: self.upkeep.disk_progress().await?,
             notes,
         })
@@ -187,7 +183,8 @@ impl AdminApi for StoreAdmin {
             pool: self.pools().await?,
             ledger: self.upkeep.ledger().await?,
             repair: self.upkeep.repair(),
-            doors: self.doors.clone(),
+            doors: self.doors.list.clone(),
+            troubles: (self.doors.troubles)(),
             copies: self.copies.load(Relaxed),
         })
     }
@@ -255,7 +252,7 @@ impl AdminApi for StoreAdmin {
     }
 
     async fn share(&self, request: ShareRequest) -> Result<Option<Vec<ShareInfo>>> {
-        let mut doors = self.doors.iter();
+        let mut doors = self.doors.list.iter();
         let at = At {
             endpoint: doors
                 .find(|door| door.name == "s3")

@@ -46,13 +46,11 @@ use changes::DiskChanges;
 use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{
-    AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish, done_here,
-};
+use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
 use crate::audit::{AuditConfig, AuditLog};
 use crate::cli::confirm_loss;
 use crate::config::Config;
-use crate::engine::{Engine, OpenEngine, Purpose};
+use crate::engine::{Doors, Engine, OpenEngine, Purpose};
 use crate::issuers::WebKeys;
 use crate::listener::{BoxError, ListenerMetrics, SocketFront};
 use crate::master_key::{self, PoolKey};
@@ -406,7 +404,7 @@ impl Engine for StoreEngine {
         ))
     }
 
-    fn admin(&self, doors: Vec<DoorStatus>) -> Arc<dyn AdminApi> {
+    fn admin(&self, doors: Doors) -> Arc<dyn AdminApi> {
         Arc::new(admin::StoreAdmin::new(
             self.env.clone(),
             &self.config,

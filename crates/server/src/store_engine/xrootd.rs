@@ -24,10 +24,12 @@ use crate::keytab::Keytab;
 use crate::listener::{CopyMetrics, ListenerMetrics, RequestLabels, SocketFront, VerbLabels};
 use crate::socket_owner;
 use crate::tls::Tls;
+use crate::trouble::Trouble;
 use crate::trusted::Trusted;
 
 struct XrootdFront {
     door: Arc<Door>,
+    keytab: Option<Arc<Keytab>>,
 }
 
 /// The door's name in metrics.
@@ -51,6 +53,7 @@ pub(super) fn front(
             files_max: number(u64::from(config.files_max)),
             idle_timeout: config.idle_timeout,
             stall_timeout: config.stall_timeout,
+            resume_time: config.resume_time,
             buffer_bytes: number(config.buffers.0),
         },
         tpc: TpcConfig {
@@ -74,11 +77,13 @@ pub(super) fn front(
             writes: elsewhere(&config.redirect_writes_to),
         },
     };
+    let keytab = config.sss_keytab_file.clone().map(Keytab::new);
+    let keytab = keytab.map(Arc::new);
     let callers = Arc::new(StoreCallers {
         store: store.clone(),
         local_user: Some(config.local_user.clone()).filter(|name| !name.is_empty()),
         trust_names: config.trust_names,
-        keytab: config.sss_keytab_file.clone().map(Keytab::new),
+        keytab: keytab.clone(),
     });
     let tls = tls.map(|tls| Arc::new(Upgrade(tls)) as Arc<dyn TlsUpgrade>);
     Arc::new(XrootdFront {
@@ -90,6 +95,7 @@ pub(super) fn front(
             tls,
             Arc::new(Metered::new(metrics, copies)),
         )),
+        keytab,
     })
 }
 
@@ -111,6 +117,22 @@ impl SocketFront for XrootdFront {
 
     fn lingers(&self) -> Duration {
         self.door.lingers()
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        let keytab = self.keytab.as_ref();
+        let unreadable = keytab.and_then(|keytab| keytab.read().err());
+        let keytab = unreadable.map(|error| Trouble {
+            what: format!("services cannot log in over root://: {error}"),
+            advice: "mend the file, and it is used at once".to_owned(),
+        });
+        let silent = self.door.silent_peers().into_iter().map(|place| Trouble {
+            what: format!("clients are not sent to {place}, which does not answer"),
+            advice: "start the server there, or take it out of xrootd.redirect_to and \
+                     xrootd.redirect_writes_to"
+                .to_owned(),
+        });
+        keytab.into_iter().chain(silent).collect()
     }
 }
 
@@ -234,7 +256,7 @@ struct StoreCallers {
     store: Store,
     local_user: Option<String>,
     trust_names: bool,
-    keytab: Option<Keytab>,
+    keytab: Option<Arc<Keytab>>,
 }
 
 impl Callers for StoreCallers {
@@ -270,7 +292,8 @@ impl Callers for StoreCallers {
     fn service_keys(&self) -> BoxFuture<'_, Arc<Vec<SssKey>>> {
         Box::pin(async move {
             // One look at a file of the configuration, which is no disk of the pool.
-            self.keytab.as_ref().map(Keytab::keys).unwrap_or_default()
+            let keytab = self.keytab.as_ref();
+            keytab.map(|keytab| keytab.keys()).unwrap_or_default()
         })
     }
 

@@ -6,7 +6,7 @@ use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::admit::{Standing, actor};
-use crate::api::{BucketRef, ObjectRef};
+use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::{Inner, Store};
@@ -174,7 +174,8 @@ impl Store {
         made.map(|_| ())
     }
 
-    /// Removes a directory in which nothing is.
+    /// Removes a directory in which nothing is, or nothing but the empty object with its name and a slash
+    /// by which S3 clients keep one.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::NotEmpty`],
@@ -200,10 +201,31 @@ impl Store {
             (None, None) => return Err(nothing(&bucket, key.as_str())),
         }
         let principal = caller.to_string();
-        inner
-            .tree
-            .remove_dir(&actor(caller, &principal), &bucket, key)
-            .await
+        let actor = actor(caller, &principal);
+        match inner.tree.remove_dir(&actor, &bucket, key).await {
+            Err(error)
+                if error.kind() == ErrorKind::NotEmpty
+                    && inner.is_only_marked(&bucket, &named).await? => {}
+            removed => return removed,
+        }
+        let marker = DeleteRequest {
+            object: ObjectRef {
+                bucket: directory.bucket.clone(),
+                key: ObjectKey::new(&named)?,
+            },
+            version: None,
+            condition: WriteCondition {
+                if_size: Some(0),
+                ..WriteCondition::default()
+            },
+            bypass: false,
+        };
+        self.delete(caller, marker).await?;
+        match inner.tree.remove_dir(&actor, &bucket, key).await {
+            // It went with its last object.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 }
 
@@ -217,6 +239,22 @@ impl Inner {
         let file = self.tree.lookup(bucket, key).await?;
         let file = file.map(|found| found.file).filter(FileRecord::is_live);
         Ok((file, self.tree.find_dir(bucket, key).await?))
+    }
+
+    /// Whether all that is in a directory is an empty object with the directory's own name.
+    async fn is_only_marked(&self, bucket: &Bucket, named: &str) -> Result<bool> {
+        let query = ListQuery {
+            prefix: named,
+            delimiter: Some("/"),
+            after: None,
+            max: 2,
+            explicit_dirs: true,
+        };
+        let listing = self.tree.list(bucket, query).await?;
+        Ok(match &listing.items[..] {
+            [Listed::File { key, file }] => key == named && file.current.size == 0,
+            _ => false,
+        })
     }
 
     /// Fails where something above the name is a file and no directory.

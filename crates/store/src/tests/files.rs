@@ -365,6 +365,17 @@ fn directories_are_what_lies_in_them_and_what_was_made() {
         rig.store.rename(&rig.ann, rename).await.expect("renamed");
         assert_eq!(rig.get("e/y/z").await.expect("read"), content(10, 1));
         assert_eq!(remove("e/made").await, None);
+        // S3 clients keep directories by empty objects with a slash at the end.
+        rig.put("kept/", &Bytes::new()).await.expect("put");
+        rig.put("kept/deeper/", &Bytes::new()).await.expect("put");
+        assert_eq!(remove("kept").await, Some(ErrorKind::NotEmpty));
+        assert_eq!(remove("kept/deeper").await, None);
+        rig.put("kept/not-empty/", &content(5, 1))
+            .await
+            .expect("put");
+        assert_eq!(remove("kept/not-empty").await, Some(ErrorKind::NotEmpty));
+        rig.delete("kept/not-empty/").await.expect("deleted");
+        assert_eq!(remove("kept").await, None);
         for key in ["a", "e/x", "e/y/z", "d-e", "a/b", "slash//x"] {
             rig.delete(key).await.expect("deleted");
         }

@@ -184,7 +184,8 @@ where
     };
     // What was answered leaves before the socket closes; what still runs is for nobody.
     let polite = matches!(outcome, Err(Ended::Stopped | Ended::Protocol(_)));
-    connection.end(polite).await;
+    let stopped = matches!(outcome, Err(Ended::Stopped)) || stop.is_cancelled();
+    connection.end(polite, stopped).await;
     drop(connection);
     if polite {
         let _ = tokio::time::timeout(limits.stall_timeout, sending).await;
@@ -374,8 +375,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         Ok(())
     }
 
-    /// Ends what runs; with `polite` after it was answered.
-    async fn end(&mut self, polite: bool) {
+    /// Ends what runs; with `polite` after it was answered. Unless the server has stopped, the client may go
+    /// on over another connection.
+    async fn end(&mut self, polite: bool, stopped: bool) {
         self.tasks.close();
         if polite {
             let patience = self.door.config.limits.stall_timeout;
@@ -384,6 +386,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         if let start::Standing::In { session, main } = &self.standing
             && *main
         {
+            if !stopped {
+                session.leave_uploads(&self.door.interrupted);
+            }
             match polite {
                 true => session.finish(),
                 false => session.end(),

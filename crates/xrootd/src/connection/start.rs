@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_auth::Secret;
-use dewar_types::UserId;
+use dewar_types::{Error, UserId};
 use dewar_xrootd_proto::options::{protocol, server};
 use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
@@ -202,6 +202,21 @@ pub(super) fn protocol_reply(
     }
 }
 
+/// A credential that is not taken: what its bearer is told, and what is wrong with it, for the audit only.
+struct Disbelieved {
+    refusal: Refusal,
+    why: String,
+}
+
+impl Disbelieved {
+    fn of(error: &Error, peer: &Peer) -> Self {
+        Self {
+            refusal: Refusal::of_credential(error, &peer.client.to_string()),
+            why: error.to_string(),
+        }
+    }
+}
+
 impl<R: AsyncRead + Send + Unpin> Connection<R> {
     pub(super) async fn login(&mut self, stream: StreamId, login: Login) -> Result<(), Ended> {
         if !matches!(self.standing, Standing::Nobody) {
@@ -322,22 +337,25 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 self.outlet.reply(stream, &Reply::Ok(Bytes::new())).await;
                 Ok(())
             }
-            Err(refusal) => {
+            Err(Disbelieved { refusal, why }) => {
                 let way: String = kind.iter().map(|byte| char::from(*byte)).collect();
                 let way: String = way.chars().filter(char::is_ascii_graphic).collect();
                 let callers = &self.door.callers;
-                callers.turned_away(&self.peer, &way, &refusal.message);
+                callers.turned_away(&self.peer, &way, &why);
                 self.turn_away(stream, &refusal).await
             }
         }
     }
 
     /// Whom the key of a service speaks for.
-    async fn by_key(&self, credential: &[u8]) -> Result<UserId, Refusal> {
+    async fn by_key(&self, credential: &[u8]) -> Result<UserId, Disbelieved> {
         let client = self.peer.client;
         let refused = |why: sss::Refused| {
             tracing::debug!(%client, %why, "a credential was refused");
-            Refusal::new(ErrorCode::AuthFailed, "Authentication failed")
+            Disbelieved {
+                refusal: Refusal::new(ErrorCode::AuthFailed, "Authentication failed"),
+                why: why.to_string(),
+            }
         };
         let keys = self.door.callers.service_keys().await;
         let now = self.door.env.clock.now().secs();
@@ -346,14 +364,17 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let taken = self.door.sss_seen.lock().take(key, nonce, now);
         taken.map_err(refused)?;
         let found = self.door.callers.by_name(&user).await;
-        found.map_err(|error| Refusal::of_credential(&error, &client.to_string()))
+        found.map_err(|error| Disbelieved::of(&error, &self.peer))
     }
 
     /// `None` proves nothing and lets in all the same, for files to which there are keys.
-    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Option<Proof>, Refusal> {
+    async fn prove(&self, kind: [u8; 4], credential: &[u8]) -> Result<Option<Proof>, Disbelieved> {
         let callers = &self.door.callers;
-        let failed = |why: &str| Refusal::new(ErrorCode::AuthFailed, why.to_owned());
-        let refused = |error| Refusal::of_credential(&error, &self.peer.client.to_string());
+        let failed = |why: &str| Disbelieved {
+            refusal: Refusal::new(ErrorCode::AuthFailed, why),
+            why: why.to_owned(),
+        };
+        let refused = |error| Disbelieved::of(&error, &self.peer);
         let (way, proof) = match &kind {
             b"ztn\0" if self.peer.secure && callers.takes_tokens().await => {
                 let token = ztn_token(credential).ok_or_else(|| failed("no token was sent"))?;

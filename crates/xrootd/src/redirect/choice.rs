@@ -85,6 +85,7 @@ mod tests {
 
     fn known(there: bool, sessions: Option<u64>, sent: u64) -> Known {
         Known {
+            asked: true,
             there,
             sessions,
             sent_since: 0,

@@ -24,6 +24,8 @@ const LOOK_TIME: Duration = Duration::from_secs(3);
 /// What is known of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
+    /// It was asked at least once.
+    pub(super) asked: bool,
     pub(super) there: bool,
     /// Connections that are open there, where it tells.
     pub(super) sessions: Option<u64>,
@@ -71,6 +73,7 @@ impl Peer {
                 false => tracing::info!(%server, "clients cannot be sent there any more"),
             }
         }
+        known.asked = true;
         known.there = there;
         known.sessions = sessions;
         known.sent_since = 0;
@@ -178,6 +181,16 @@ impl Peers {
             all,
             _watched: stop.drop_guard(),
         }
+    }
+
+    /// Those that do not answer.
+    pub(crate) fn silent(&self) -> Vec<String> {
+        let silent = |peer: &&Arc<Peer>| {
+            let known = peer.known.lock();
+            known.asked && !known.there
+        };
+        let all = self.all.values().filter(silent);
+        all.map(|peer| peer.place.to_string()).collect()
     }
 
     pub(crate) fn rules(&self) -> &Redirect {

@@ -4,6 +4,7 @@
 //! session can name them.
 
 mod budget;
+mod interrupted;
 mod order;
 pub(crate) mod writer;
 
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
+pub(crate) use interrupted::{Interrupted, Whose};
 pub(crate) use order::{Order, Turn as NamesTurn};
 pub(crate) use writer::Writer;
 
@@ -50,7 +52,7 @@ pub(crate) struct Reader {
 }
 
 /// What a client says of itself at its login, before any proof.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claimed {
     /// Its user and process, as third-party copies name clients: `user.pid`.
     pub(crate) name: String,
@@ -237,6 +239,37 @@ impl Session {
                 *bound = None;
             }
         }
+    }
+
+    /// Whose an upload is that this client makes.
+    fn whose(&self, writer: &Writer) -> Whose {
+        Whose {
+            path: writer.path.clone(),
+            owner: writer.owner,
+            client: self.claimed.clone(),
+        }
+    }
+
+    /// Whether that one is open here.
+    pub(crate) fn has_upload(&self, whose: &Whose) -> bool {
+        let handles = self.handles.lock();
+        handles.values().any(|handle| match handle {
+            Handle::Writer(writer) => self.whose(writer) == *whose,
+            Handle::Reader(_) | Handle::Copy(_) => false,
+        })
+    }
+
+    /// Leaves the files that are being written for the client to go on with over another connection.
+    pub(crate) fn leave_uploads(&self, interrupted: &Interrupted) {
+        // At one moment: who looks for one here and then there must not miss it.
+        let mut handles = self.handles.lock();
+        handles.retain(|_, handle| {
+            let Handle::Writer(writer) = handle else {
+                return true;
+            };
+            interrupted.leave(self.whose(writer), Arc::clone(writer));
+            false
+        });
     }
 
     /// The session is over: what is open is closed, and what was being written was never there.

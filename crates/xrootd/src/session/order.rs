@@ -25,8 +25,31 @@ pub(crate) struct Order {
 struct State {
     next: u64,
     under_way: BTreeSet<u64>,
-    /// Directories out of which files were removed, which may have gone with the last of them.
-    left: VecDeque<String>,
+    left: Left,
+}
+
+/// Directories out of which files were removed, which may have gone with the last of them. Of more than
+/// [`LEFT_MAX`] the oldest are forgotten.
+#[derive(Debug, Default)]
+struct Left {
+    known: BTreeSet<Arc<str>>,
+    by_age: VecDeque<Arc<str>>,
+}
+
+impl Left {
+    fn add(&mut self, path: &str) {
+        if self.known.contains(path) {
+            return;
+        }
+        if self.by_age.len() >= LEFT_MAX
+            && let Some(oldest) = self.by_age.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        let path: Arc<str> = path.into();
+        self.known.insert(Arc::clone(&path));
+        self.by_age.push_back(path);
+    }
 }
 
 /// The place of one request.
@@ -77,19 +100,13 @@ impl Turn {
         let mut above = path;
         while let Some((parent, _)) = above.rsplit_once('/').filter(|(up, _)| !up.is_empty()) {
             above = parent;
-            if !state.left.iter().any(|known| known == parent) {
-                if state.left.len() >= LEFT_MAX {
-                    state.left.pop_front();
-                }
-                state.left.push_back(parent.to_owned());
-            }
+            state.left.add(parent);
         }
     }
 
     /// Whether something was removed out of a directory on this session.
     pub(crate) fn has_left(&self, path: &str) -> bool {
-        let state = self.order.state.lock();
-        state.left.iter().any(|known| known == path)
+        self.order.state.lock().left.known.contains(path)
     }
 }
 
@@ -121,5 +138,24 @@ mod tests {
         assert!(dir.comes().now_or_never().is_some());
         assert!(dir.has_left("/b/d") && !dir.has_left("/b/e"));
         assert!(later.comes().now_or_never().is_none());
+    }
+
+    #[test]
+    fn what_was_left_first_is_forgotten_first() {
+        let order: Arc<Order> = Arc::default();
+        let turn = order
+            .enter(&Request::Rm {
+                path: "/b/f".into(),
+            })
+            .expect("a place");
+        for number in 0..LEFT_MAX {
+            turn.removed(&format!("/d{number}/f"));
+            turn.removed(&format!("/d{number}/g"));
+        }
+        assert!(turn.has_left("/d0"));
+        turn.removed("/one/more/f");
+        assert!(turn.has_left("/one/more") && turn.has_left("/one") && turn.has_left("/d2"));
+        assert!(!turn.has_left("/d0") && !turn.has_left("/d1"));
+        assert_eq!(order.state.lock().left.known.len(), LEFT_MAX);
     }
 }

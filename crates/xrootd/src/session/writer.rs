@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
-use dewar_store::file::{Paged, Revision, Snapshot};
+use dewar_store::file::{FileWrite, Paged, Revision, Snapshot};
 use dewar_types::{ByteRange, Error, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 use super::Share;
 use crate::connection::{Asked, Outlet};
 use crate::error::{Answer, Refusal};
-use crate::limits::OPS_MAX;
+use crate::limits::{OPS_MAX, TAKE_OVER_TIME};
 
 /// What the task is asked to do.
 enum Op {
@@ -55,6 +56,8 @@ pub(crate) enum Turn {
 pub(crate) struct Writer {
     /// As it was opened, for messages.
     pub(crate) path: String,
+    /// What was asked for when it was opened.
+    pub(crate) asked: FileWrite,
     /// Bytes that the client said there would be.
     pub(crate) announced: Option<u64>,
     /// Permission bits that it will have.
@@ -168,6 +171,7 @@ impl Writer {
     pub(crate) fn start(
         revision: Revision,
         path: String,
+        asked: FileWrite,
         announced: Option<u64>,
         owner: UserId,
     ) -> Arc<Self> {
@@ -184,6 +188,7 @@ impl Writer {
         tokio::spawn(task.run(work));
         Arc::new(Self {
             path,
+            asked,
             announced,
             permissions,
             owner,
@@ -279,6 +284,13 @@ impl Writer {
                 Err(Refusal::new(ErrorCode::IoError, message))
             }
         }
+    }
+
+    /// Waits for what a connection that has ended still brings. False if that takes too long.
+    pub(crate) async fn rests(&self) -> bool {
+        let mut coming = self.coming.subscribe();
+        let quiet = coming.wait_for(|coming| coming.now == 0);
+        matches!(timeout(TAKE_OVER_TIME, quiet).await, Ok(Ok(_)))
     }
 
     /// Makes the file what was written, if its size is `size`. A checkpoint that was not committed

@@ -3,6 +3,7 @@
 mod listing;
 mod native_client;
 mod redirect;
+mod resume;
 mod rig;
 mod third_party;
 

@@ -255,8 +255,21 @@ impl Rig {
         Self::logged_in(self.connect().await).await
     }
 
-    async fn logged_in(mut client: Client) -> Client {
-        match client.ask(&Request::Login(Login::default())).await {
+    /// The same, of a process with this number.
+    pub(super) async fn client_of(&self, pid: u32) -> Client {
+        Self::logged_in_as(self.connect().await, pid).await
+    }
+
+    async fn logged_in(client: Client) -> Client {
+        Self::logged_in_as(client, Login::default().pid).await
+    }
+
+    async fn logged_in_as(mut client: Client, pid: u32) -> Client {
+        let login = Login {
+            pid,
+            ..Login::default()
+        };
+        match client.ask(&Request::Login(login)).await {
             Reply::Ok(body) => {
                 client.session = LoginReply::decode(body).expect("a login").session;
             }

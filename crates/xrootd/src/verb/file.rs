@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dewar_auth::Caller;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
 use dewar_store::api::{GetRequest, ReadCondition};
@@ -19,7 +20,7 @@ use crate::error::{Answer, Refusal};
 use crate::limits::OPEN_LATER;
 use crate::path::{Place, WirePath};
 use crate::session::writer::{Told, Turn};
-use crate::session::{Handle, Reader, Session, Writer};
+use crate::session::{Handle, Reader, Session, Whose, Writer};
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     if context.stopping {
@@ -105,13 +106,9 @@ async fn open_for_writing(
         return Err(Refusal::new(ErrorCode::IsDirectory, message));
     }
     // The clients' own way to ask for a file again whose connection broke, to go on where they were, without
-    // telling who uses them. What they had written was never there, so the file would be a mixture.
+    // telling who uses them.
     if mode == WriteMode::Update && open.options & (bits::ASYNC | bits::RETSTAT) == 0 {
-        let message = format!(
-            "Unable to open {}; what was written before the connection broke is gone: write it anew",
-            path.shown
-        );
-        return Err(Refusal::new(ErrorCode::FileLocked, message));
+        return resume(context, path, &caller).await;
     }
     let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
@@ -132,18 +129,53 @@ async fn open_for_writing(
         want,
         permissions,
     };
-    let revision = context
-        .door
-        .store
-        .write_file(&caller, write)
-        .await
-        .map_err(failed("open", path))?;
-    let writer = Writer::start(revision, path.shown.clone(), announced, caller.account());
+    let store = &context.door.store;
+    let revision = store.write_file(&caller, write.clone()).await;
+    let revision = revision.map_err(failed("open", path))?;
+    let owner = caller.account();
+    let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
     let stat = pending_text(&writer, context.door.env.clock.now());
     let handle = context.session.admit(match fetch {
         Some(fetch) => Handle::Copy(third_party::copy(context, &caller, fetch, writer).await),
         None => Handle::Writer(writer),
     })?;
+    Ok((handle, stat))
+}
+
+/// Gives a client whose connection broke the upload with which it goes on.
+///
+/// # Errors
+/// 3003 where there is none: what was written is gone then, and the file would be a mixture of it and of what
+/// was there before. As for any file, if this client may not write it any more.
+async fn resume(
+    context: &Context,
+    path: &WirePath,
+    caller: &Caller,
+) -> Answer<(FileHandle, String)> {
+    let whose = Whose {
+        path: path.shown.clone(),
+        owner: caller.account(),
+        client: context.session.claimed().clone(),
+    };
+    let gone = || {
+        let message = format!(
+            "Unable to open {}; what was written before the connection broke is gone: write it anew",
+            path.shown
+        );
+        Refusal::new(ErrorCode::FileLocked, message)
+    };
+    let found = context.door.interrupted(&whose, &context.session).await;
+    let writer = found.ok_or_else(gone)?;
+    // With what it shows now.
+    let allowed = context.door.store.write_file(caller, writer.asked.clone());
+    allowed.await.map_err(failed("open", path))?;
+    // Without a pause up to the session, which may end meanwhile: it leaves what it has.
+    if !context.door.interrupted.take(&writer) {
+        return Err(gone());
+    }
+    tracing::debug!(path = path.shown, client = %context.peer.client, "an upload goes on");
+    let stat = pending_text(&writer, context.door.env.clock.now());
+    let handle = context.session.admit(Handle::Writer(writer))?;
     Ok((handle, stat))
 }
 

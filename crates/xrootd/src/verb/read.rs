@@ -283,5 +283,8 @@ impl<'s> Frames<'s> {
 /// Fewer bytes than there should be: what was begun cannot be ended as announced.
 fn short(path: &str) -> Refusal {
     let message = format!("Unable to read {path}; it became shorter");
-    Refusal::new(ErrorCode::IoError, message)
+    Refusal {
+        ours: true,
+        ..Refusal::new(ErrorCode::IoError, message)
+    }
 }

@@ -239,7 +239,10 @@ fn short(file: &File) -> Refusal {
         File::Writer(writer) => &writer.path,
     };
     let message = format!("Unable to readv {path}; it became shorter");
-    Refusal::new(ErrorCode::IoError, message)
+    Refusal {
+        ours: true,
+        ..Refusal::new(ErrorCode::IoError, message)
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,175 @@
+//! Uploads whose connection breaks, and clients that go on with them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dewar_store::api::BucketRef;
+use dewar_types::BucketName;
+use dewar_xrootd_proto::options::open;
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
+
+use super::rig::{Client, Rig, run};
+use super::{code_of, opened, opening, read, write, write_of};
+use crate::DoorConfig;
+use crate::door::DoorLimits;
+use crate::limits::INTERRUPTED_OF_USER_MAX;
+
+const PATH: &str = "/first/dir/up";
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// Clients go on with this request, which nobody makes who opens a file.
+async fn go_on(client: &mut Client, path: &str) -> Reply {
+    client.ask(&opening(path, open::UPDATE)).await
+}
+
+fn handle_of(reply: &Reply) -> FileHandle {
+    match reply {
+        Reply::Ok(body) => FileHandle(body[..4].try_into().expect("a handle")),
+        reply => panic!("{reply:?}"),
+    }
+}
+
+async fn alone(rig: &Rig, sessions: usize) {
+    while rig.door.sessions() > sessions {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn keeping(time: Duration) -> DoorConfig {
+    DoorConfig {
+        limits: DoorLimits {
+            resume_time: time,
+            ..DoorLimits::default()
+        },
+        ..DoorConfig::default()
+    }
+}
+
+#[test]
+fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
+    run(async {
+        let data = bytes(700_000);
+        for (noticed, seed) in [(true, 21), (false, 22)] {
+            let rig = Rig::new(seed).await;
+            let mut first = rig.client_of(1).await;
+            let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
+            let acknowledged = write(&mut first, handle, 0, &data[..300_000]).await;
+            assert!(matches!(acknowledged, Reply::Ok(_)));
+            let also = opened(&mut first, "/first/also", open::NEW | open::ASYNC).await;
+            write(&mut first, also, 0, b"also").await;
+            // One of which a part came.
+            let half = Bytes::copy_from_slice(&data[300_000..350_000]);
+            first.send(&write_of(handle, 300_000, 100_000), half).await;
+            let kept = match noticed {
+                true => {
+                    drop(first);
+                    alone(&rig, 0).await;
+                    None
+                }
+                false => Some(first),
+            };
+            // It is nobody else's.
+            let mut other = rig.client_of(2).await;
+            let refused = go_on(&mut other, PATH).await;
+            assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+            let mut second = rig.client_of(1).await;
+            let refused = go_on(&mut second, "/first/dir/other").await;
+            assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+            let handle = handle_of(&go_on(&mut second, PATH).await);
+            if let Some(mut first) = kept {
+                assert!(first.is_closed().await, "one connection writes");
+            }
+            // Nobody sees anything of it yet.
+            let missing = other.ask(&opening(PATH, open::READ)).await;
+            assert_eq!(code_of(&missing), ErrorCode::NotFound.number());
+            for at in (300_000..700_000).step_by(100_000) {
+                let piece = &data[at..at + 100_000];
+                let done = write(&mut second, handle, at as i64, piece).await;
+                assert!(matches!(done, Reply::Ok(_)), "{done:?}");
+            }
+            // Once more, as of what was acknowledged and the client did not hear of.
+            let done = write(&mut second, handle, 200_000, &data[200_000..400_000]).await;
+            assert!(matches!(done, Reply::Ok(_)), "{done:?}");
+            let done = second.ask(&Request::Close { handle }).await;
+            assert_eq!(done, Reply::Ok(Bytes::new()));
+            let handle = opened(&mut other, PATH, open::READ).await;
+            assert_eq!(read(&mut other, handle, 0, 800_000).await, data);
+            let also = handle_of(&go_on(&mut second, "/first/also").await);
+            let done = second.ask(&Request::Close { handle: also }).await;
+            assert_eq!(done, Reply::Ok(Bytes::new()));
+            let also = opened(&mut other, "/first/also", open::READ).await;
+            assert_eq!(&read(&mut other, also, 0, 99).await[..], b"also");
+            // It was taken once.
+            let refused = go_on(&mut second, PATH).await;
+            assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        }
+    });
+}
+
+#[test]
+fn an_upload_waits_for_so_long_and_not_when_the_server_stops() {
+    run(async {
+        for time in [Duration::ZERO, Duration::from_millis(200)] {
+            let rig = Rig::with(23, keeping(time), true).await;
+            let mut first = rig.client_of(1).await;
+            let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
+            write(&mut first, handle, 0, &bytes(1000)).await;
+            drop(first);
+            alone(&rig, 0).await;
+            tokio::time::sleep(time * 2).await;
+            let mut second = rig.client_of(1).await;
+            let refused = go_on(&mut second, PATH).await;
+            assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+            assert!(rig.door.interrupted.is_empty());
+        }
+        let rig = Rig::new(24).await;
+        let mut client = rig.client_of(1).await;
+        opened(&mut client, PATH, open::NEW | open::ASYNC).await;
+        rig.stop();
+        drop(client);
+        alone(&rig, 0).await;
+        assert!(rig.door.interrupted.is_empty());
+    });
+}
+
+#[test]
+fn who_may_not_write_any_more_cannot_go_on() {
+    run(async {
+        let rig = Rig::new(25).await;
+        let mut first = rig.client_of(1).await;
+        let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
+        write(&mut first, handle, 0, &bytes(1000)).await;
+        drop(first);
+        alone(&rig, 0).await;
+        let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
+        let deleted = rig.door.store.delete_bucket(&rig.caller, &bucket).await;
+        deleted.expect("deleted");
+        let mut second = rig.client_of(1).await;
+        let refused = go_on(&mut second, PATH).await;
+        assert_eq!(code_of(&refused), ErrorCode::NotFound.number());
+    });
+}
+
+#[test]
+fn of_many_uploads_of_one_user_the_oldest_are_given_up() {
+    run(async {
+        let rig = Rig::new(26).await;
+        let path = |number: usize| format!("/first/{number}");
+        for number in 0..=INTERRUPTED_OF_USER_MAX {
+            let mut client = rig.client_of(1).await;
+            let handle = opened(&mut client, &path(number), open::NEW | open::ASYNC).await;
+            write(&mut client, handle, 0, b"some").await;
+            drop(client);
+            alone(&rig, 0).await;
+        }
+        let mut client = rig.client_of(1).await;
+        let refused = go_on(&mut client, &path(0)).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        for number in 1..=INTERRUPTED_OF_USER_MAX {
+            handle_of(&go_on(&mut client, &path(number)).await);
+        }
+    });
+}
