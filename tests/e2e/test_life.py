@@ -92,6 +92,15 @@ def test_a_missing_master_key_stops_the_start(own_server):
     server.boto().list_buckets()
 
 
+def test_a_folder_that_is_named_wins_over_the_variable(own_server):
+    environment = dict(os.environ, DEWAR_CONFIG="/nowhere/dewar.toml")
+    done = subprocess.run([BIN, "user", "list", "--dir", str(own_server.data)], env=environment,
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([BIN, "user", "list"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "/nowhere/dewar.toml" in done.stderr, done.stderr
+
+
 def test_a_second_server_on_the_same_disks_is_refused(own_server):
     done = subprocess.run([BIN, "demo", "--dir", str(own_server.data), "--port-base", str(own_server.port_base + 2)],
                           capture_output=True, text=True, timeout=60)

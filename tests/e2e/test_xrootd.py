@@ -1,5 +1,6 @@
 """root:// with the clients that physicists have, of both generations."""
 
+import base64
 import json
 import os
 import signal
@@ -132,9 +133,22 @@ def test_attributes(server, bucket, tmp_path):
         assert fs("xattr", path, "get", "user.run", check=False).stdout.count("17") == 0
         fs("chmod", path, "rwxr-x---")
         assert "2750" in fs("stat", path).stdout or "0750" in fs("stat", path).stdout
+    # A copy has them if that is asked for: they are set before it is closed.
+    xrdcp("--xattr", url(server, f"/{bucket}/f"), url(server, f"/{bucket}/copy"))
+    assert "two words" in fs("xattr", f"/{bucket}/copy", "list").stdout
     # Replaced, they are gone.
     xrdcp("-f", tmp_path / "f", url(server, f"/{bucket}/f"))
     assert "note" not in fs("xattr", f"/{bucket}/f", "list").stdout
+
+
+def test_readers_of_s3_see_the_checksum_of_what_was_written(server, bucket, tmp_path):
+    (tmp_path / "f").write_bytes(content("crc", 3_000_000))
+    xrdcp(tmp_path / "f", url(server, f"/{bucket}/f"))
+    head = server.boto().head_object(Bucket=bucket, Key="f", ChecksumMode="ENABLED")
+    told = xrdfs(server, "query", "checksum", f"/{bucket}/f?cks.type=crc32c").stdout.split()[1]
+    assert base64.b64decode(head["ChecksumCRC32C"]).hex() == told and head["ChecksumType"] == "FULL_OBJECT"
+    got = server.boto().get_object(Bucket=bucket, Key="f", ChecksumMode="ENABLED")
+    assert got["Body"].read() == content("crc", 3_000_000)
 
 
 def test_what_a_server_is_asked_about_itself(server, bucket):

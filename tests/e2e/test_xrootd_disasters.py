@@ -22,6 +22,20 @@ from xrootd_tools import TOOLS, address, bindings_environment, environment, pyth
 # A client that waits for a server to come back, and asks it for the rest.
 PATIENT = {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "60", "XRD_STREAMERRORWINDOW": "60"}
 
+READS_ON = """
+import sys
+from XRootD import client
+with client.File() as f:
+    status, _ = f.open(sys.argv[1])
+    assert status.ok, status
+    found = b""
+    while len(found) < 50_000_000:
+        status, piece = f.read(len(found), 4_000_000)
+        assert status.ok, status
+        found += piece
+open(sys.argv[2], "wb").write(found)
+"""
+
 
 def without(server, *numbers):
     """Starts it without some of its disks."""
@@ -110,22 +124,9 @@ def test_a_download_goes_on_after_a_kill(own_server, tmp_path, gone):
     assert client.returncode == 0, said
     assert (tmp_path / "down").read_bytes() == data
     # The sixth generation.
-    reads = """
-import sys
-from XRootD import client
-found = b""
-with client.File() as f:
-    status, _ = f.open(sys.argv[1])
-    assert status.ok, status
-    while len(found) < 50_000_000:
-        status, piece = f.read(len(found), 4_000_000)
-        assert status.ok, status
-        found += piece
-open(sys.argv[2], "wb").write(found)
-"""
     gate = Gate(port_of(own_server), 15_000_000)
     source = f"root://127.0.0.1:{gate.port}//demo/f"
-    client = subprocess.Popen([sys.executable, "-c", reads, source, str(tmp_path / "sixth")],
+    client = subprocess.Popen([sys.executable, "-c", READS_ON, source, str(tmp_path / "sixth")],
                               env=dict(bindings_environment(), **PATIENT), stderr=subprocess.PIPE, text=True)
     assert gate.reached.wait(30)
     own_server.kill()
@@ -257,6 +258,38 @@ def test_an_upload_goes_on_when_its_connection_breaks(own_server, tmp_path, gene
         assert s3.get_object(Bucket="demo", Key=name)["Body"].read() == data, name
         # The old one was gone on with, and not begun anew.
         assert came[0] < 1.5 * len(data), came
+
+
+@pytest.mark.parametrize("how", ["cut", "kill"])
+@pytest.mark.parametrize("generation", [5, 6])
+def test_who_reads_on_gets_no_mixture_of_two_versions(own_server, tmp_path, generation, how):
+    """The file is replaced while it is read, and then the connection breaks. Clients do not tell who uses them."""
+    old, new = content("old", 50_000_000), content("new", 50_000_000)
+    s3 = own_server.boto()
+    s3.put_object(Bucket="demo", Key="f", Body=old)
+    gate = Gate(port_of(own_server), 15_000_000)
+    source, target = f"root://127.0.0.1:{gate.port}//demo/f", tmp_path / "down"
+    command, variables = ([sys.executable, "-c", READS_ON], bindings_environment()) if generation == 6 else (
+        [str(TOOLS / "bin" / "xrdcp"), "--nopbar", "-f"], environment())
+    client = subprocess.Popen([*command, source, str(target)], env=dict(variables, **PATIENT),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert gate.reached.wait(30)
+    s3.put_object(Bucket="demo", Key="f", Body=new)
+    if how == "kill":
+        own_server.kill()
+        gate.opened.set()
+        own_server.start()
+    else:
+        gate.cut()
+        gate.opened.set()
+    said, _ = client.communicate(timeout=120)
+    if how == "cut":
+        assert client.returncode == 0, said
+        assert target.read_bytes() == old
+    else:
+        assert client.returncode != 0 and "read it anew" in said, said
+    xrdcp("-f", url(own_server, "/demo/f"), target)
+    assert target.read_bytes() == new
 
 
 def sessions(server):

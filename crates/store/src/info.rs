@@ -42,6 +42,7 @@ pub(crate) fn version_info(bucket: &Bucket, owner: UserId, version: &VersionReco
         etag: version.etag(),
         modified: version.modified,
         version: version.id,
+        replaces: version.flags.replaces(),
         name: shown_name(bucket, version),
         owner,
         attributes: Attributes {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dewar_env::Env;
 use dewar_store::Store;
+use dewar_types::Timestamp;
 use dewar_xrootd_proto::{RequestCode, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -17,7 +18,7 @@ use crate::limits::{LINGER_TIME, WATCHED_TIME};
 use crate::measure::Meter;
 use crate::path::Translation;
 use crate::redirect::{Peers, Redirect};
-use crate::session::{Interrupted, Session, Whose, Writer};
+use crate::session::{Interrupted, Session, WasRead, Whose, Writer};
 use crate::sss::Seen;
 use crate::tpc::{Tpc, TpcConfig};
 
@@ -135,6 +136,8 @@ pub struct Door {
     pub(crate) peers: Peers,
     pub(crate) watched: Watched,
     pub(crate) interrupted: Arc<Interrupted>,
+    /// Since when it serves.
+    pub(crate) since: Timestamp,
     sessions: Mutex<BTreeMap<[u8; 16], Weak<Session>>>,
 }
 
@@ -150,6 +153,7 @@ impl Door {
         tls: Option<Arc<dyn TlsUpgrade>>,
         meter: Arc<dyn Meter>,
     ) -> Self {
+        let since = env.clock.now();
         let room = || Arc::new(Semaphore::new(config.limits.buffer_bytes / ROOM_UNIT));
         Self {
             room_in: room(),
@@ -165,6 +169,7 @@ impl Door {
             peers: Peers::watch(config.redirect.clone()),
             watched: Watched::default(),
             interrupted: Interrupted::new(config.limits.resume_time),
+            since,
             sessions: Mutex::default(),
             config,
         }
@@ -221,17 +226,31 @@ impl Door {
 
     /// The upload, which still has to be taken, of a client that says that its connection broke, whether or not this server has noticed.
     pub(crate) async fn interrupted(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
-        let others: Vec<_> = {
-            let sessions = self.sessions.lock();
-            let all = sessions.values().filter_map(Weak::upgrade);
-            all.filter(|session| session.id() != now.id()).collect()
-        };
+        let others = self.others(now);
         for session in others.iter().filter(|session| session.has_upload(whose)) {
-            session.leave_uploads(&self.interrupted);
+            session.leave_files(&self.interrupted);
             session.end();
         }
         let writer = self.interrupted.find(whose)?;
         writer.rests().await.then_some(writer)
+    }
+
+    /// What a client was reading that says that its connection broke.
+    pub(crate) fn interrupted_reads(&self, whose: &Whose, now: &Session) -> Vec<WasRead> {
+        let mut found: Vec<_> = self
+            .others(now)
+            .iter()
+            .flat_map(|session| session.reads(whose))
+            .map(|reader| (reader.file.info.version, Some(reader)))
+            .collect();
+        found.extend(self.interrupted.reads(whose));
+        found
+    }
+
+    fn others(&self, now: &Session) -> Vec<Arc<Session>> {
+        let sessions = self.sessions.lock();
+        let all = sessions.values().filter_map(Weak::upgrade);
+        all.filter(|session| session.id() != now.id()).collect()
     }
 
     pub(crate) fn session(&self, id: SessionId) -> Option<Arc<Session>> {

@@ -45,6 +45,12 @@ pub const INTERRUPTED_MAX: usize = 64;
 /// Those of one user among them.
 pub const INTERRUPTED_OF_USER_MAX: usize = 16;
 
+/// Files being read that are remembered when their connection breaks.
+pub const INTERRUPTED_READS_MAX: usize = 4096;
+
+/// For how long it is remembered which version of them it was.
+pub const INTERRUPTED_READS_TIME: Duration = Duration::from_secs(3600);
+
 /// How long a client that goes on with an upload waits for what its old connection still brings.
 pub const TAKE_OVER_TIME: Duration = Duration::from_secs(10);
 

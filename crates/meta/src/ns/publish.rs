@@ -282,6 +282,7 @@ impl Stage<'_> {
         let gone = name.give_way(self, versioning).await?;
         let mut version = file.version;
         version.flags = version.flags.with_name(versioning == Versioning::Enabled);
+        version.flags = version.flags.with_replaced(before.is_some());
         if version.retention.is_none()
             && let Some(default) = target.chain.object_lock().and_then(|lock| lock.default)
         {

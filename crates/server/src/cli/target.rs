@@ -21,6 +21,9 @@ use crate::store_engine::roster::with_added;
 /// Where the configuration is looked for when none is named.
 const CONFIG_FILE: &str = "/etc/dewar/dewar.toml";
 
+/// Names it where no option does.
+const CONFIG_VARIABLE: &str = "DEWAR_CONFIG";
+
 /// A server that holds the lock and does not answer is starting or stopping: it gets this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -28,22 +31,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Names a server by its configuration or by its demo's folder.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Target {
-    /// The server's configuration; without it /etc/dewar/dewar.toml if that exists
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "DEWAR_CONFIG",
-        conflicts_with = "dir"
-    )]
+    /// The server's configuration; without it and --dir what DEWAR_CONFIG names, else /etc/dewar/dewar.toml if that exists
+    #[arg(long, value_name = "FILE", conflicts_with = "dir")]
     pub config: Option<PathBuf>,
     /// The folder of a demo
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
 
-/// The file to read: the named one, else the usual one if it exists.
+/// The file to read: the named one, else what the variable names, else the usual one if it exists.
 pub(super) fn config_file(named: Option<&Path>) -> Option<PathBuf> {
-    named.map(Path::to_path_buf).or_else(|| {
+    // Not clap's business: to it a variable that is set would be an option beside --dir.
+    let variable = || std::env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty());
+    let named = named.map(Path::to_path_buf);
+    named.or_else(|| variable().map(PathBuf::from)).or_else(|| {
         let usual = Path::new(CONFIG_FILE);
         usual.exists().then(|| usual.to_path_buf())
     })

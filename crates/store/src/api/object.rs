@@ -84,6 +84,8 @@ pub struct ObjectInfo {
     pub modified: Timestamp,
     /// The version.
     pub version: VersionId,
+    /// Whether the name had other content when it was written.
+    pub replaces: bool,
     /// What clients call it; `None` in buckets that never kept versions.
     pub name: Option<VersionName>,
     /// Who wrote it.

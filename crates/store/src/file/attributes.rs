@@ -46,10 +46,7 @@ impl Store {
             (Some(file), None) => file.attributes,
             (None, None) => return Err(nothing(&bucket, name)),
         };
-        let xattrs = attributes.xattrs.into_iter();
-        Ok(xattrs
-            .map(|(name, value)| (name, Vec::from(value).into()))
-            .collect())
+        Ok(shown(&attributes.xattrs))
     }
 
     /// Changes attributes of a file or directory, all of them or none.
@@ -99,26 +96,44 @@ fn nothing(bucket: &Bucket, name: &ObjectRef) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
+/// As they are told.
+pub(super) fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
+    let pairs = xattrs.iter();
+    pairs
+        .map(|(name, value)| (name.clone(), Bytes::copy_from_slice(value)))
+        .collect()
+}
+
 fn apply(change: &AttributeChange, attributes: &mut Attributes) -> Result<()> {
+    attributes.xattrs = changed(change, &attributes.xattrs)?;
     if let Some(mode) = change.mode {
         attributes.mode = mode & 0o7777;
     }
+    Ok(())
+}
+
+/// Extended attributes as a change makes them.
+pub(super) fn changed(
+    change: &AttributeChange,
+    xattrs: &BTreeMap<String, ByteVec>,
+) -> Result<BTreeMap<String, ByteVec>> {
+    let mut xattrs = xattrs.clone();
     for name in &change.remove {
-        attributes.xattrs.remove(name);
+        xattrs.remove(name);
     }
     for (name, value) in &change.set {
-        if change.only_new && attributes.xattrs.contains_key(name) {
+        if change.only_new && xattrs.contains_key(name) {
             let message = format!("there is an attribute {name}");
             return Err(Error::new(ErrorKind::AlreadyExists, message));
         }
         let value = ByteVec::from(value.to_vec());
-        attributes.xattrs.insert(name.clone(), value);
+        xattrs.insert(name.clone(), value);
     }
     let bytes = |(name, value): (&String, &ByteVec)| name.len() + value.len();
-    let total: usize = attributes.xattrs.iter().map(bytes).sum();
+    let total: usize = xattrs.iter().map(bytes).sum();
     if total > XATTR_BYTES_MAX && !change.set.is_empty() {
         let message = format!("{total} bytes of attributes, {XATTR_BYTES_MAX} are allowed");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
-    Ok(())
+    Ok(xattrs)
 }

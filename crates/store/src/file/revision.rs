@@ -21,7 +21,7 @@ use bytes::{Bytes, BytesMut};
 use dewar_auth::{Action, Caller};
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
-use dewar_meta::ns::record::{ContentCopy, ETag, Extent, SystemHeaders};
+use dewar_meta::ns::record::{ContentCopy, ETag, Extent, ShownChecksum, SystemHeaders};
 use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
@@ -31,14 +31,15 @@ use crate::api::{Expect, GetRequest, ObjectInfo, ObjectRef, ReadCondition, Write
 use crate::content::{Held, Incoming, blob_extra};
 use crate::description::{Origin as Written, PartOf};
 use crate::encryption::{self, Fresh};
-use crate::info::{version_info, with_expiry};
+use crate::info::{full_checksum, version_info, with_expiry};
 use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
 use crate::put::uncut;
 use crate::{Inner, Shared, Store};
 
 use super::assemble::{Assembled, Pass};
+use super::attributes::{changed, shown};
 use super::run_map::{Origin, Run, RunMap};
-use super::{OpenFile, Paged};
+use super::{AttributeChange, OpenFile, Paged};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -323,6 +324,25 @@ impl Revision {
     #[must_use]
     pub fn permissions(&self) -> u32 {
         self.permissions
+    }
+
+    /// The extended attributes that the version's file will have.
+    #[must_use]
+    pub fn extended_attributes(&self) -> BTreeMap<String, Bytes> {
+        shown(&self.xattrs)
+    }
+
+    /// Changes what attributes the file will have, all of them or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many bytes of
+    /// them.
+    pub fn change_attributes(&mut self, change: &AttributeChange) -> Result<()> {
+        self.xattrs = changed(change, &self.xattrs)?;
+        if let Some(mode) = change.mode {
+            self.permissions = mode & 0o7777;
+        }
+        Ok(())
     }
 
     /// What it is now, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
@@ -673,6 +693,8 @@ impl Revision {
         match encrypted {
             None => {
                 new.etag = digests.md5().map_or(ETag::Version, ETag::Md5);
+                // Readers of S3 see no other.
+                new.checksum = shown_checksum(&digests);
                 new.digests = digests;
             }
             Some((record, etag)) => {
@@ -693,6 +715,12 @@ impl Revision {
         };
         uncut(naming.publish(new, digests)).await
     }
+}
+
+/// What readers of S3 see of the digests that were computed.
+fn shown_checksum(digests: &DigestSet) -> Option<ShownChecksum> {
+    let crc32c = digests.get(Algorithm::Crc32c);
+    full_checksum(crc32c.map(|crc| crc.algorithm()))
 }
 
 /// What is needed to give a version its name.

@@ -387,7 +387,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             && *main
         {
             if !stopped {
-                session.leave_uploads(&self.door.interrupted);
+                session.leave_files(&self.door.interrupted);
             }
             match polite {
                 true => session.finish(),

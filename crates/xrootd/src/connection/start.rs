@@ -427,10 +427,12 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
 /// What a login says of its client.
 fn claimed(login: &Login) -> Claimed {
     let info = std::str::from_utf8(&login.info).unwrap_or_default();
-    let host = Cgi(info.trim_end_matches('\0')).get("xrd.hostname");
+    let info = Cgi(info.trim_end_matches('\0'));
+    let (host, release) = (info.get("xrd.hostname"), info.get("xrd.rn"));
     Claimed {
         name: format!("{}.{}", login.user, login.pid),
         host: host.filter(|host| !host.is_empty()).map(str::to_owned),
+        comes_again: release.is_some_and(|release| release.starts_with('v')),
     }
 }
 

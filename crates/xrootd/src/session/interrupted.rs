@@ -1,21 +1,25 @@
-//! Uploads whose connection broke, kept until their clients go on with them or the time for that is over.
+//! Files whose connection broke, kept until their clients go on with them or the time for that is over.
 //!
-//! A client that loses the connection to a file which it writes opens the file anew by itself and sends again what
-//! was not acknowledged. What was acknowledged stands in the file's writer, so the client gets that very one back:
-//! who is the same user of this server, opens the same path and says to be the same process on the same host.
+//! A client that loses the connection to an open file opens it anew by itself, without a word to who uses it: it
+//! sends again what was not acknowledged, or reads on. What was acknowledged stands in the file's writer, so the
+//! client gets that very one back; and it gets the version back that it was reading, whatever has the name now.
+//! Whose a file is: who is the same user of this server, opens the same path and says to be the same process on the
+//! same host.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dewar_types::UserId;
+use dewar_types::{UserId, VersionId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Claimed, Writer};
-use crate::limits::{INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX};
+use super::{Claimed, Reader, Writer};
+use crate::limits::{
+    INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_TIME,
+};
 
-/// Whose an upload is.
+/// Whose an open file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Whose {
     pub(crate) path: String,
@@ -23,26 +27,45 @@ pub(crate) struct Whose {
     pub(crate) client: Claimed,
 }
 
+/// A version that was being read, and the open file as long as that is kept.
+pub(crate) type WasRead = (VersionId, Option<Arc<Reader>>);
+
 struct Upload {
     whose: Whose,
     writer: Arc<Writer>,
-    until: Instant,
+    since: Instant,
+}
+
+struct Read {
+    whose: Whose,
+    /// What it read stays readable by this.
+    reader: Option<Arc<Reader>>,
+    version: VersionId,
+    since: Instant,
+}
+
+/// The oldest first.
+#[derive(Default)]
+struct Kept {
+    uploads: VecDeque<Upload>,
+    reads: VecDeque<Read>,
+    /// Somebody gives up what is too old.
+    swept: bool,
 }
 
 /// See the module.
 pub(crate) struct Interrupted {
     keep: Duration,
-    /// The oldest first.
-    uploads: Mutex<VecDeque<Upload>>,
+    kept: Mutex<Kept>,
     own: Weak<Self>,
 }
 
 impl Interrupted {
-    /// Keeps each for so long; none with zero.
+    /// Keeps open files for so long; none with zero.
     pub(crate) fn new(keep: Duration) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             keep,
-            uploads: Mutex::default(),
+            kept: Mutex::default(),
             own: Weak::clone(own),
         })
     }
@@ -52,7 +75,8 @@ impl Interrupted {
         if self.keep.is_zero() {
             return;
         }
-        let mut uploads = self.uploads.lock();
+        let mut kept = self.kept.lock();
+        let uploads = &mut kept.uploads;
         let of_user = |upload: &Upload| upload.whose.owner == whose.owner;
         if uploads.iter().filter(|upload| of_user(upload)).count() >= INTERRUPTED_OF_USER_MAX {
             let oldest = uploads.iter().position(of_user);
@@ -61,52 +85,109 @@ impl Interrupted {
         if uploads.len() >= INTERRUPTED_MAX {
             uploads.pop_front();
         }
-        if uploads.is_empty() {
-            tokio::spawn(give_up_in_time(Weak::clone(&self.own), self.keep));
-        }
         uploads.push_back(Upload {
             whose,
             writer,
-            until: Instant::now() + self.keep,
+            since: Instant::now(),
         });
+        self.sweep(&mut kept);
     }
 
-    /// The one that is there of this client; of several nobody knows which is meant.
+    /// Keeps what is being read, and remembers for longer which version it was. Of too many the oldest are
+    /// forgotten.
+    pub(crate) fn leave_read(&self, whose: Whose, reader: Arc<Reader>) {
+        let mut kept = self.kept.lock();
+        if kept.reads.len() >= INTERRUPTED_READS_MAX {
+            kept.reads.pop_front();
+        }
+        kept.reads.push_back(Read {
+            whose,
+            version: reader.file.info.version,
+            reader: (!self.keep.is_zero()).then_some(reader),
+            since: Instant::now(),
+        });
+        self.sweep(&mut kept);
+    }
+
+    /// The upload that is there of this client; of several nobody knows which is meant.
     pub(crate) fn find(&self, whose: &Whose) -> Option<Arc<Writer>> {
-        let uploads = self.uploads.lock();
-        let mut own = uploads.iter().filter(|upload| upload.whose == *whose);
+        let kept = self.kept.lock();
+        let mut own = kept.uploads.iter().filter(|upload| upload.whose == *whose);
         match (own.next(), own.next()) {
             (Some(upload), None) => Some(Arc::clone(&upload.writer)),
             _ => None,
         }
     }
 
-    /// Takes one; false if it is not there any more.
+    /// Takes an upload; false if it is not there any more.
     pub(crate) fn take(&self, writer: &Arc<Writer>) -> bool {
-        let mut uploads = self.uploads.lock();
-        let before = uploads.len();
-        uploads.retain(|upload| !Arc::ptr_eq(&upload.writer, writer));
-        uploads.len() < before
+        let mut kept = self.kept.lock();
+        let before = kept.uploads.len();
+        kept.uploads
+            .retain(|upload| !Arc::ptr_eq(&upload.writer, writer));
+        kept.uploads.len() < before
     }
 
-    /// Whether there are none.
+    /// What this client was reading.
+    pub(crate) fn reads(&self, whose: &Whose) -> Vec<WasRead> {
+        let kept = self.kept.lock();
+        let own = kept.reads.iter().filter(|read| read.whose == *whose);
+        own.map(|read| (read.version, read.reader.clone()))
+            .collect()
+    }
+
+    /// Whether there are no uploads.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.uploads.lock().is_empty()
+        self.kept.lock().uploads.is_empty()
     }
 
-    /// Gives up those whose time is over, and says when the next one's is.
-    fn give_up(&self) -> Option<Instant> {
-        let mut uploads = self.uploads.lock();
-        let now = Instant::now();
-        while uploads.front().is_some_and(|oldest| oldest.until <= now) {
-            uploads.pop_front();
+    /// Sees to it that somebody gives up what gets too old.
+    fn sweep(&self, kept: &mut Kept) {
+        if !std::mem::replace(&mut kept.swept, true) {
+            tokio::spawn(give_up_in_time(Weak::clone(&self.own), self.keep));
         }
-        uploads.front().map(|oldest| oldest.until)
+    }
+
+    /// Gives up what is too old, and says when the next is; `None` if there is none, and nobody comes again.
+    fn give_up(&self) -> Option<Instant> {
+        let mut kept = self.kept.lock();
+        let (now, keep) = (Instant::now(), self.keep);
+        let old = |since: Instant, time: Duration| since + time <= now;
+        while kept
+            .uploads
+            .front()
+            .is_some_and(|upload| old(upload.since, keep))
+        {
+            kept.uploads.pop_front();
+        }
+        while kept
+            .reads
+            .front()
+            .is_some_and(|read| old(read.since, INTERRUPTED_READS_TIME))
+        {
+            kept.reads.pop_front();
+        }
+        let mut open = kept.reads.iter_mut().filter(|read| read.reader.is_some());
+        let mut next = open.find_map(|read| {
+            if old(read.since, keep) {
+                read.reader = None;
+                return None;
+            }
+            Some(read.since + keep)
+        });
+        let oldest = kept.uploads.front().map(|upload| upload.since + keep);
+        let known = kept.reads.front();
+        let known = known.map(|read| read.since + INTERRUPTED_READS_TIME);
+        for other in [oldest, known].into_iter().flatten() {
+            next = Some(next.map_or(other, |next| next.min(other)));
+        }
+        kept.swept = next.is_some();
+        next
     }
 }
 
-/// Runs as long as there are any.
+/// Runs as long as there is anything.
 async fn give_up_in_time(interrupted: Weak<Interrupted>, keep: Duration) {
     let mut until = Instant::now() + keep;
     loop {

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use dewar_store::file::OpenFile;
+use dewar_types::UserId;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
-pub(crate) use interrupted::{Interrupted, Whose};
+pub(crate) use interrupted::{Interrupted, WasRead, Whose};
 pub(crate) use order::{Order, Turn as NamesTurn};
 pub(crate) use writer::Writer;
 
@@ -47,8 +48,10 @@ pub(crate) struct Reader {
     pub(crate) file: OpenFile,
     /// As it was opened, for messages.
     pub(crate) path: String,
+    /// Who opened it.
+    pub(crate) owner: UserId,
     /// The key that was left for a destination; it ends with this.
-    pub(crate) _left: Option<Left>,
+    pub(crate) left: Option<Left>,
 }
 
 /// What a client says of itself at its login, before any proof.
@@ -58,6 +61,8 @@ pub(crate) struct Claimed {
     pub(crate) name: String,
     /// Its host.
     pub(crate) host: Option<String>,
+    /// It is of the reference implementation, whose clients open files anew when their connection breaks.
+    pub(crate) comes_again: bool,
 }
 
 /// A session.
@@ -241,34 +246,53 @@ impl Session {
         }
     }
 
-    /// Whose an upload is that this client makes.
-    fn whose(&self, writer: &Writer) -> Whose {
+    /// Whose a file is that this client has open.
+    fn whose(&self, path: &str, owner: UserId) -> Whose {
         Whose {
-            path: writer.path.clone(),
-            owner: writer.owner,
+            path: path.to_owned(),
+            owner,
             client: self.claimed.clone(),
         }
+    }
+
+    /// What it reads under that name.
+    pub(crate) fn reads(&self, whose: &Whose) -> Vec<Arc<Reader>> {
+        let handles = self.handles.lock();
+        let readers = handles.values().filter_map(|handle| match handle {
+            Handle::Reader(reader) => Some(reader),
+            Handle::Writer(_) | Handle::Copy(_) => None,
+        });
+        readers
+            .filter(|reader| self.whose(&reader.path, reader.owner) == *whose)
+            .map(Arc::clone)
+            .collect()
     }
 
     /// Whether that one is open here.
     pub(crate) fn has_upload(&self, whose: &Whose) -> bool {
         let handles = self.handles.lock();
         handles.values().any(|handle| match handle {
-            Handle::Writer(writer) => self.whose(writer) == *whose,
+            Handle::Writer(writer) => self.whose(&writer.path, writer.owner) == *whose,
             Handle::Reader(_) | Handle::Copy(_) => false,
         })
     }
 
-    /// Leaves the files that are being written for the client to go on with over another connection.
-    pub(crate) fn leave_uploads(&self, interrupted: &Interrupted) {
+    /// Leaves the open files for the client to go on with over another connection.
+    pub(crate) fn leave_files(&self, interrupted: &Interrupted) {
         // At one moment: who looks for one here and then there must not miss it.
         let mut handles = self.handles.lock();
-        handles.retain(|_, handle| {
-            let Handle::Writer(writer) = handle else {
-                return true;
-            };
-            interrupted.leave(self.whose(writer), Arc::clone(writer));
-            false
+        handles.retain(|_, handle| match handle {
+            Handle::Writer(writer) => {
+                let whose = self.whose(&writer.path, writer.owner);
+                interrupted.leave(whose, Arc::clone(writer));
+                false
+            }
+            Handle::Reader(reader) if reader.left.is_none() && self.claimed.comes_again => {
+                let whose = self.whose(&reader.path, reader.owner);
+                interrupted.leave_read(whose, Arc::clone(reader));
+                false
+            }
+            Handle::Reader(_) | Handle::Copy(_) => true,
         });
     }
 

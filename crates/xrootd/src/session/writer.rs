@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
-use dewar_store::file::{FileWrite, Paged, Revision, Snapshot};
+use dewar_store::file::{AttributeChange, FileWrite, Paged, Revision, Snapshot};
 use dewar_types::{ByteRange, Error, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
@@ -19,6 +19,9 @@ use super::Share;
 use crate::connection::{Asked, Outlet};
 use crate::error::{Answer, Refusal};
 use crate::limits::{OPS_MAX, TAKE_OVER_TIME};
+
+/// Extended attributes of a file.
+pub(crate) type Attributes = BTreeMap<String, Bytes>;
 
 /// What the task is asked to do.
 enum Op {
@@ -33,6 +36,7 @@ enum Op {
     Read(ByteRange, oneshot::Sender<Answer<Bytes>>),
     Truncate(u64, oneshot::Sender<Answer<()>>),
     Sync(oneshot::Sender<Answer<()>>),
+    Attributes(AttributeChange, oneshot::Sender<Result<Attributes, Error>>),
     Checkpoint(Turn, oneshot::Sender<Answer<u64>>),
     Commit(Option<u64>, oneshot::Sender<Answer<ObjectInfo>>),
 }
@@ -252,6 +256,20 @@ impl Writer {
         self.ask(|tell| Op::Read(range, tell)).await
     }
 
+    /// Changes the attributes that the file will have, all or none, and says which these are then.
+    ///
+    /// # Errors
+    /// As [`Revision::change_attributes`] in the inner one.
+    pub(crate) async fn attributes(
+        &self,
+        change: AttributeChange,
+    ) -> Answer<Result<Attributes, Error>> {
+        let (tell, told) = oneshot::channel();
+        let placed = self.ops.send(Op::Attributes(change, tell)).await;
+        placed.map_err(|_| self.gone())?;
+        told.await.map_err(|_| self.gone())
+    }
+
     /// Takes its place in the file's queue; what becomes of it is told later.
     pub(crate) async fn truncate(self: &Arc<Self>, size: u64) -> Told<()> {
         self.place(|tell| Op::Truncate(size, tell)).await
@@ -408,6 +426,10 @@ impl Task {
                 Op::Sync(tell) => {
                     let _ = tell.send(self.sound());
                 }
+                Op::Attributes(change, tell) => {
+                    let changed = self.revision.change_attributes(&change);
+                    let _ = tell.send(changed.map(|()| self.revision.extended_attributes()));
+                }
                 Op::Checkpoint(turn, tell) => {
                     let _ = tell.send(self.turn(turn));
                 }
@@ -503,6 +525,7 @@ async fn too_late(mut work: mpsc::Receiver<Op>, path: &str) {
             | Op::Read(..)
             | Op::Truncate(..)
             | Op::Sync(_)
+            | Op::Attributes(..)
             | Op::Checkpoint(..)
             | Op::Commit(..) => {}
         }

@@ -16,6 +16,9 @@ use crate::limits::INTERRUPTED_OF_USER_MAX;
 
 const PATH: &str = "/first/dir/up";
 
+/// What clients of the reference implementation ask for when somebody opens a file.
+const ASKED: u16 = open::READ | open::ASYNC;
+
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
@@ -95,17 +98,84 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
             assert!(matches!(done, Reply::Ok(_)), "{done:?}");
             let done = second.ask(&Request::Close { handle }).await;
             assert_eq!(done, Reply::Ok(Bytes::new()));
-            let handle = opened(&mut other, PATH, open::READ).await;
+            let handle = opened(&mut other, PATH, ASKED).await;
             assert_eq!(read(&mut other, handle, 0, 800_000).await, data);
             let also = handle_of(&go_on(&mut second, "/first/also").await);
             let done = second.ask(&Request::Close { handle: also }).await;
             assert_eq!(done, Reply::Ok(Bytes::new()));
-            let also = opened(&mut other, "/first/also", open::READ).await;
+            let also = opened(&mut other, "/first/also", ASKED).await;
             assert_eq!(&read(&mut other, also, 0, 99).await[..], b"also");
             // It was taken once.
             let refused = go_on(&mut second, PATH).await;
             assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
         }
+    });
+}
+
+#[test]
+fn who_reads_on_over_another_connection_reads_the_same_version() {
+    run(async {
+        for (noticed, seed) in [(true, 31), (false, 32)] {
+            let rig = Rig::new(seed).await;
+            let (old, new) = (bytes(300_000), vec![9; 300_000]);
+            rig.put(PATH, &old).await;
+            let mut first = rig.client_of(1).await;
+            let handle = opened(&mut first, PATH, ASKED).await;
+            assert_eq!(read(&mut first, handle, 0, 1000).await, old[..1000]);
+            rig.put(PATH, &new).await;
+            let kept = match noticed {
+                true => {
+                    drop(first);
+                    alone(&rig, 0).await;
+                    None
+                }
+                false => Some(first),
+            };
+            let mut again = rig.client_of(1).await;
+            let handle = opened(&mut again, PATH, open::READ).await;
+            assert_eq!(read(&mut again, handle, 0, 400_000).await, old);
+            // Once more, over a third.
+            drop(again);
+            let mut again = rig.client_of(1).await;
+            let handle = opened(&mut again, PATH, open::READ).await;
+            assert_eq!(read(&mut again, handle, 0, 400_000).await, old);
+            // Who asks for the file gets what it is.
+            let handle = opened(&mut again, PATH, ASKED).await;
+            assert_eq!(read(&mut again, handle, 0, 400_000).await, new);
+            drop(kept);
+        }
+    });
+}
+
+#[test]
+fn who_cannot_read_on_is_told_so() {
+    run(async {
+        let rig = Rig::with(33, keeping(Duration::ZERO), true).await;
+        let old = bytes(1000);
+        rig.put(PATH, &old).await;
+        let mut first = rig.client_of(1).await;
+        let handle = opened(&mut first, PATH, ASKED).await;
+        read(&mut first, handle, 0, 10).await;
+        drop(first);
+        alone(&rig, 0).await;
+        // It is the same still.
+        let mut again = rig.client_of(1).await;
+        let handle = opened(&mut again, PATH, open::READ).await;
+        assert_eq!(read(&mut again, handle, 0, 2000).await, old);
+        drop(again);
+        alone(&rig, 0).await;
+        rig.put(PATH, &bytes(999)).await;
+        let mut again = rig.client_of(1).await;
+        let refused = again.ask(&opening(PATH, open::READ)).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        // A client of which nothing is known had it open before this server began, or at another one.
+        let mut other = rig.client_of(2).await;
+        let refused = other.ask(&opening(PATH, open::READ)).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        opened(&mut other, &format!("{PATH}?tried=one"), open::READ).await;
+        // And other software may open files in these words.
+        let mut plain = rig.client().await;
+        opened(&mut plain, PATH, open::READ).await;
     });
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dewar_auth::{Caller, MasterKeys, Origin};
+use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
@@ -13,11 +14,14 @@ use dewar_env::BoxFuture;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::Tree;
-use dewar_store::api::BucketRef;
+use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_store::file::{FileWrite, WriteMode};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
 use dewar_store::{BlobTable, JournalHold, Parts, Store};
-use dewar_types::{BlobId, BucketName, DiskId, Error, ErrorKind, Layout, Result, UserId};
+use dewar_types::{
+    BlobId, BucketName, DiskId, Error, ErrorKind, Layout, ObjectKey, Result, UserId,
+};
 use dewar_xrootd_proto::options::protocol;
 use dewar_xrootd_proto::page::unwrap_pages;
 use dewar_xrootd_proto::reply::{LoginReply, Progress};
@@ -255,7 +259,27 @@ impl Rig {
         Self::logged_in(self.connect().await).await
     }
 
-    /// The same, of a process with this number.
+    /// Puts a file as S3 does.
+    pub(super) async fn put(&self, path: &str, bytes: &[u8]) {
+        let key = path.trim_start_matches("/first/");
+        let write = FileWrite {
+            object: ObjectRef {
+                bucket: BucketRef::own(BucketName::new("first").expect("valid")),
+                key: ObjectKey::new(key).expect("valid"),
+            },
+            mode: WriteMode::Replace,
+            size: None,
+            want: AlgorithmSet::EMPTY,
+            permissions: 0o644,
+        };
+        let revision = self.door.store.write_file(&self.caller, write).await;
+        let mut revision = revision.expect("begun");
+        let bytes = Bytes::copy_from_slice(bytes);
+        revision.write(0, bytes).await.expect("written");
+        revision.commit(None).await.expect("put");
+    }
+
+    /// The same, of the reference implementation and of a process with this number.
     pub(super) async fn client_of(&self, pid: u32) -> Client {
         Self::logged_in_as(self.connect().await, pid).await
     }
@@ -265,8 +289,13 @@ impl Rig {
     }
 
     async fn logged_in_as(mut client: Client, pid: u32) -> Client {
+        let info = match pid {
+            0 => Bytes::new(),
+            _ => Bytes::from_static(b"xrd.appname=test&xrd.rn=v5.5.3"),
+        };
         let login = Login {
             pid,
+            info,
             ..Login::default()
         };
         match client.ask(&Request::Login(login)).await {

@@ -46,11 +46,16 @@ fn in_bucket<'p>(doing: &str, path: &'p WirePath) -> Answer<&'p ObjectRef> {
 }
 
 pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
+    let mut written = None;
     let path = match &fattr.target {
         Target::Path(sent) => context.path(sent)?,
         Target::Handle(handle) => match context.session.handle(*handle, "fattr")? {
             Handle::Reader(reader) => context.path(&reader.path)?,
-            Handle::Writer(writer) => context.path(&writer.path)?,
+            Handle::Writer(writer) => {
+                let path = context.path(&writer.path)?;
+                written = Some(writer);
+                path
+            }
             Handle::Copy(copy) => context.path(&copy.writer.path)?,
         },
     };
@@ -63,7 +68,11 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
     };
     let room = context.room(values * ATTRIBUTES_BYTES).await;
     let store = &context.door.store;
-    let there = store.extended_attributes(&caller, object).await;
+    let there = match &written {
+        // It has them when it is closed.
+        Some(writer) => writer.attributes(AttributeChange::default()).await?,
+        None => store.extended_attributes(&caller, object).await,
+    };
     let there = there.map_err(failed("fattr", &path))?;
     let outcome = |name: String, error: Option<ErrorCode>, value: Bytes| AttributeOutcome {
         name,
@@ -115,7 +124,10 @@ pub(super) async fn fattr(context: &Context, fattr: Fattr) -> Answer<()> {
         }
     };
     if !(change.set.is_empty() && change.remove.is_empty()) {
-        let changed = store.change_attributes(&caller, object, change).await;
+        let changed = match &written {
+            Some(writer) => writer.attributes(change).await?.map(drop),
+            None => store.change_attributes(&caller, object, change).await,
+        };
         changed.map_err(|error| match error.kind() {
             ErrorKind::TooLarge => Refusal::new(ErrorCode::ArgTooLong, error.to_string()),
             _ => failed("fattr", &path)(error),

@@ -17,7 +17,7 @@ use dewar_xrootd_proto::{ErrorCode, FileHandle, Request};
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, failed, third_party};
 use crate::error::{Answer, Refusal};
-use crate::limits::OPEN_LATER;
+use crate::limits::{INTERRUPTED_READS_TIME, OPEN_LATER};
 use crate::path::{Place, WirePath};
 use crate::session::writer::{Told, Turn};
 use crate::session::{Handle, Reader, Session, Whose, Writer};
@@ -32,7 +32,7 @@ pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     let (handle, stat) = if open.writes() {
         open_for_writing(context, &open, &path).await?
     } else {
-        open_for_reading(context, &path).await?
+        open_for_reading(context, &open, &path).await?
     };
     let reply = OpenReply {
         handle,
@@ -54,7 +54,11 @@ pub(super) fn whole(object: &dewar_store::api::ObjectRef) -> GetRequest {
     }
 }
 
-async fn open_for_reading(context: &Context, path: &WirePath) -> Answer<(FileHandle, String)> {
+async fn open_for_reading(
+    context: &Context,
+    open: &Open,
+    path: &WirePath,
+) -> Answer<(FileHandle, String)> {
     let object = path.object("open")?;
     let third_party = third_party::reading(context, path).await?;
     let caller = third_party.caller.clone();
@@ -72,19 +76,72 @@ async fn open_for_reading(context: &Context, path: &WirePath) -> Answer<(FileHan
             return Err(failed("open", path)(error));
         }
     };
+    let mut reader = Arc::new(Reader {
+        file,
+        path: path.shown.clone(),
+        owner: caller.account(),
+        left: third_party.leave(context)?,
+    });
+    if is_anew(open) && context.session.claimed().comes_again {
+        reader = as_before(context, path, reader)?;
+    }
+    let file = &reader.file;
     let stat = text(
         &file.attributes,
         file_flags(),
         file.info.size,
         file.info.modified,
     );
-    let reader = Reader {
-        file,
-        path: path.shown.clone(),
-        _left: third_party.leave(context)?,
-    };
-    let handle = context.session.admit(Handle::Reader(Arc::new(reader)))?;
+    let handle = context.session.admit(Handle::Reader(reader))?;
     Ok((handle, stat))
+}
+
+/// Whether a client opens a file by itself whose connection broke, to go on where it was: when somebody asks for
+/// a file, clients of the reference implementation want both.
+fn is_anew(open: &Open) -> bool {
+    open.options & (bits::ASYNC | bits::RETSTAT) == 0
+}
+
+/// The version that a client had before its connection broke: without a word to who uses it, it reads on where it
+/// was.
+///
+/// # Errors
+/// 3003 where it is known to have been another, and is gone.
+fn as_before(context: &Context, path: &WirePath, now: Arc<Reader>) -> Answer<Arc<Reader>> {
+    let whose = Whose {
+        path: path.shown.clone(),
+        owner: now.owner,
+        client: context.session.claimed().clone(),
+    };
+    let before = context.door.interrupted_reads(&whose, &context.session);
+    let version = now.file.info.version;
+    let is_another = match &before[..] {
+        [] => path.cgi().get("tried").is_none() && may_be_another(context, &now),
+        before => before.iter().any(|(before, _)| *before != version),
+    };
+    if !is_another {
+        return Ok(now);
+    }
+    if let [(first, Some(reader)), rest @ ..] = &before[..]
+        && rest.iter().all(|(version, _)| version == first)
+    {
+        return Ok(Arc::clone(reader));
+    }
+    let message = format!(
+        "Unable to open {}; it was replaced while the connection was broken: read it anew",
+        path.shown
+    );
+    Err(Refusal::new(ErrorCode::FileLocked, message))
+}
+
+/// Whether a version may not be the one that was open at a server that does not run any more: it is younger, or
+/// took the place of another shortly before.
+fn may_be_another(context: &Context, now: &Reader) -> bool {
+    let (since, written) = (context.door.since, now.file.info.modified);
+    let time = INTERRUPTED_READS_TIME.as_secs();
+    let lately = context.door.env.clock.now().secs() < since.secs() + time
+        && written.secs() + time > since.secs();
+    written >= since || (now.file.info.replaces && lately)
 }
 
 async fn open_for_writing(
@@ -105,9 +162,7 @@ async fn open_for_writing(
         let message = format!("Unable to open {}/; is a directory", path.shown);
         return Err(Refusal::new(ErrorCode::IsDirectory, message));
     }
-    // The clients' own way to ask for a file again whose connection broke, to go on where they were, without
-    // telling who uses them.
-    if mode == WriteMode::Update && open.options & (bits::ASYNC | bits::RETSTAT) == 0 {
+    if mode == WriteMode::Update && is_anew(open) {
         return resume(context, path, &caller).await;
     }
     let fetch = third_party::writing(context, path).await?;

@@ -214,6 +214,8 @@ impl VersionFlags {
     pub const DELETE_MARKER: Self = Self(1);
     /// It was written while the bucket kept versions, so its id is its name; others are `null`.
     pub const NAMED: Self = Self(2);
+    /// When it was written the name had other content, which somebody may have been reading.
+    pub const REPLACES: Self = Self(4);
 
     /// Whether [`Self::DELETE_MARKER`] is set.
     #[must_use]
@@ -227,11 +229,27 @@ impl VersionFlags {
         self.0 & Self::NAMED.0 != 0
     }
 
+    /// Whether [`Self::REPLACES`] is set.
+    #[must_use]
+    pub fn replaces(self) -> bool {
+        self.0 & Self::REPLACES.0 != 0
+    }
+
     /// With [`Self::NAMED`] set or not.
     #[must_use]
     pub fn with_name(self, named: bool) -> Self {
-        let rest = self.0 & !Self::NAMED.0;
-        Self(if named { rest | Self::NAMED.0 } else { rest })
+        self.with(Self::NAMED, named)
+    }
+
+    /// With [`Self::REPLACES`] set or not.
+    #[must_use]
+    pub fn with_replaced(self, replaces: bool) -> Self {
+        self.with(Self::REPLACES, replaces)
+    }
+
+    fn with(self, mark: Self, set: bool) -> Self {
+        let rest = self.0 & !mark.0;
+        Self(if set { rest | mark.0 } else { rest })
     }
 }
 
