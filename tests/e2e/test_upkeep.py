@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
+from botocore.exceptions import ClientError
 from conftest import content, until
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
@@ -112,6 +113,31 @@ def test_a_scrub_finds_rot_and_repair_mends_it(tended):
     proven = time.mktime(time.strptime(ledger["lines"][0]["proven"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
     assert proven >= began - 120
     check(server.boto(), ["a", "b", "c", "d"], 1)
+
+
+def test_what_reads_cannot_mend_is_known_without_a_scrub(tended):
+    server, s3 = tended, tended.boto()
+    server.allow(r"does not verify|found a bad shard|could not be repaired|shards needed can be read|fail their checksum")
+    before = {number: set(shards(server, number)) for number in range(1, 7)}
+    s3.put_object(Bucket="demo", Key="rot", Body=content("rot", 3_000_000))
+    written = [path for number in range(1, 7) for path in set(shards(server, number)) - before[number]]
+    for path in [path for path in written if path.stat().st_size > 500_000][:3]:
+        with path.open("r+b") as file:
+            file.seek(8192)
+            file.write(random.Random(1).randbytes(40_000))
+    for _ in range(5):
+        with pytest.raises(ClientError) as error:
+            s3.get_object(Bucket="demo", Key="rot")
+        assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
+    until("status says that it cannot be read", lambda: "CANNOT BE READ" in status_text(server))
+    assert server.admin("status", "--check", check=False).returncode == 2
+    code, ledger = fsck(server)
+    assert code == 1 and [danger["path"] for danger in ledger["at_risk"]] == ["demo/rot"], ledger
+    page = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    bad = [line for line in page.splitlines() if line.startswith("dewar_pages_bad_total ")]
+    assert float(bad[0].split()[1]) >= 3, bad
+    told = [line for line in log_lines(server) if "found a bad shard" in line]
+    assert len(told) == 3 and all("by=read" in line or '"by":"read"' in line for line in told), told
 
 
 def test_rot_in_the_journal_is_mended_while_it_runs(tended):

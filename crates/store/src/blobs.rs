@@ -27,6 +27,12 @@ pub trait JournalHold: Send + Sync {
     /// needed, or the last copy of the index.
     fn margin(&self) -> i32;
 
+    /// Pieces of the index that no disk has right: nothing of the catalog survives a restart as long as
+    /// there are any.
+    fn lost(&self) -> u64 {
+        0
+    }
+
     /// Whether the journal is filling up, so that segments should be sealed early.
     fn pressed(&self) -> bool;
 
@@ -96,6 +102,11 @@ impl BlobTable {
     /// How many disks may be lost without losing the catalog, or what stands in the journal only.
     pub(crate) fn catalog_margin(&self) -> i32 {
         self.hold.margin()
+    }
+
+    /// Pieces of the catalog index that no disk has right.
+    pub(crate) fn catalog_lost(&self) -> u64 {
+        self.hold.lost()
     }
 
     /// The record of a blob, if it was read lately.

@@ -19,7 +19,7 @@ use crate::lifecycle::lifecycle;
 use crate::limits::FREE_GRACE;
 use crate::quota::count_spaces;
 use crate::rewrap::rewrap;
-use crate::upkeep::{presence, repair, returned, scrub};
+use crate::upkeep::{presence, repair, returned, scrub, suspects};
 use crate::{Shared, Store};
 
 /// Pause after a step that failed.
@@ -60,6 +60,7 @@ impl Workers {
             start(presence(inner())),
             start(repair(inner())),
             start(scrub(inner())),
+            start(suspects(inner())),
             start(returned(inner())),
             start(lifecycle(inner())),
             start(count_spaces(inner())),

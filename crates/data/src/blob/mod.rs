@@ -12,6 +12,7 @@ mod record;
 mod returned;
 mod shards;
 mod survey;
+mod suspects;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use rebuild::{Rebuilt, Target};
 pub use record::{BlobRecord, fuzz_blob_record};
 pub use returned::{NamedShard, shards_on, shelves_on};
 pub use survey::{Assembled, FoundShard, Shelf, shelf_of};
+pub use suspects::{Suspect, Suspects};
 pub use sweep::{Known, Swept};
 pub use verified::Verified;
 pub use writer::BlobWriter;
@@ -58,6 +60,7 @@ pub struct BlobStore {
     room: Room,
     counts: Counts,
     notices: Notices,
+    suspects: Suspects,
 }
 
 /// What happened since the start, for metrics.
@@ -76,7 +79,7 @@ pub struct BlobCounts {
     pub decoded_reads: u64,
     /// Bytes that had to be reconstructed for readers.
     pub decoded_bytes: u64,
-    /// Pages that did not verify.
+    /// Pages that did not verify when they were read, whether or not they could be decoded around.
     pub bad_pages: u64,
     /// Of these, pages put right.
     pub healed_pages: u64,
@@ -94,6 +97,7 @@ impl BlobStore {
             room: Room::default(),
             counts: Counts::default(),
             notices: Notices::default(),
+            suspects: Suspects::default(),
         }
     }
 
@@ -286,7 +290,6 @@ impl BlobStore {
         rows_from: u64,
         rows: &Bytes,
     ) {
-        self.counts.bad_pages.fetch_add(1, Ordering::Relaxed);
         let record = Arc::clone(&reader.record);
         let geometry = reader.geometry;
         // A range that holds only a part of the page cannot heal it; the next whole read will.
@@ -315,6 +318,12 @@ impl BlobStore {
             }
         };
         tokio::spawn(healing.in_current_span());
+    }
+
+    /// Shards that reads found bad beyond what they could decode.
+    #[must_use]
+    pub fn suspects(&self) -> &Suspects {
+        &self.suspects
     }
 
     /// The counters since the start.

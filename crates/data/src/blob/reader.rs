@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::BlobStore;
 use super::record::BlobRecord;
 use super::shards::{ShardError, ShardReader};
+use super::suspects::Met;
 use super::verified::Verified;
 use crate::format::{Geometry, Piece, runs};
 
@@ -210,6 +211,15 @@ impl BlobReader {
 
     /// Reads what is needed, decoding around whatever fails or dawdles.
     async fn gather(&self, needs: &[Need]) -> Result<Vec<Verified>> {
+        let met = Met::new(&self.store, &self.record);
+        let gathered = self.gather_around(needs, &met).await;
+        if gathered.is_err() {
+            met.accuse();
+        }
+        gathered
+    }
+
+    async fn gather_around(&self, needs: &[Need], met: &Met<'_>) -> Result<Vec<Verified>> {
         let mut got: Vec<Option<Verified>> = vec![None; needs.len()];
         let mut bad: Vec<(usize, ShardError)> = Vec::new();
         let mut own: FuturesUnordered<BoxFuture<'_, (usize, Row)>> = needs
@@ -225,7 +235,10 @@ impl BlobReader {
         while !own.is_empty() {
             match tokio::time::timeout_at(slow_at, own.next()).await {
                 Ok(Some((at, Ok(bytes)))) => got[at] = Some(bytes),
-                Ok(Some((at, Err(error)))) => bad.push((at, error)),
+                Ok(Some((at, Err(error)))) => {
+                    met.note(&error);
+                    bad.push((at, error));
+                }
                 Ok(None) | Err(_) => break,
             }
         }
@@ -236,11 +249,11 @@ impl BlobReader {
             let own_failed = bad.iter().any(|(failed, _)| *failed == at);
             // A copy of what is there (counted bytes, not copied ones), since late answers still come in.
             let have = got.clone();
-            let rebuilt = self.around(needs[at], needs, &have);
+            let rebuilt = self.around(needs[at], needs, &have, met);
             let bytes = if own_failed {
                 rebuilt.await
             } else {
-                self.race(at, rebuilt, &mut own, &mut got).await
+                self.race(at, rebuilt, &mut own, &mut got, met).await
             };
             match bytes {
                 Ok(bytes) => got[at] = Some(bytes),
@@ -271,6 +284,7 @@ impl BlobReader {
         rebuilt: impl Future<Output = Result<Verified>>,
         own: &mut FuturesUnordered<BoxFuture<'a, (usize, Row)>>,
         got: &mut [Option<Verified>],
+        met: &Met<'_>,
     ) -> Result<Verified> {
         tokio::pin!(rebuilt);
         let mut failure = None;
@@ -297,7 +311,8 @@ impl BlobReader {
                         return Ok(bytes);
                     }
                     Some((which, Ok(bytes))) => got[which] = Some(bytes),
-                    Some((_, Err(_))) | None => {}
+                    Some((_, Err(error))) => met.note(&error),
+                    None => {}
                 },
             }
         }
@@ -309,6 +324,7 @@ impl BlobReader {
         wanted: Need,
         needs: &[Need],
         got: &[Option<Verified>],
+        met: &Met<'_>,
     ) -> Result<Verified> {
         // The others may be shorter in the last stripe; what they lack counts as zeros.
         let have: Vec<(usize, Bytes)> = needs
@@ -326,7 +342,9 @@ impl BlobReader {
             .take(usize::from(self.record.layout.k))
             .collect();
         let rows = wanted.from..wanted.to;
-        let mut rebuilt = self.reconstruct(&[wanted.shard], rows, have).await?;
+        let mut rebuilt = self
+            .reconstruct(&[wanted.shard], rows, have, Some(met))
+            .await?;
         let bytes = rebuilt.pop().unwrap_or_default();
         self.store.count_decoded(bytes.len() as u64);
         Ok(bytes.into())
@@ -338,7 +356,8 @@ impl BlobReader {
     /// As [`BlobStream::next`].
     pub(crate) async fn rebuilt(&self, shards: &[usize], pages: &Range<u64>) -> Result<Vec<Bytes>> {
         let rows = pages.start * PAGE_BYTES as u64..pages.end * PAGE_BYTES as u64;
-        self.reconstruct(shards, rows, Vec::new()).await
+        // Who asks knows what is bad.
+        self.reconstruct(shards, rows, Vec::new(), None).await
     }
 
     /// Whole pages of a shard from its own disk, if they can be had there.
@@ -355,6 +374,7 @@ impl BlobReader {
         wanted: &[usize],
         rows: Range<u64>,
         mut have: Vec<(usize, Bytes)>,
+        met: Option<&Met<'_>>,
     ) -> Result<Vec<Bytes>> {
         let layout = self.record.layout;
         let k = usize::from(layout.k);
@@ -379,6 +399,9 @@ impl BlobReader {
                 Ok(Some((_, Err(error)))) => {
                     if let ShardError::BadPage { .. } = error {
                         dewar_env::reached("a bad shard won the race and was refused");
+                    }
+                    if let Some(met) = met {
+                        met.note(&error);
                     }
                     last_error = Some(error);
                 }

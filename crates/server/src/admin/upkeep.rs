@@ -156,8 +156,14 @@ pub struct LedgerInfo {
     pub full: i32,
     /// From the most endangered on.
     pub lines: Vec<LedgerLineInfo>,
-    /// Failures that the catalog's journal survives now.
+    /// Failures that the catalog survives now; negative when some of it can be read from no disk.
     pub catalog: i32,
+    /// Pieces of the catalog index that no disk has right.
+    #[serde(default)]
+    pub catalog_lost: u64,
+    /// Why the check could not look at everything; what is counted is what could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
     /// Bytes of small objects that stand in the journal only, as safe as it is.
     pub journal_only_bytes: u64,
     /// Blobs that nothing names any more and that are about to be removed: they are in no line.

@@ -364,11 +364,24 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     }
     head.push("PROVEN SINCE");
     let mut text = table(&head, &rows);
-    text.push_str(&format!(
-        "catalog: {} failures left, with {} of small objects that only its journal holds yet\n",
-        ledger.catalog,
-        amount(ledger.journal_only_bytes)
-    ));
+    let journal_only = amount(ledger.journal_only_bytes);
+    text.push_str(&match ledger.catalog {
+        left if left < 0 => format!(
+            "catalog: NOT WHOLE, {} pieces of its index are damaged on every disk; {journal_only} of small \
+             objects are in its journal only\n",
+            ledger.catalog_lost
+        ),
+        left => format!(
+            "catalog: {left} failures left, with {journal_only} of small objects that only its journal \
+             holds yet\n"
+        ),
+    });
+    if let Some(unread) = &ledger.unread {
+        text.push_str(&format!("not everything could be looked at: {unread}\n"));
+    }
+    if ledger.catalog_lost > 0 {
+        text.push_str(&format!("{CATALOG_LOST_ADVICE}\n"));
+    }
     if ledger.freeing_blobs > 0 {
         text.push_str(&format!(
             "deleted, to be removed: {} blobs with {}\n",
@@ -378,6 +391,11 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     }
     text
 }
+
+/// What to do when pieces of the catalog index are damaged on every disk.
+pub(super) const CATALOG_LOST_ADVICE: &str = "do not restart it: it goes on with what is in memory, and may \
+     not start again. Take a `dewar backup` if you make any, stop it, and have `dewar catalog rebuild \
+     --dry-run` say what can be had; `dewar catalog rebuild` writes it anew";
 
 pub(super) fn left(failures: i32) -> String {
     match failures {

@@ -218,7 +218,16 @@ fn findings(status: &Status) -> Vec<Trouble> {
             advice: "see the notes below for the reason".to_owned(),
         });
     }
-    if ledger.catalog < ledger.full {
+    if ledger.catalog_lost > 0 {
+        findings.push(Trouble {
+            what: format!(
+                "{} pieces of the catalog index are damaged on every disk: what they name CANNOT BE FOUND, \
+                 but for what is in memory",
+                ledger.catalog_lost
+            ),
+            advice: disks::CATALOG_LOST_ADVICE.to_owned(),
+        });
+    } else if ledger.catalog < ledger.full {
         findings.push(Trouble {
             what: format!(
                 "the catalog survives {} instead of {}",
@@ -583,6 +592,29 @@ mod tests {
         assert!(!told.contains("bring the missing disks back"), "{told}");
         status.pool.disks[0] = disk(1, "missing");
         assert!(text(&status).contains("bring the missing disks back"));
+    }
+
+    #[test]
+    fn what_no_disk_has_of_the_catalog_is_critical_and_names_the_next_step() {
+        let mut status = well();
+        (status.ledger.catalog, status.ledger.catalog_lost) = (-1, 3);
+        assert_eq!(severity(&status), CRITICAL);
+        let told = text(&status);
+        assert!(
+            told.contains("! 3 pieces of the catalog index are damaged on every disk"),
+            "{told}"
+        );
+        for words in [
+            "do not restart",
+            "`dewar catalog rebuild`",
+            "catalog: NOT WHOLE",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert!(
+            !told.contains("all is well") && !told.contains("failures left,"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -231,6 +231,7 @@ fn is_sound(found: &FsckInfo) -> bool {
             && ledger.at_risk.is_empty()
             && ledger.catalog >= ledger.full
             && ledger.found_bad == 0
+            && ledger.unread.is_none()
     })
 }
 

@@ -421,22 +421,31 @@ impl UpkeepAdmin {
                 read: deep,
             };
             let counted = async {
-                let wrong = match deep {
-                    true => membership.verify_catalog().await?,
-                    false => 0,
+                let verified = match deep {
+                    true => membership.verify_catalog().await,
+                    false => Ok(0),
                 };
                 let (mut ledger, rest) = store.check(depth, &read).await?;
-                ledger.found_bad += wrong;
+                match verified {
+                    Ok(wrong) => ledger.found_bad += wrong,
+                    Err(error) => {
+                        ledger.found_bad += ledger.catalog_lost;
+                        ledger.unread.get_or_insert(error.to_string());
+                    }
+                }
                 Ok::<_, dewar_types::Error>((ledger, rest))
             };
             let (outcome, at_risk) = match counted.await {
                 Ok((ledger, rest)) => (Ok(ledger_info(&ledger)), Some(rest)),
                 Err(error) => (Err(AdminError::from(error)), None),
             };
+            let more = outcome
+                .as_ref()
+                .is_ok_and(|ledger: &LedgerInfo| ledger.more);
             if let Some(check) = &mut *fsck.lock() {
                 check.outcome = Some(outcome);
                 check.rest = Arc::new(AsyncMutex::new(Rest {
-                    at_risk: at_risk.filter(|rest| !rest.is_over()),
+                    at_risk: at_risk.filter(|rest| more && !rest.is_over()),
                     ..Rest::default()
                 }));
             }
@@ -701,6 +710,8 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
             })
             .collect(),
         catalog: ledger.catalog,
+        catalog_lost: ledger.catalog_lost,
+        unread: ledger.unread.clone(),
         journal_only_bytes: ledger.unsealed_bytes,
         freeing_blobs: ledger.freeing.blobs,
         freeing_bytes: ledger.freeing.bytes,

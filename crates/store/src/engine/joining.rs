@@ -36,6 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How often all copies of the index and the journal are read: what nobody reads rots unseen until it is the last.
 const VERIFY_EVERY: Duration = Duration::from_secs(24 * 3600);
 
+/// How often pieces of the index are looked for again that no disk had.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
+
 /// When they are read for the first time.
 const VERIFY_AFTER: Duration = Duration::from_secs(3600);
 
@@ -120,7 +123,11 @@ pub(super) struct Looking {
 
 /// Goes on with changes of the pool's disks that were begun, until it is dropped.
 pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
-    let (membership, verifying) = (Arc::clone(membership), Arc::clone(membership));
+    let (membership, verifying, retrying) = (
+        Arc::clone(membership),
+        Arc::clone(membership),
+        Arc::clone(membership),
+    );
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         // What was said last, so that it is said once.
@@ -158,6 +165,12 @@ pub(super) fn settle(membership: &Arc<Membership>) -> Looking {
                     tracing::warn!(%error, "the copies of the catalog cannot be verified");
                 }
             }
+        }
+    });
+    tasks.spawn(async move {
+        loop {
+            tokio::time::sleep(RETRY_EVERY).await;
+            retrying.retry_lost().await;
         }
     });
     Looking { _tasks: tasks }

@@ -702,11 +702,17 @@ impl Membership {
     /// right in another; how many pieces of the index and files of the journal were wrong.
     ///
     /// # Errors
-    /// When something is wrong everywhere, or a copy of the index cannot be read.
+    /// When something is wrong everywhere, or a copy of the index cannot be read; all else was read and is
+    /// mended all the same.
     pub async fn verify_catalog(&self) -> Result<u64> {
         let pieces = self.index.verify().await;
         let files = self.journal.verify().await?;
         Ok(pieces? + files)
+    }
+
+    /// Looks again for pieces of the index that no disk had right.
+    pub(super) async fn retry_lost(&self) {
+        self.index.retry_lost().await;
     }
 
     /// Returns when the state of a disk has changed since it was called.

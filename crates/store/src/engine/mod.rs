@@ -195,8 +195,16 @@ impl JournalHold for SegmentHold {
     }
 
     fn margin(&self) -> i32 {
+        if self.index.lost_pieces() > 0 {
+            // What cannot be read is not there, however many disks have the rest.
+            return -1;
+        }
         let copies = i32::try_from(self.index.copies()).unwrap_or(i32::MAX);
         self.journal.status().margin.min(copies - 1)
+    }
+
+    fn lost(&self) -> u64 {
+        self.index.lost_pieces() as u64
     }
 
     fn pressed(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use dewar_data::format::runs::page_at;
 use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::SimOp;
 use dewar_types::{BlobId, DiskId, ErrorKind};
@@ -107,6 +108,46 @@ fn a_scrub_finds_rot_and_lost_files_and_repair_mends_them() {
         assert!(bad >= 2, "{bad} found");
         assert!(rig.store.repair_status().repaired >= 2);
         assert_whole(&rig).await;
+        rig.settle().await;
+    });
+}
+
+/// Nobody has to wait for the scrub to learn what every client sees.
+#[test]
+fn what_reads_cannot_decode_around_is_noted_as_a_scrub_would() {
+    run(async {
+        let rig = Rig::new(17).await;
+        rig.put("large", &content(300_000, 1)).await.expect("put");
+        tokio::time::sleep(10 * SECOND).await;
+        let inner = &rig.store.inner;
+        let page = inner.table.encodings(BlobId(0), 10).await.expect("read");
+        let record = page.encodings.first().expect("one").record.clone();
+        for shard in [0, 2] {
+            let disk = rig.world.disk(record.disks[shard].0 as usize - 1);
+            disk.flip_bit(&record.shard_path(shard), page_at(1) + 99, 3);
+        }
+        for _ in 0..50 {
+            let read = rig.get("large").await;
+            assert_eq!(read.expect_err("two of 2+1").kind(), ErrorKind::Corrupt);
+        }
+        assert_eq!(inner.blobs.counts().bad_pages, 100);
+        tokio::time::sleep(20 * SECOND).await;
+        let found = inner.table.finding(record.id).await.expect("read");
+        let bad: Vec<usize> = found.expect("noted").bad().iter().collect();
+        assert_eq!(bad, [0, 2]);
+        assert_eq!(rig.store.rot_since_start().values().sum::<u64>(), 2);
+        let now = ledger(&rig).await;
+        assert_eq!(now.lines[&-1].objects, Some(1), "{now:?}");
+        assert_eq!(now.at_risk[0].margin, -1);
+        assert!(rig.store.repair_status().failed > 0, "repair has tried it");
+        // What comes back is found good, and is off the queue.
+        for shard in [0, 2] {
+            let disk = rig.world.disk(record.disks[shard].0 as usize - 1);
+            disk.flip_bit(&record.shard_path(shard), page_at(1) + 99, 3);
+        }
+        tokio::time::sleep(600 * SECOND).await;
+        assert_eq!(inner.table.finding(record.id).await.expect("read"), None);
+        rig.get("large").await.expect("as it was");
         rig.settle().await;
     });
 }

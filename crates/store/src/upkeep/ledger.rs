@@ -14,7 +14,7 @@ use dewar_data::pace::Pace;
 use dewar_meta::kv::Scan;
 use dewar_meta::ns::keys;
 use dewar_meta::ns::record::{Entry, Record, VersionRecord};
-use dewar_types::{BlobId, DiskId, Result, Timestamp};
+use dewar_types::{BlobId, DiskId, ErrorKind, Result, Timestamp};
 
 use super::at_risk::{AtRisk, Margins};
 use super::encodings::Encoding;
@@ -40,7 +40,13 @@ pub struct Ledger {
     /// By failures left; negative means that it cannot be read now.
     pub lines: BTreeMap<i32, LedgerLine>,
     /// Failures of disks that the catalog survives: its journal and its index, whichever is worse off.
+    /// Negative when some of it can be read from no disk.
     pub catalog: i32,
+    /// Pieces of the catalog index that no disk has right.
+    pub catalog_lost: u64,
+    /// Why not all records could be looked at, where what is lost of the catalog is among them: what is
+    /// counted is what could be read.
+    pub unread: Option<String>,
     /// Bytes of small objects that stand in the journal only, as safe as the catalog.
     pub unsealed_bytes: u64,
     /// Blobs that nothing names any more and that are not freed yet: they are in no line, and what is
@@ -106,6 +112,19 @@ impl Store {
         self.inner.table.catalog_margin()
     }
 
+    /// Goes on without what is lost of the catalog; whatever else is wrong stays an error.
+    fn go_on_without<T: Default>(&self, counted: Result<T>, ledger: &mut Ledger) -> Result<T> {
+        match counted {
+            Err(error)
+                if error.kind() == ErrorKind::Corrupt && self.inner.table.catalog_lost() > 0 =>
+            {
+                ledger.unread = Some(error.to_string());
+                Ok(T::default())
+            }
+            counted => counted,
+        }
+    }
+
     /// Counts the ledger anew. `progress` counts the blobs that were read.
     ///
     /// # Errors
@@ -133,13 +152,15 @@ impl Store {
             ..Ledger::default()
         };
         let mut freeing = Freeing::default();
-        freeing.refresh(&inner.tree).await?;
+        let queue = freeing.refresh(&inner.tree).await;
+        self.go_on_without(queue, &mut ledger)?;
         let mut read = BTreeSet::new();
         let mut trusted = BTreeSet::new();
         if depth.read {
             let doubted = inner.unverified();
             let before = inner.steady();
-            (ledger.found_bad, read) = inner.read_everything(&mut freeing, progress).await?;
+            let everything = inner.read_everything(&mut freeing, progress).await;
+            (ledger.found_bad, read) = self.go_on_without(everything, &mut ledger)?;
             let after = inner.steady();
             for (disk, doubted) in doubted {
                 let steady = before.contains_key(&disk) && before.get(&disk) == after.get(&disk);
@@ -149,19 +170,32 @@ impl Store {
                 }
             }
         }
-        freeing.refresh(&inner.tree).await?;
+        let queue = freeing.refresh(&inner.tree).await;
+        self.go_on_without(queue, &mut ledger)?;
         let counting = inner.count_encodings(&mut ledger, &freeing, &read, &trusted);
-        let mut margins = counting.await?;
+        let margins = counting.await;
+        let mut margins = self.go_on_without(margins, &mut ledger)?;
         let mut lacking = BTreeSet::new();
         if depth.objects {
-            margins.add_packed(inner).await?;
-            lacking = inner.count_objects(&mut ledger, &margins).await?;
+            let packed = margins.add_packed(inner).await;
+            self.go_on_without(packed, &mut ledger)?;
+            let objects = inner.count_objects(&mut ledger, &margins).await;
+            lacking = self.go_on_without(objects, &mut ledger)?;
         }
         let mut rest = AtRisk::new(inner, margins, &lacking);
         while ledger.at_risk.len() < NAMED_MAX && !rest.is_over() {
-            ledger.at_risk.extend(rest.next(NAMED_MAX).await?);
+            let named = rest.next(NAMED_MAX).await;
+            let failed = named.is_err();
+            let named = self.go_on_without(named, &mut ledger)?;
+            ledger.at_risk.extend(named);
+            if failed {
+                break;
+            }
         }
-        ledger.more = !rest.is_over();
+        ledger.more = !rest.is_over() && ledger.unread.is_none();
+        // What was read just now may have been the first to miss it.
+        ledger.catalog = inner.table.catalog_margin();
+        ledger.catalog_lost = inner.table.catalog_lost();
         Ok((ledger, rest))
     }
 }
@@ -193,7 +227,8 @@ impl Inner {
             disks.trust(*disk);
         }
         let counted = ledger.counted;
-        let mut margins = Margins::new(ledger.full, ledger.catalog, disks.clone());
+        // What the journal has can be read, whatever is lost of the index.
+        let mut margins = Margins::new(ledger.full, ledger.catalog.max(0), disks.clone());
         self.for_each_encoding(|encoding, findings| {
             let record = &encoding.record;
             if freeing.holds(record.id) {

@@ -1,6 +1,7 @@
 //! Upkeep: what keeps stored bytes as safe as they were promised to be.
 //!
 //! - **Scrub** reads every shard from its medium, disk by disk, and notes what does not verify.
+//! - **Suspects** are shards that reads found bad beyond what they could decode: noted likewise.
 //! - **Presence** notices when the folder of shards of a disk was removed or replaced.
 //! - **Tokens** tell an old copy of a disk that was put back.
 //! - **Repair** writes shards again, in place or on another disk, and encodes blobs anew whose layout
@@ -27,6 +28,7 @@ mod returned;
 mod rot;
 mod scrub;
 mod standing;
+mod suspects;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +56,7 @@ pub(crate) use presence::presence;
 pub(crate) use repair::repair;
 pub(crate) use returned::returned;
 pub(crate) use scrub::scrub;
+pub(crate) use suspects::suspects;
 
 /// How upkeep is done.
 #[derive(Clone, Debug)]

@@ -224,6 +224,28 @@ fn bad_pages_are_decoded_around_and_healed() {
 }
 
 #[test]
+fn bad_pages_beyond_repair_are_counted_and_told() {
+    run(async {
+        let world = SimWorld::with_disks(16, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(400_000, 13);
+        let record = write(&store, 1, &bytes, 65_536).await.expect("written");
+        for shard in [0, 3, 5] {
+            let disk = record.disks[shard].0 as usize - 1;
+            let path = record.shard_path(shard);
+            world.disk(disk).flip_bit(&path, page_at(2) + 77, 3);
+        }
+        let whole = ByteRange::whole(record.len);
+        let read = read(&store, &record, whole).await;
+        assert_eq!(read.expect_err("three").kind(), ErrorKind::Corrupt);
+        assert_eq!(store.counts().bad_pages, 3);
+        let told = store.suspects().next().await;
+        let shards: Vec<usize> = told.iter().map(|suspect| suspect.shard).collect();
+        assert_eq!(shards, [0, 3, 5]);
+    });
+}
+
+#[test]
 fn slow_and_hanging_disks_are_read_around() {
     run(async {
         let world = SimWorld::with_disks(7, 6);

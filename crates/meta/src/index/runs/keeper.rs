@@ -278,6 +278,7 @@ async fn heal(run: &Arc<Run>, disk: DiskId, piece: Piece) {
     let path = path_of(run.meta.id);
     match healed {
         Ok(true) => {
+            run.mended(piece);
             run.shared().counters.healed.fetch_add(1, Ordering::Relaxed);
             tracing::info!(
                 disk = label,

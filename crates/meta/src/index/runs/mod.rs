@@ -63,6 +63,9 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Entries between two chances for others to run, about 50 us.
 const STEPS_BETWEEN_YIELDS: usize = 128;
 
+/// Pieces that no copy has and that are looked for at a time.
+const RETRIED_MAX: usize = 64;
+
 /// Times that a batch is written anew because the disks changed meanwhile.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -274,14 +277,40 @@ impl RunIndex {
     /// has it right; how many pieces were wrong. For a scrubber to call now and then.
     ///
     /// # Errors
-    /// When a piece is wrong in all copies, or no disk that has it can be read.
+    /// When a piece is wrong in all copies, or no disk that has it can be read; everything else was
+    /// read and is mended all the same.
     pub async fn verify(&self) -> Result<u64> {
         let counters = &self.inner.shared.counters;
         let before = counters.bad_pieces.load(Ordering::Relaxed);
+        let mut verified = Ok(());
         for run in &self.inner.version().runs {
-            run.verify().await?;
+            let run = run.verify().await;
+            verified = verified.and(run);
         }
+        verified?;
         Ok(counters.bad_pieces.load(Ordering::Relaxed) - before)
+    }
+
+    /// Pieces that no copy had right when they were read last, and that were not mended since: the index
+    /// goes on with what is in memory, and could not be opened again, or not be read to its end.
+    #[must_use]
+    pub fn lost_pieces(&self) -> usize {
+        let version = self.inner.version();
+        version.runs.iter().map(|run| run.lost().len()).sum()
+    }
+
+    /// Looks for some of these again: a disk that has them right may be back, and what is in memory may be
+    /// written now.
+    pub async fn retry_lost(&self) {
+        let version = self.inner.version();
+        let lost = version.runs.iter();
+        let lost = lost.flat_map(|run| run.lost().into_iter().map(move |piece| (run, piece)));
+        for (run, piece) in lost.take(RETRIED_MAX) {
+            if run.read_to_mend(piece).await.is_ok() {
+                // What cannot be mended is told by whoever tries.
+                let _ = run.verify_pieces(&[piece]).await;
+            }
+        }
     }
 }
 

@@ -1,21 +1,25 @@
 //! One run: an immutable sorted file, the same on several disks.
 //!
 //! A piece is read from the first copy that answers and verifies. What a copy gave wrong or could
-//! not give is written anew from another one in the background ([`super::keeper`]); only when no
-//! copy verifies does a read fail, and never does it return bytes that do not.
+//! not give is written anew from another one in the background ([`super::keeper`]), or from memory
+//! where no copy has it; only when that does not either does a read fail, and never does it return
+//! bytes that do not verify. Which pieces no copy has is kept until one has them again: as long as there
+//! are any, the index would not survive a restart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use dewar_env::{Access, Disk, DiskError, DiskErrorKind, DiskFile};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::books::batches;
 use super::cache::Cache;
 use super::format::{
     Block, Directory, FOOTER_BYTES, Footer, HEADER_BYTES, Malformed, Partition, Piece, RunMeta,
+    header,
 };
 use super::keeper::{Chore, Chores};
 
@@ -83,6 +87,8 @@ pub(super) struct Run {
     copies: RwLock<Arc<[Copy]>>,
     shared: Arc<Shared>,
     obsolete: AtomicBool,
+    /// Pieces that no copy had right when they were read last.
+    lost: Mutex<BTreeSet<Piece>>,
 }
 
 /// What a run knows about a key: a value, or that it was deleted.
@@ -115,6 +121,7 @@ impl Run {
             copies: RwLock::new(copies.into()),
             shared,
             obsolete: AtomicBool::new(false),
+            lost: Mutex::default(),
         }
     }
 
@@ -364,9 +371,52 @@ impl Run {
                 }
             }
         }
+        self.note_lost(pieces, &found, &bad);
+        for (found, piece) in found.iter_mut().zip(pieces) {
+            if found.is_none() {
+                *found = self.in_memory(*piece);
+            }
+        }
         let found: Option<Vec<Bytes>> = found.into_iter().collect();
         let read = found.ok_or_else(|| why.context(format_args!("read {}", path_of(self.meta.id))));
         (read, bad)
+    }
+
+    /// Keeps in mind which pieces no copy has right. Where no copy could be read nothing is known.
+    fn note_lost(&self, pieces: &[Piece], found: &[Option<Bytes>], bad: &[(DiskId, Piece)]) {
+        let mut lost = self.lost.lock();
+        for (piece, found) in pieces.iter().zip(found) {
+            if found.is_some() {
+                lost.remove(piece);
+            } else if bad.iter().any(|(_, wrong)| wrong == piece) {
+                lost.insert(*piece);
+            }
+        }
+    }
+
+    /// Pieces that no copy had right when they were read last.
+    pub(super) fn lost(&self) -> Vec<Piece> {
+        self.lost.lock().iter().copied().collect()
+    }
+
+    /// A copy has a piece again.
+    pub(super) fn mended(&self, piece: Piece) {
+        self.lost.lock().remove(&piece);
+    }
+
+    /// A piece as it was when it was read: it does not change as long as the run is there.
+    fn in_memory(&self, piece: Piece) -> Option<Bytes> {
+        let (run, at) = (self.meta.id, piece.offset);
+        let directory = || (self.tail()[0] == piece).then(|| self.directory.piece().clone());
+        let bytes = match at {
+            0 => Some(Bytes::copy_from_slice(&header(run))),
+            _ => directory()
+                .or_else(|| Some(self.shared.partitions.get(run, at)?.piece().clone()))
+                .or_else(|| Some(self.shared.blocks.get(run, at)?.piece().clone())),
+        };
+        let bytes = bytes.filter(|bytes| piece.verifies(run, bytes))?;
+        dewar_env::reached("a piece of the index that no copy had was in memory");
+        Some(bytes)
     }
 
     /// Fills in what this copy has right; returns what it has wrong.
@@ -438,18 +488,31 @@ impl Run {
     /// another copy has it right.
     ///
     /// # Errors
-    /// When a piece is wrong in all copies.
+    /// When a piece is wrong in all copies; what comes after it was read all the same.
     pub(super) async fn verify(&self) -> Result<()> {
+        let mut verified = Ok(());
         for n in 0..self.directory.len() {
-            let partition = self.partition(n).await?;
+            let partition = match self.partition(n).await {
+                Ok(partition) => partition,
+                Err(error) => {
+                    verified = verified.and(Err(error));
+                    continue;
+                }
+            };
             for batch in batches(&self.pieces(n, &partition)) {
-                self.verify_pieces(batch).await?;
+                let batch = self.verify_pieces(batch).await;
+                verified = verified.and(batch);
             }
         }
-        self.verify_pieces(&self.tail()).await
+        let tail = self.verify_pieces(&self.tail()).await;
+        verified.and(tail)
     }
 
-    async fn verify_pieces(&self, pieces: &[Piece]) -> Result<()> {
+    /// Has these pieces mended on every copy that has them wrong, if any copy, or memory, has them right.
+    ///
+    /// # Errors
+    /// When none has.
+    pub(super) async fn verify_pieces(&self, pieces: &[Piece]) -> Result<()> {
         let all: Vec<usize> = (0..pieces.len()).collect();
         let mut bad = Vec::new();
         let mut found = vec![None; pieces.len()];
@@ -460,11 +523,13 @@ impl Run {
                 Err(error) => tracing::debug!(%error, "a copy of a run is not verified"),
             }
         }
+        self.note_lost(pieces, &found, &bad);
         self.report(bad);
         if found.iter().all(Option::is_some) {
             return Ok(());
         }
-        self.read_all(pieces).await.map(drop)
+        // What is wrong is told already.
+        self.gather(pieces).await.0.map(drop)
     }
 
     fn report(&self, bad: Vec<(DiskId, Piece)>) {

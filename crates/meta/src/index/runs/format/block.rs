@@ -109,6 +109,11 @@ impl Block {
         Ok(block)
     }
 
+    /// The piece that it was made of, checksum included.
+    pub(in super::super) fn piece(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// What the key maps to: nothing, a deletion, or a value.
     #[allow(clippy::option_option, reason = "absent and deleted are two answers")]
     pub(in super::super) fn get(&self, key: &[u8]) -> Result<Option<Option<Bytes>>, Malformed> {

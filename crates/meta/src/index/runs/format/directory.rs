@@ -96,6 +96,11 @@ impl Directory {
         Ok(directory)
     }
 
+    /// The piece that it was made of, checksum included.
+    pub(in super::super) fn piece(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// Bytes in memory.
     pub(in super::super) fn bytes(&self) -> usize {
         self.bytes.len()

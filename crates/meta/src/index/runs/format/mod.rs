@@ -48,7 +48,7 @@ impl fmt::Display for Malformed {
 
 /// Where a piece of a run stands: the header, a block, a partition, the directory or the footer. Its last 4
 /// bytes are its checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Piece {
     /// Bytes before it in the file.
     pub(super) offset: u64,

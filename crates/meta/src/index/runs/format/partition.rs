@@ -125,6 +125,11 @@ impl Partition {
         Ok(partition)
     }
 
+    /// The piece that it was made of, checksum included.
+    pub(in super::super) fn piece(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// Bytes in memory.
     pub(in super::super) fn bytes(&self) -> usize {
         self.bytes.len()

@@ -86,11 +86,47 @@ async fn never_serves_what_is_wrong_everywhere() {
         limit: 1000,
         reverse: false,
     };
-    let error = index.view().scan(scan).await.unwrap_err();
+    let error = index.view().scan(scan.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(index.lost_pieces() > 0, "what a read misses is known");
     assert!(index.verify().await.is_err());
     // Nothing can be mended, and nobody goes on trying: time passes only when all is quiet.
     settle().await;
+    index.retry_lost().await;
+    assert!(index.lost_pieces() > 0);
+    // One disk has it again.
+    for path in world.disk(1).paths() {
+        if path.ends_with(".run") {
+            assert!(world.disk(1).flip_bit(&path, 1000, 3));
+        }
+    }
+    index.retry_lost().await;
+    assert_eq!(index.lost_pieces(), 0);
+    settle().await;
+    assert_eq!(index.verify().await.unwrap(), 0, "the other is mended");
+    index.view().scan(scan).await.unwrap();
+}
+
+/// What was read once is as good as a copy, as long as it is in memory.
+#[tokio::test(start_paused = true)]
+async fn what_no_disk_has_is_written_from_memory() {
+    let world = SimWorld::with_disks(4, 2);
+    let index = create(&world, 2).await.unwrap();
+    let model = fill(&index, &SimRng::new(4), 5).await;
+    check(&*index.view(), &model).await;
+    for disk in world.disks() {
+        for path in disk.paths().iter().filter(|path| path.ends_with(".run")) {
+            for offset in [5, 300] {
+                assert!(disk.flip_bit(path, offset, 3));
+            }
+        }
+    }
+    assert!(index.verify().await.unwrap() > 0);
+    settle().await;
+    assert_eq!((index.verify().await.unwrap(), index.lost_pieces()), (0, 0));
+    index.stop().await;
+    let index = open(&world, 2).await.unwrap();
+    check(&*index.view(), &model).await;
 }
 
 /// A power failure between the manifests of two disks leaves a new state on one of them. What rots
