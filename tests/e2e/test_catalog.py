@@ -6,12 +6,14 @@ import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import boto3
 import pytest
+import requests
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from conftest import content
+from conftest import content, until
 from server import BIN, Server
 
 OWNED = {"DEWAR_POOL_SMALL_OBJECT_THRESHOLD": "8KiB"}
@@ -418,3 +420,93 @@ def test_an_exact_rebuild_mends_copies(lab):
     check(s3, expected)
     with pytest.raises(ClientError):
         s3.get_object(Bucket=BUCKET, Key="none")
+
+
+def test_a_catalog_that_is_damaged_on_every_disk_is_told_of(lab):
+    """The running server says what is wrong and what to do, checks what it can, and a rebuild mends it."""
+    lab.allow("index|catalog|run|ledger|repair|scrub")
+    s3 = lab.boto()
+    bodies = {f"name{n:04}": content(n, 100) for n in range(1500)}
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda item: s3.put_object(Bucket=BUCKET, Key=item[0], Body=item[1]), bodies.items()))
+    lab.restart()
+    runs = sorted(lab.data.glob("disk*/index/*.run"))
+    assert runs
+    for path in runs:
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(size // 2)
+            file.write(bytes(size // 4))
+    text = subprocess.run([BIN, "fsck", "--deep", "--dir", str(lab.data)], capture_output=True, text=True, timeout=120)
+    assert text.returncode == 1 and "FAILURES LEFT" in text.stdout, text.stdout + text.stderr
+    assert "catalog: NOT WHOLE" in text.stdout and "`dewar catalog rebuild`" in text.stdout, text.stdout
+    status = lab.admin("status")["ledger"]
+    assert status["catalog"] == -1 and status["catalog_lost"] > 0, status
+    assert lab.admin("status", "--check", check=False).returncode == 2
+    page = requests.get(lab.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
+    assert "\ndewar_catalog_margin -1\n" in page
+    lab.stop()
+    dry = json.loads(catalog(lab, "catalog", "rebuild", "--dry-run").stdout)
+    assert dry["blobs"]["objects"] == len(bodies), dry
+    refused = catalog(lab, "catalog", "rebuild", check=False)
+    assert refused.returncode == 5 and "--accept-loss" in refused.stderr, refused.stderr
+    real = json.loads(catalog(lab, "catalog", "rebuild", "--accept-loss").stdout)
+    assert real["blobs"]["objects"] == len(bodies), real
+    lab.start()
+    assert lab.admin("status")["ledger"]["catalog"] == 2
+
+
+def state(server, path):
+    return next((disk["state"] for disk in server.admin("disk", "list") if disk["path"] == str(path)), None)
+
+
+def test_disks_are_not_emptied_before_a_restore_is_settled(lab, tmp_path):
+    """What no record names moves with no disk; of those that are gone a rebuild takes what turns up."""
+    lab.allow("disk|shard|journal|holder|missing|repair|catalog|index|removed|cannot be read|decoded")
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    lab.boto().put_object(Bucket=BUCKET, Key="first", Body=content(0, 300_000))
+    catalog(lab, "backup", str(backups))
+    later = {f"later{n}": content(n, 300_000 + n) for n in range(6)}
+    for key, body in later.items():
+        lab.boto().put_object(Bucket=BUCKET, Key=key, Body=body)
+    lab.kill()
+    lose_catalog(lab)
+    catalog(lab, "restore", str(backups))
+    lab.start()
+    told = lab.admin("status")
+    assert told["ledger"]["unsettled"], told
+    assert lab.admin("status", "--check", check=False).returncode == 1
+    text = subprocess.run([BIN, "status", "--dir", str(lab.data)], capture_output=True, text=True).stdout
+    assert "all is well" not in text and "--discard-unnamed" in text, text
+    text = subprocess.run([BIN, "fsck", "--dir", str(lab.data)], capture_output=True, text=True)
+    assert text.returncode == 1 and "`dewar catalog rebuild`" in text.stdout, text.stdout
+    new = [tmp_path / f"new{number}" for number in (1, 2, 3)]
+    for folder in new:
+        folder.mkdir()
+    for command in (["replace", "1", str(new[0])], ["drain", "1"], ["remove", "1"]):
+        refused = lab.admin("disk", *command, check=False)
+        assert refused.returncode != 0 and "catalog rebuild" in refused.stderr, (command, refused.stderr)
+    # What is gone is let go.
+    for number, folder in zip((1, 2, 3), new):
+        lab.disk(number).rename(tmp_path / f"gone{number}")
+        until("it is missing", lambda: state(lab, lab.disk(number)) == "missing")
+        lab.admin("disk", "replace", str(number), str(folder))
+        until("it is removed", lambda: state(lab, lab.disk(number)) in ("removed", None))
+        until("all that is named is whole", lambda: all(
+            line["failures_left"] == 2 for line in lab.admin("status")["ledger"]["lines"]))
+    for number in (1, 2, 3):
+        (tmp_path / f"gone{number}").rename(lab.disk(number))
+    until("it is known", lambda: all(
+        disk.get("holds") for disk in lab.admin("disk", "list") if disk["state"] == "removed"))
+    disks = subprocess.run([BIN, "disk", "list", "--dir", str(lab.data)], capture_output=True, text=True).stdout
+    assert "which may not be all" in disks, disks
+    lab.stop()
+    dry = json.loads(catalog(lab, "catalog", "rebuild", "--dry-run").stdout)
+    real = json.loads(catalog(lab, "catalog", "rebuild").stdout)
+    assert dry["blobs"]["objects"] == real["blobs"]["objects"] == 6, (dry, real)
+    lab.start()
+    assert not lab.admin("status")["ledger"]["unsettled"]
+    for number in (1, 2, 3):
+        lab.admin("disk", "readmit", str(lab.disk(number)))
+    check(lab.boto(), later)

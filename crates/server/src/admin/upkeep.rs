@@ -67,6 +67,9 @@ pub struct HeldInfo {
     pub lacking_bytes: u64,
     /// Blobs with such a shard that cannot be read now.
     pub unreadable: u64,
+    /// There may be blobs that the catalog does not name, whose shards count as none of these.
+    #[serde(default)]
+    pub unsettled: bool,
 }
 
 /// A disk that was just removed.
@@ -161,6 +164,10 @@ pub struct LedgerInfo {
     /// Pieces of the catalog index that no disk has right.
     #[serde(default)]
     pub catalog_lost: u64,
+    /// The catalog was restored or rebuilt, and it is not settled what becomes of blobs that it does not
+    /// name: they are in no line.
+    #[serde(default)]
+    pub unsettled: bool,
     /// Why the check could not look at everything; what is counted is what could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,

@@ -379,9 +379,6 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     if let Some(unread) = &ledger.unread {
         text.push_str(&format!("not everything could be looked at: {unread}\n"));
     }
-    if ledger.catalog_lost > 0 {
-        text.push_str(&format!("{CATALOG_LOST_ADVICE}\n"));
-    }
     if ledger.freeing_blobs > 0 {
         text.push_str(&format!(
             "deleted, to be removed: {} blobs with {}\n",
@@ -392,10 +389,17 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     text
 }
 
+/// What it means that a catalog was restored or rebuilt and nobody has looked what it lacks.
+pub(crate) const UNSETTLED: &str = "the catalog was restored or rebuilt, and there may be blobs on the disks that it does not name";
+
+/// What to do about it.
+pub(crate) const SETTLE: &str = "stop the server, and `dewar catalog rebuild` puts back what is there; \
+     `dewar catalog rebuild --discard-unnamed` gives it up";
+
 /// What to do when pieces of the catalog index are damaged on every disk.
 pub(super) const CATALOG_LOST_ADVICE: &str = "do not restart it: it goes on with what is in memory, and may \
-     not start again. Take a `dewar backup` if you make any, stop it, and have `dewar catalog rebuild \
-     --dry-run` say what can be had; `dewar catalog rebuild` writes it anew";
+     not start again. When it can be stopped for a while, `dewar catalog rebuild --dry-run` says what can be \
+     had, and `dewar catalog rebuild` or, with a backup, `dewar restore FOLDER --salvage` makes it whole";
 
 pub(super) fn left(failures: i32) -> String {
     match failures {

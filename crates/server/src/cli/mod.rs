@@ -35,6 +35,7 @@ use clap::{Args, Subcommand};
 use crate::engine::{LossCode, OpenEngine};
 
 pub(crate) use columns::amount;
+pub(crate) use disks::{SETTLE, UNSETTLED};
 pub(crate) use run::confirm_loss;
 
 pub use accounts::{KeyCommand, UserCommand};

@@ -8,7 +8,8 @@ use super::run::block_on;
 use super::target::{Target, running};
 use super::{accounts, disks};
 use crate::admin::{
-    DiskStatus, FULL, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, PoolInfo, Reply, Request, Status,
+    DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, PoolInfo, Reply, Request,
+    Status,
 };
 use crate::trouble::Trouble;
 
@@ -218,25 +219,7 @@ fn findings(status: &Status) -> Vec<Trouble> {
             advice: "see the notes below for the reason".to_owned(),
         });
     }
-    if ledger.catalog_lost > 0 {
-        findings.push(Trouble {
-            what: format!(
-                "{} pieces of the catalog index are damaged on every disk: what they name CANNOT BE FOUND, \
-                 but for what is in memory",
-                ledger.catalog_lost
-            ),
-            advice: disks::CATALOG_LOST_ADVICE.to_owned(),
-        });
-    } else if ledger.catalog < ledger.full {
-        findings.push(Trouble {
-            what: format!(
-                "the catalog survives {} instead of {}",
-                more_failures(ledger.catalog.max(0)),
-                ledger.full
-            ),
-            advice: "it is copied to other disks by itself, where there are any".to_owned(),
-        });
-    }
+    findings.extend(about_catalog(ledger));
     for disk in &status.pool.disks {
         let (path, detail) = (disk.path.as_str(), disk.detail.as_deref());
         let emptied = being_emptied(disk);
@@ -256,6 +239,40 @@ fn findings(status: &Status) -> Vec<Trouble> {
             advice: "it is tried again by itself, after minutes at most and at once when a disk returns; \
                      the log says why it failed"
                 .to_owned(),
+        });
+    }
+    findings
+}
+
+/// What is wrong with the catalog.
+fn about_catalog(ledger: &LedgerInfo) -> Vec<Trouble> {
+    let mut findings = Vec::new();
+    if ledger.catalog_lost > 0 {
+        findings.push(Trouble {
+            what: format!(
+                "{} pieces of the catalog index are damaged on every disk: what they name CANNOT BE FOUND, \
+                 but for what is in memory",
+                ledger.catalog_lost
+            ),
+            advice: disks::CATALOG_LOST_ADVICE.to_owned(),
+        });
+    } else if ledger.catalog < ledger.full {
+        findings.push(Trouble {
+            what: format!(
+                "the catalog survives {} instead of {}",
+                more_failures(ledger.catalog.max(0)),
+                ledger.full
+            ),
+            advice: "it is copied to other disks by itself, where there are any".to_owned(),
+        });
+    }
+    if ledger.unsettled {
+        findings.push(Trouble {
+            what: disks::UNSETTLED.to_owned(),
+            advice: format!(
+                "they are kept, and are in no figure here. No disk is emptied before that is settled: {}",
+                disks::SETTLE
+            ),
         });
     }
     findings
@@ -615,6 +632,21 @@ mod tests {
             !told.contains("all is well") && !told.contains("failures left,"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_catalog_that_may_not_name_everything_is_not_well() {
+        let mut status = well();
+        status.ledger.unsettled = true;
+        assert_eq!(severity(&status), DEGRADED);
+        let told = text(&status);
+        for words in [
+            "does not name",
+            "`dewar catalog rebuild`",
+            "--discard-unnamed",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
     }
 
     #[test]

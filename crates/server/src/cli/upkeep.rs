@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::accounts::{Shared, strange};
 use super::columns::{amount, print, print_json, table};
-use super::disks::{ledger_text, left, named};
+use super::disks::{CATALOG_LOST_ADVICE, SETTLE, UNSETTLED, ledger_text, left, named};
 use super::exit::{CommandError, CommandResult, FAILED};
 use super::run::block_on;
 use super::target::{Reached, reach, running};
@@ -232,6 +232,7 @@ fn is_sound(found: &FsckInfo) -> bool {
             && ledger.catalog >= ledger.full
             && ledger.found_bad == 0
             && ledger.unread.is_none()
+            && !ledger.unsettled
     })
 }
 
@@ -313,7 +314,13 @@ pub(super) fn fsck_text(fsck: &FsckInfo) -> String {
         return "no check was made\n".to_owned();
     };
     let mut text = ledger_text(ledger);
-    if fsck.blobs_read > 0 {
+    if ledger.unsettled {
+        text.push_str(&format!("{UNSETTLED}: {SETTLE}\n"));
+    }
+    if ledger.catalog_lost > 0 {
+        text.push_str(&format!("{CATALOG_LOST_ADVICE}\n"));
+    }
+    if fsck.blobs_read > 0 || ledger.found_bad > 0 {
         text.push_str(&format!(
             "{} blobs read, {} bad shards or pieces of the catalog index found\n",
             fsck.blobs_read, ledger.found_bad

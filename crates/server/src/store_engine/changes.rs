@@ -24,7 +24,7 @@ use super::disks::{Configured, open};
 use super::roster::Roster;
 use super::upkeep::why_read_only;
 use crate::admin::{AdminError, DiskAdded, DiskReadmitted, DiskRemoved, Failure, HeldInfo};
-use crate::cli::amount;
+use crate::cli::{SETTLE, UNSETTLED, amount};
 use crate::config::Config;
 use crate::config::check::{Severity, findings};
 
@@ -103,6 +103,7 @@ impl DiskChanges {
         self.offer_back(folder, &*disk).await?;
         if let Some(old) = old {
             self.check_single(old, folder)?;
+            self.check_settled(Some(old)).await?;
         }
         let pool = match (pool, old) {
             // Where nothing on it is known any more.
@@ -136,6 +137,21 @@ impl DiskChanges {
     fn is_configured(&self, folder: &Path) -> bool {
         let configured = self.config.folders();
         configured.iter().any(|(known, _)| known == folder)
+    }
+
+    /// Refuses to have a disk emptied while blobs may be on it that the catalog does not name: what is moved
+    /// or rebuilt is what it names. One that cannot be read is let go, since nothing can be read of it that
+    /// would be lost by that.
+    pub(super) async fn check_settled(&self, disk: Option<DiskId>) -> Result<()> {
+        let is_gone = disk.is_some_and(|disk| self.membership.is_dead(disk));
+        if is_gone || self.store.rebuilt().await?.is_none() {
+            return Ok(());
+        }
+        let message = format!(
+            "{UNSETTLED}, and shards of such blobs would be left behind on this disk. First {SETTLE}. A disk \
+             that is gone or cannot be read any more can be replaced or removed all the same"
+        );
+        Err(AdminError::new(Failure::InUse, message))
     }
 
     /// Refuses to have a further disk take the place of one that another one is taking already.
@@ -179,7 +195,7 @@ impl DiskChanges {
         let Some(refusal @ Refusal::Removed) = self.membership.refusal(&label, &identity) else {
             return Ok(());
         };
-        let held = held_info(self.store.holdings(identity.disk, disk).await?);
+        let held = self.holds(identity.disk, disk).await?;
         let sentence = refusal.sentence(&label, identity.dewar);
         let message = format!("{sentence}. {}", held_text(&held));
         Err(AdminError::new(Failure::Invalid, message))
@@ -264,6 +280,7 @@ impl DiskChanges {
             });
         }
         let (changes, id) = (self.clone(), found?);
+        self.check_settled(Some(id)).await?;
         in_background(async move {
             let lines = changes.store.disk_lines().await?;
             let line = lines.iter().find(|line| line.disk == id);
@@ -324,7 +341,7 @@ impl DiskChanges {
         let disk = open(folder, self.config.pool.disk_deadline).await?;
         let held = match inspect(&*disk).await? {
             Found::Disk(identity) if self.membership.removed().contains(&identity.disk) => {
-                Some(held_info(self.store.holdings(identity.disk, &*disk).await?))
+                Some(self.holds(identity.disk, &*disk).await?)
             }
             _ => None,
         };
@@ -408,9 +425,9 @@ impl DiskChanges {
             if self.held.lock().get(&id).is_some_and(fresh) {
                 continue;
             }
-            match self.store.holdings(id, &*disk).await {
+            match self.holds(id, &*disk).await {
                 Ok(found) => {
-                    let now = (held_info(found), Instant::now());
+                    let now = (found, Instant::now());
                     self.held.lock().insert(id, now);
                 }
                 Err(error) => {
@@ -418,6 +435,13 @@ impl DiskChanges {
                 }
             }
         }
+    }
+
+    /// What a removed disk has.
+    async fn holds(&self, id: DiskId, disk: &dyn Disk) -> Result<HeldInfo> {
+        let unsettled = self.store.rebuilt().await?.is_some();
+        let found = self.store.holdings(id, disk).await?;
+        Ok(held_info(found, unsettled))
     }
 
     /// What a removed disk had when that was counted last.
@@ -536,6 +560,11 @@ impl DiskChanges {
 /// What would be gained by taking a removed disk back; nothing to say when nothing is on it.
 pub(super) fn held_text(held: &HeldInfo) -> String {
     match held.lacking {
+        0 if held.unsettled => format!(
+            "{} shards are on it, and the pool has all that its catalog names of them, which may not be all: \
+             keep it until `dewar catalog rebuild` has looked at it",
+            held.shards
+        ),
         0 => format!(
             "{} shards are on it, and the pool has all that it needs of them",
             held.shards
@@ -552,12 +581,13 @@ pub(super) fn held_text(held: &HeldInfo) -> String {
     }
 }
 
-fn held_info(found: Holdings) -> HeldInfo {
+fn held_info(found: Holdings, unsettled: bool) -> HeldInfo {
     HeldInfo {
         shards: found.shards,
         lacking: found.lacking,
         lacking_bytes: found.lacking_bytes,
         unreadable: found.unreadable,
+        unsettled,
     }
 }
 

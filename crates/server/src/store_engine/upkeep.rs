@@ -311,6 +311,7 @@ impl UpkeepAdmin {
         let mut decided = self.about(disk, action).await?;
         match action {
             DiskAction::Drain => {
+                self.changes.check_settled(None).await?;
                 if self.store.decision(disk).is_none() {
                     decided.narrower = self.check_drain(disk, &decided.path, narrower).await?;
                 }
@@ -711,6 +712,7 @@ fn ledger_info(ledger: &Ledger) -> LedgerInfo {
             .collect(),
         catalog: ledger.catalog,
         catalog_lost: ledger.catalog_lost,
+        unsettled: ledger.unsettled,
         unread: ledger.unread.clone(),
         journal_only_bytes: ledger.unsealed_bytes,
         freeing_blobs: ledger.freeing.blobs,

@@ -244,7 +244,9 @@ impl Membership {
         Ok(id)
     }
 
-    fn is_dead(&self, id: DiskId) -> bool {
+    /// Whether a disk cannot be read: it is away, or belongs to the pool no more.
+    #[must_use]
+    pub fn is_dead(&self, id: DiskId) -> bool {
         let member = self.pool.member(id);
         member.is_none_or(|member| !member.disk.state().readable())
     }

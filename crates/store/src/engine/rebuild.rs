@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dewar_auth::MasterKeys;
 use dewar_data::blob::BlobStore;
-use dewar_data::pool::DewarId;
+use dewar_data::pool::{DewarId, Member};
 use dewar_data::segment::{SegmentTable, Segments};
 use dewar_env::{Disk, Env};
 use dewar_journal::{Journal, JournalConfig, Recovery};
@@ -280,14 +280,31 @@ impl Engine {
         let mut config = config.clone();
         prepare(env, &mut config, dewar, folders, &master, &disks, examined).await?;
         let engine = Self::open(env, &config, dewar, folders, master, Work::Off).await?;
-        let finished = engine.finish_rebuild(&mut report, how).await;
+        let lent = folders.members(dewar, &config).into_iter();
+        let lent = lent.map(|(member, _)| member);
+        let lent = lent
+            .filter(|member| engine.pool.member(member.id).is_none())
+            .collect();
+        let finished = engine.finish_rebuild(&mut report, lent, how).await;
         let closed = engine.close(CLOSE_PATIENCE).await;
         finished?;
         closed?;
         Ok(report)
     }
 
-    async fn finish_rebuild(&self, report: &mut RebuildReport, how: Rebuild<'_>) -> Result<()> {
+    /// `lent` are disks that were removed and are there. What is on them is as good as it was, and may be
+    /// all that is left of blobs that nothing named when they were emptied: they are looked at as a look that
+    /// changes nothing does. They stay removed; what a record names on them is read when they are taken back.
+    async fn finish_rebuild(
+        &self,
+        report: &mut RebuildReport,
+        lent: Vec<Member>,
+        how: Rebuild<'_>,
+    ) -> Result<()> {
+        let removed: Vec<DiskId> = lent.iter().map(|member| member.id).collect();
+        for member in lent {
+            self.pool.join(member)?;
+        }
         let salvaged = self
             .store
             .salvage(Salvage {
@@ -297,7 +314,11 @@ impl Engine {
                 settle: false,
                 report: &mut *how.report,
             })
-            .await?;
+            .await;
+        for disk in removed {
+            self.pool.leave(disk);
+        }
+        let salvaged = salvaged?;
         self.kv.feed_all().await?;
         self.index.settle().await;
         let before = self.index.status().await.healed;

@@ -44,6 +44,9 @@ pub struct Ledger {
     pub catalog: i32,
     /// Pieces of the catalog index that no disk has right.
     pub catalog_lost: u64,
+    /// The catalog was restored or rebuilt, and it is not settled what becomes of blobs that it does not
+    /// name: they are in no line.
+    pub unsettled: bool,
     /// Why not all records could be looked at, where what is lost of the catalog is among them: what is
     /// counted is what could be read.
     pub unread: Option<String>,
@@ -151,6 +154,8 @@ impl Store {
             unsealed_bytes: inner.segments.unsealed_bytes(),
             ..Ledger::default()
         };
+        let rebuilt = inner.rebuilt().await;
+        ledger.unsettled = self.go_on_without(rebuilt, &mut ledger)?.is_some();
         let mut freeing = Freeing::default();
         let queue = freeing.refresh(&inner.tree).await;
         self.go_on_without(queue, &mut ledger)?;
