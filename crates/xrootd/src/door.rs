@@ -224,9 +224,10 @@ impl Door {
         self.sessions.lock().remove(&id.0);
     }
 
-    /// The upload, which still has to be taken, of a client that says that its connection broke, whether or not this server has noticed.
+    /// The upload, which still has to be taken, of a client that says that its connection broke, whether or
+    /// not this server has noticed.
     pub(crate) async fn interrupted(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
-        let others = self.others(now);
+        let others = self.others(whose, now);
         for session in others.iter().filter(|session| session.has_upload(whose)) {
             session.leave_files(&self.interrupted);
             session.end();
@@ -238,7 +239,7 @@ impl Door {
     /// What a client was reading that says that its connection broke.
     pub(crate) fn interrupted_reads(&self, whose: &Whose, now: &Session) -> Vec<WasRead> {
         let mut found: Vec<_> = self
-            .others(now)
+            .others(whose, now)
             .iter()
             .flat_map(|session| session.reads(whose))
             .map(|reader| (reader.file.info.version, Some(reader)))
@@ -247,10 +248,13 @@ impl Door {
         found
     }
 
-    fn others(&self, now: &Session) -> Vec<Arc<Session>> {
+    /// The other sessions of a client.
+    fn others(&self, whose: &Whose, now: &Session) -> Vec<Arc<Session>> {
+        let is_other =
+            |session: &Session| session.id() != now.id() && *session.claimed() == whose.client;
         let sessions = self.sessions.lock();
         let all = sessions.values().filter_map(Weak::upgrade);
-        all.filter(|session| session.id() != now.id()).collect()
+        all.filter(|session| is_other(session)).collect()
     }
 
     pub(crate) fn session(&self, id: SessionId) -> Option<Arc<Session>> {
