@@ -14,6 +14,8 @@ use crate::admit::actor;
 use crate::api::ObjectRef;
 use crate::limits::XATTR_BYTES_MAX;
 
+use super::Revision;
+
 /// What shall become of attributes.
 #[derive(Clone, Debug, Default)]
 pub struct AttributeChange {
@@ -91,13 +93,34 @@ impl Store {
     }
 }
 
+impl Revision {
+    /// The extended attributes that the version's file will have.
+    #[must_use]
+    pub fn extended_attributes(&self) -> BTreeMap<String, Bytes> {
+        shown(&self.xattrs)
+    }
+
+    /// Changes what attributes the file will have, all of them or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many bytes of
+    /// them.
+    pub fn change_attributes(&mut self, change: &AttributeChange) -> Result<()> {
+        self.xattrs = changed(change, &self.xattrs)?;
+        if let Some(mode) = change.mode {
+            self.permissions = mode & 0o7777;
+        }
+        Ok(())
+    }
+}
+
 fn nothing(bucket: &Bucket, name: &ObjectRef) -> Error {
     let message = format!("{} does not exist", bucket.path(name.key.as_str()));
     Error::new(ErrorKind::NotFound, message)
 }
 
 /// As they are told.
-pub(super) fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
+fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
     let pairs = xattrs.iter();
     pairs
         .map(|(name, value)| (name.clone(), Bytes::copy_from_slice(value)))
@@ -113,7 +136,7 @@ fn apply(change: &AttributeChange, attributes: &mut Attributes) -> Result<()> {
 }
 
 /// Extended attributes as a change makes them.
-pub(super) fn changed(
+fn changed(
     change: &AttributeChange,
     xattrs: &BTreeMap<String, ByteVec>,
 ) -> Result<BTreeMap<String, ByteVec>> {

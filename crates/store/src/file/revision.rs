@@ -37,9 +37,8 @@ use crate::put::uncut;
 use crate::{Inner, Shared, Store};
 
 use super::assemble::{Assembled, Pass};
-use super::attributes::{changed, shown};
 use super::run_map::{Origin, Run, RunMap};
-use super::{AttributeChange, OpenFile, Paged};
+use super::{OpenFile, Paged};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
 const DIGEST_SHARE: u64 = 4;
@@ -84,8 +83,8 @@ pub struct Revision {
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
-    permissions: u32,
-    xattrs: BTreeMap<String, ByteVec>,
+    pub(super) permissions: u32,
+    pub(super) xattrs: BTreeMap<String, ByteVec>,
     headers: SystemHeaders,
     metadata: BTreeMap<String, String>,
     tags: BTreeMap<String, String>,
@@ -324,25 +323,6 @@ impl Revision {
     #[must_use]
     pub fn permissions(&self) -> u32 {
         self.permissions
-    }
-
-    /// The extended attributes that the version's file will have.
-    #[must_use]
-    pub fn extended_attributes(&self) -> BTreeMap<String, Bytes> {
-        shown(&self.xattrs)
-    }
-
-    /// Changes what attributes the file will have, all of them or none.
-    ///
-    /// # Errors
-    /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many bytes of
-    /// them.
-    pub fn change_attributes(&mut self, change: &AttributeChange) -> Result<()> {
-        self.xattrs = changed(change, &self.xattrs)?;
-        if let Some(mode) = change.mode {
-            self.permissions = mode & 0o7777;
-        }
-        Ok(())
     }
 
     /// What it is now, for [`Revision::restore`]. Holds no bytes, only where they are: up to some
