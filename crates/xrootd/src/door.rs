@@ -224,11 +224,21 @@ impl Door {
         self.sessions.lock().remove(&id.0);
     }
 
-    /// The upload, which still has to be taken, of a client that says that its connection broke, whether or
-    /// not this server has noticed.
+    /// The upload of a client that says that its connection broke, whether or not this server has noticed.
+    /// Nothing becomes of it yet.
+    pub(crate) fn upload_of(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
+        let others = self.others(whose, now);
+        let open = others.iter().find_map(|session| session.upload(whose));
+        open.or_else(|| self.interrupted.find(whose))
+    }
+
+    /// The same when it rests: the session in which it was open is over. It still has to be taken.
     pub(crate) async fn interrupted(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
         let others = self.others(whose, now);
-        for session in others.iter().filter(|session| session.has_upload(whose)) {
+        for session in others
+            .iter()
+            .filter(|session| session.upload(whose).is_some())
+        {
             session.leave_files(&self.interrupted);
             session.end();
         }

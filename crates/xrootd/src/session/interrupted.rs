@@ -128,6 +128,12 @@ impl Interrupted {
         kept.uploads.len() < before
     }
 
+    /// Gives up what a client began before it began anew.
+    pub(crate) fn give_up_uploads(&self, whose: &Whose) {
+        let mut kept = self.kept.lock();
+        kept.uploads.retain(|upload| upload.whose != *whose);
+    }
+
     /// What this client was reading.
     pub(crate) fn reads(&self, whose: &Whose) -> Vec<WasRead> {
         let kept = self.kept.lock();

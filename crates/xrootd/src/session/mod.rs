@@ -268,12 +268,14 @@ impl Session {
             .collect()
     }
 
-    /// Whether that one is open here.
-    pub(crate) fn has_upload(&self, whose: &Whose) -> bool {
+    /// That one, if it is open here.
+    pub(crate) fn upload(&self, whose: &Whose) -> Option<Arc<Writer>> {
         let handles = self.handles.lock();
-        handles.values().any(|handle| match handle {
-            Handle::Writer(writer) => self.whose(&writer.path, writer.owner) == *whose,
-            Handle::Reader(_) | Handle::Copy(_) => false,
+        handles.values().find_map(|handle| match handle {
+            Handle::Writer(writer) if self.whose(&writer.path, writer.owner) == *whose => {
+                Some(Arc::clone(writer))
+            }
+            Handle::Writer(_) | Handle::Reader(_) | Handle::Copy(_) => None,
         })
     }
 
@@ -282,7 +284,7 @@ impl Session {
         // At one moment: who looks for one here and then there must not miss it.
         let mut handles = self.handles.lock();
         handles.retain(|_, handle| match handle {
-            Handle::Writer(writer) => {
+            Handle::Writer(writer) if self.claimed.comes_again => {
                 let whose = self.whose(&writer.path, writer.owner);
                 interrupted.leave(whose, Arc::clone(writer));
                 false
@@ -292,7 +294,7 @@ impl Session {
                 interrupted.leave_read(whose, Arc::clone(reader));
                 false
             }
-            Handle::Reader(_) | Handle::Copy(_) => true,
+            Handle::Reader(_) | Handle::Writer(_) | Handle::Copy(_) => true,
         });
     }
 

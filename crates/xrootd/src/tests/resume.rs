@@ -55,7 +55,7 @@ fn keeping(time: Duration) -> DoorConfig {
 fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
     run(async {
         let data = bytes(700_000);
-        for (noticed, seed) in [(true, 21), (false, 22)] {
+        for (noticed, ends, seed) in [(true, false, 21), (false, false, 22), (false, true, 27)] {
             let rig = Rig::new(seed).await;
             let mut first = rig.client_of(1).await;
             let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
@@ -79,6 +79,10 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
             let refused = go_on(&mut other, PATH).await;
             assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
             let mut second = rig.client_of(1).await;
+            if let Some(first) = kept.as_ref().filter(|_| ends) {
+                let session = first.session;
+                second.ask(&Request::Endsess { session }).await;
+            }
             let refused = go_on(&mut second, "/first/dir/other").await;
             assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
             let handle = handle_of(&go_on(&mut second, PATH).await);
@@ -115,7 +119,7 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
 #[test]
 fn who_reads_on_over_another_connection_reads_the_same_version() {
     run(async {
-        for (noticed, seed) in [(true, 31), (false, 32)] {
+        for (noticed, ends, seed) in [(true, false, 31), (false, false, 32), (false, true, 34)] {
             let rig = Rig::new(seed).await;
             let (old, new) = (bytes(300_000), vec![9; 300_000]);
             rig.put(PATH, &old).await;
@@ -132,6 +136,10 @@ fn who_reads_on_over_another_connection_reads_the_same_version() {
                 false => Some(first),
             };
             let mut again = rig.client_of(1).await;
+            if let Some(first) = kept.as_ref().filter(|_| ends) {
+                let session = first.session;
+                again.ask(&Request::Endsess { session }).await;
+            }
             let handle = opened(&mut again, PATH, open::READ).await;
             assert_eq!(read(&mut again, handle, 0, 400_000).await, old);
             // Once more, over a third.
@@ -202,6 +210,31 @@ fn an_upload_waits_for_so_long_and_not_when_the_server_stops() {
         drop(client);
         alone(&rig, 0).await;
         assert!(rig.door.interrupted.is_empty());
+    });
+}
+
+#[test]
+fn who_begins_anew_does_not_go_on_with_what_was_before() {
+    run(async {
+        let rig = Rig::new(28).await;
+        for attempt in 1..=2 {
+            let mut client = rig.client_of(1).await;
+            let handle = opened(&mut client, PATH, open::DELETE | open::ASYNC).await;
+            write(&mut client, handle, 0, b"some").await;
+            if attempt == 2 {
+                let done = client.ask(&Request::Close { handle }).await;
+                assert_eq!(done, Reply::Ok(Bytes::new()));
+            }
+            drop(client);
+            alone(&rig, 0).await;
+        }
+        let mut client = rig.client_of(1).await;
+        let refused = go_on(&mut client, PATH).await;
+        assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
+        // To other software these are the words in which it changes a file that is there.
+        let mut other = rig.client().await;
+        let handle = handle_of(&go_on(&mut other, PATH).await);
+        assert_eq!(&read(&mut other, handle, 0, 99).await[..], b"some");
     });
 }
 

@@ -325,7 +325,7 @@ impl Rig {
 pub(super) struct Client {
     socket: TcpStream,
     next: u16,
-    session: SessionId,
+    pub(super) session: SessionId,
 }
 
 impl Client {

@@ -162,9 +162,17 @@ async fn open_for_writing(
         let message = format!("Unable to open {}/; is a directory", path.shown);
         return Err(Refusal::new(ErrorCode::IsDirectory, message));
     }
-    if mode == WriteMode::Update && is_anew(open) {
-        return resume(context, path, &caller).await;
+    let claimed = context.session.claimed();
+    let whose = Whose {
+        path: path.shown.clone(),
+        owner: caller.account(),
+        client: claimed.clone(),
+    };
+    if mode == WriteMode::Update && is_anew(open) && claimed.comes_again {
+        return resume(context, path, &caller, &whose).await;
     }
+    // Who begins anew does not mean what was begun before, also when this breaks in turn.
+    context.door.interrupted.give_up_uploads(&whose);
     let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
@@ -206,12 +214,8 @@ async fn resume(
     context: &Context,
     path: &WirePath,
     caller: &Caller,
+    whose: &Whose,
 ) -> Answer<(FileHandle, String)> {
-    let whose = Whose {
-        path: path.shown.clone(),
-        owner: caller.account(),
-        client: context.session.claimed().clone(),
-    };
     let gone = || {
         let message = format!(
             "Unable to open {}; what was written before the connection broke is gone: write it anew",
@@ -219,11 +223,13 @@ async fn resume(
         );
         Refusal::new(ErrorCode::FileLocked, message)
     };
-    let found = context.door.interrupted(&whose, &context.session).await;
-    let writer = found.ok_or_else(gone)?;
-    // With what it shows now.
-    let allowed = context.door.store.write_file(caller, writer.asked.clone());
+    let found = context.door.upload_of(whose, &context.session);
+    let asked = found.ok_or_else(gone)?.asked.clone();
+    // With what it shows now, and before anything becomes of who has it open.
+    let allowed = context.door.store.write_file(caller, asked);
     allowed.await.map_err(failed("open", path))?;
+    let found = context.door.interrupted(whose, &context.session).await;
+    let writer = found.ok_or_else(gone)?;
     // Without a pause up to the session, which may end meanwhile: it leaves what it has.
     if !context.door.interrupted.take(&writer) {
         return Err(gone());

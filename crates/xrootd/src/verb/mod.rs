@@ -234,6 +234,8 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
                 && old.id() != context.session.id()
                 && context.is_of_same(&old).await?
             {
+                // Clients end the session whose connection broke before they go on in another.
+                old.leave_files(&context.door.interrupted);
                 old.end();
                 context.door.forget(session);
             }
