@@ -247,7 +247,7 @@ impl Session {
     }
 
     /// Whose a file is that this client has open.
-    fn whose(&self, path: &str, owner: UserId) -> Whose {
+    pub(crate) fn whose(&self, path: &str, owner: UserId) -> Whose {
         Whose {
             path: path.to_owned(),
             owner,

@@ -108,11 +108,7 @@ fn is_anew(open: &Open) -> bool {
 /// # Errors
 /// 3003 where it is known to have been another, and is gone.
 fn as_before(context: &Context, path: &WirePath, now: Arc<Reader>) -> Answer<Arc<Reader>> {
-    let whose = Whose {
-        path: path.shown.clone(),
-        owner: now.owner,
-        client: context.session.claimed().clone(),
-    };
+    let whose = context.session.whose(&path.shown, now.owner);
     let before = context.door.interrupted_reads(&whose, &context.session);
     let version = now.file.info.version;
     let is_another = match &before[..] {
@@ -162,13 +158,8 @@ async fn open_for_writing(
         let message = format!("Unable to open {}/; is a directory", path.shown);
         return Err(Refusal::new(ErrorCode::IsDirectory, message));
     }
-    let claimed = context.session.claimed();
-    let whose = Whose {
-        path: path.shown.clone(),
-        owner: caller.account(),
-        client: claimed.clone(),
-    };
-    if mode == WriteMode::Update && is_anew(open) && claimed.comes_again {
+    let whose = context.session.whose(&path.shown, caller.account());
+    if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
     // Who begins anew does not mean what was begun before, also when this breaks in turn.
