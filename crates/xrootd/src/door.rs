@@ -233,7 +233,7 @@ impl Door {
     }
 
     /// The same when it rests: the session in which it was open is over. It still has to be taken.
-    pub(crate) async fn interrupted(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
+    pub(crate) async fn upload_at_rest(&self, whose: &Whose, now: &Session) -> Option<Arc<Writer>> {
         let others = self.others(whose, now);
         for session in others
             .iter()
@@ -252,10 +252,25 @@ impl Door {
             .others(whose, now)
             .iter()
             .flat_map(|session| session.reads(whose))
-            .map(|reader| (reader.file.info.version, Some(reader)))
+            .map(|reader| (reader.file.info.version, Some(Arc::clone(&reader.file))))
             .collect();
         found.extend(self.interrupted.reads(whose));
         found
+    }
+
+    /// A client reads on, which is not asked about what it read before once more.
+    pub(crate) fn reads_on(&self, whose: &Whose, now: &Session) {
+        if self.interrupted.forget_read(whose) {
+            return;
+        }
+        let others = self.others(whose, now);
+        let open = others
+            .iter()
+            .flat_map(|session| session.reads(whose))
+            .next();
+        if let Some(reader) = open {
+            reader.went_on.store(true, Relaxed);
+        }
     }
 
     /// The other sessions of a client.

@@ -40,10 +40,10 @@ pub const OPS_MAX: usize = 512;
 pub const BOUND_MAX: usize = 15;
 
 /// Uploads kept whose connection broke.
-pub const INTERRUPTED_MAX: usize = 64;
+pub const INTERRUPTED_MAX: usize = 1024;
 
 /// Those of one user among them.
-pub const INTERRUPTED_OF_USER_MAX: usize = 16;
+pub const INTERRUPTED_OF_USER_MAX: usize = 256;
 
 /// Files being read that are remembered when their connection breaks.
 pub const INTERRUPTED_READS_MAX: usize = 4096;

@@ -192,7 +192,7 @@ fn writable(
             "Write offset is negative",
         ));
     }
-    session.begin_write(handle)
+    session.begin(handle, "write")
 }
 
 /// Bytes on the wire of as many whole pages as go into `room`, at least one.

@@ -10,11 +10,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use dewar_store::file::OpenFile;
 use dewar_types::{UserId, VersionId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Claimed, Reader, Writer};
+use super::{Claimed, Writer};
 use crate::limits::{
     INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_TIME,
 };
@@ -28,7 +29,7 @@ pub(crate) struct Whose {
 }
 
 /// A version that was being read, and the open file as long as that is kept.
-pub(crate) type WasRead = (VersionId, Option<Arc<Reader>>);
+pub(crate) type WasRead = (VersionId, Option<Arc<OpenFile>>);
 
 struct Upload {
     whose: Whose,
@@ -39,7 +40,7 @@ struct Upload {
 struct Read {
     whose: Whose,
     /// What it read stays readable by this.
-    reader: Option<Arc<Reader>>,
+    file: Option<Arc<OpenFile>>,
     version: VersionId,
     since: Instant,
 }
@@ -95,15 +96,15 @@ impl Interrupted {
 
     /// Keeps what is being read, and remembers for longer which version it was. Of too many the oldest are
     /// forgotten.
-    pub(crate) fn leave_read(&self, whose: Whose, reader: Arc<Reader>) {
+    pub(crate) fn leave_read(&self, whose: Whose, file: Arc<OpenFile>) {
         let mut kept = self.kept.lock();
         if kept.reads.len() >= INTERRUPTED_READS_MAX {
             kept.reads.pop_front();
         }
         kept.reads.push_back(Read {
             whose,
-            version: reader.file.info.version,
-            reader: (!self.keep.is_zero()).then_some(reader),
+            version: file.info.version,
+            file: (!self.keep.is_zero()).then_some(file),
             since: Instant::now(),
         });
         self.sweep(&mut kept);
@@ -138,8 +139,14 @@ impl Interrupted {
     pub(crate) fn reads(&self, whose: &Whose) -> Vec<WasRead> {
         let kept = self.kept.lock();
         let own = kept.reads.iter().filter(|read| read.whose == *whose);
-        own.map(|read| (read.version, read.reader.clone()))
-            .collect()
+        own.map(|read| (read.version, read.file.clone())).collect()
+    }
+
+    /// A client reads on: it will leave again what it has then. False if nothing is known of it.
+    pub(crate) fn forget_read(&self, whose: &Whose) -> bool {
+        let mut kept = self.kept.lock();
+        let known = kept.reads.iter().position(|read| read.whose == *whose);
+        known.and_then(|known| kept.reads.remove(known)).is_some()
     }
 
     /// Whether there are no uploads.
@@ -174,10 +181,10 @@ impl Interrupted {
         {
             kept.reads.pop_front();
         }
-        let mut open = kept.reads.iter_mut().filter(|read| read.reader.is_some());
+        let mut open = kept.reads.iter_mut().filter(|read| read.file.is_some());
         let mut next = open.find_map(|read| {
             if old(read.since, keep) {
-                read.reader = None;
+                read.file = None;
                 return None;
             }
             Some(read.since + keep)

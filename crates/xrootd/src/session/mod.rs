@@ -10,7 +10,7 @@ pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use dewar_store::file::OpenFile;
 use dewar_types::UserId;
@@ -45,13 +45,15 @@ pub(crate) enum Handle {
 
 /// A file open for reading.
 pub(crate) struct Reader {
-    pub(crate) file: OpenFile,
+    pub(crate) file: Arc<OpenFile>,
     /// As it was opened, for messages.
     pub(crate) path: String,
     /// Who opened it.
     pub(crate) owner: UserId,
     /// The key that was left for a destination; it ends with this.
     pub(crate) left: Option<Left>,
+    /// Its client said over another connection that this one broke, and reads on there.
+    pub(crate) went_on: AtomicBool,
 }
 
 /// What a client says of itself at its login, before any proof.
@@ -75,6 +77,8 @@ pub(crate) struct Session {
     files_max: usize,
     handles: Mutex<BTreeMap<u32, Handle>>,
     next: AtomicU32,
+    /// No more files are opened. Changed and asked under the lock of the handles.
+    over: AtomicBool,
     /// The ways out by number: 0 is the first connection's.
     outlets: Mutex<[Option<Outlet>; BOUND_MAX + 1]>,
     /// Room for what is written and the disks have not taken.
@@ -107,6 +111,7 @@ impl Session {
             handles: Mutex::default(),
             // 0 would be as good, but clients print it as if there was none.
             next: AtomicU32::new(1),
+            over: AtomicBool::new(false),
             outlets: Mutex::new(outlets),
             room: Budget::new(IN_BYTES_MAX, PIECE_BYTES_LEAST, Arc::clone(&door.room_in)),
             names: Arc::default(),
@@ -145,9 +150,13 @@ impl Session {
     /// Takes a file in.
     ///
     /// # Errors
-    /// Too many are open.
+    /// Too many are open, or the session is over.
     pub(crate) fn admit(&self, handle: Handle) -> Answer<FileHandle> {
         let mut handles = self.handles.lock();
+        if self.over.load(Relaxed) {
+            let message = "The session is over";
+            return Err(Refusal::new(ErrorCode::Cancelled, message));
+        }
         if handles.len() >= self.files_max {
             let message = format!("{} files are open, more are not allowed", handles.len());
             return Err(Refusal::new(ErrorCode::NoMemory, message));
@@ -178,14 +187,14 @@ impl Session {
         writer_of(self.handle(handle, doing)?, doing)
     }
 
-    /// A write to a file begins to come; a close that takes the file out later waits for it.
+    /// A change of a file begins to come; a close that takes the file out later waits for it.
     ///
     /// # Errors
     /// As [`Self::writer`].
-    pub(crate) fn begin_write(&self, handle: FileHandle) -> Answer<writer::Write> {
+    pub(crate) fn begin(&self, handle: FileHandle, doing: &str) -> Answer<writer::Write> {
         let handles = self.handles.lock();
         let found = handles.get(&handle.number()).cloned();
-        let writer = writer_of(found.ok_or_else(|| not_open("write"))?, "write")?;
+        let writer = writer_of(found.ok_or_else(|| not_open(doing))?, doing)?;
         let begun = writer.begin();
         drop(handles);
         Ok(begun)
@@ -259,8 +268,8 @@ impl Session {
     pub(crate) fn reads(&self, whose: &Whose) -> Vec<Arc<Reader>> {
         let handles = self.handles.lock();
         let readers = handles.values().filter_map(|handle| match handle {
-            Handle::Reader(reader) => Some(reader),
-            Handle::Writer(_) | Handle::Copy(_) => None,
+            Handle::Reader(reader) if !reader.went_on.load(Relaxed) => Some(reader),
+            Handle::Reader(_) | Handle::Writer(_) | Handle::Copy(_) => None,
         });
         readers
             .filter(|reader| self.whose(&reader.path, reader.owner) == *whose)
@@ -283,6 +292,7 @@ impl Session {
     pub(crate) fn leave_files(&self, interrupted: &Interrupted) {
         // At one moment: who looks for one here and then there must not miss it.
         let mut handles = self.handles.lock();
+        self.over.store(true, Relaxed);
         handles.retain(|_, handle| match handle {
             Handle::Writer(writer) if self.claimed.comes_again => {
                 let whose = self.whose(&writer.path, writer.owner);
@@ -290,8 +300,10 @@ impl Session {
                 false
             }
             Handle::Reader(reader) if reader.left.is_none() && self.claimed.comes_again => {
-                let whose = self.whose(&reader.path, reader.owner);
-                interrupted.leave_read(whose, Arc::clone(reader));
+                if !reader.went_on.load(Relaxed) {
+                    let whose = self.whose(&reader.path, reader.owner);
+                    interrupted.leave_read(whose, Arc::clone(&reader.file));
+                }
                 false
             }
             Handle::Reader(_) | Handle::Writer(_) | Handle::Copy(_) => true,
@@ -306,7 +318,10 @@ impl Session {
 
     /// The same, but what was answered still leaves; its first connection cuts it then.
     pub(crate) fn finish(&self) {
-        self.handles.lock().clear();
+        let mut handles = self.handles.lock();
+        self.over.store(true, Relaxed);
+        handles.clear();
+        drop(handles);
         self.closed.notify_waiters();
         *self.outlets.lock() = Default::default();
     }

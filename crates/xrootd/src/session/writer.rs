@@ -38,6 +38,7 @@ enum Op {
     Sync(oneshot::Sender<Answer<()>>),
     Attributes(AttributeChange, oneshot::Sender<Result<Attributes, Error>>),
     Checkpoint(Turn, oneshot::Sender<Answer<u64>>),
+    GoesOn,
     Commit(Option<u64>, oneshot::Sender<Answer<ObjectInfo>>),
 }
 
@@ -85,7 +86,7 @@ struct Coming {
     broken_off: u64,
 }
 
-/// A write whose bytes are coming: a close waits for it.
+/// A change that is coming: a close waits for it, and who goes on over another connection.
 pub(crate) struct Write {
     pub(crate) writer: Arc<Writer>,
     whole: bool,
@@ -188,6 +189,8 @@ impl Writer {
             path: path.clone(),
             size: Arc::clone(&size),
             checkpoint: None,
+            turned: None,
+            may_repeat: None,
         };
         tokio::spawn(task.run(work));
         Arc::new(Self {
@@ -284,6 +287,15 @@ impl Writer {
     /// already, or none.
     pub(crate) async fn checkpoint(self: &Arc<Self>, turn: Turn) -> Told<u64> {
         self.place(|tell| Op::Checkpoint(turn, tell)).await
+    }
+
+    /// The client goes on over another connection: it does not know whether what it asked for last was done.
+    ///
+    /// # Errors
+    /// It is closed.
+    pub(crate) async fn goes_on(&self) -> Answer<()> {
+        let placed = self.ops.send(Op::GoesOn).await;
+        placed.map_err(|_| self.gone())
     }
 
     /// Waits for the writes that come on other connections. No new ones may begin.
@@ -387,12 +399,20 @@ struct Task {
     path: String,
     size: Arc<AtomicU64>,
     checkpoint: Option<Snapshot>,
+    /// What became of a checkpoint last, if nothing changed since.
+    turned: Option<Turn>,
+    /// The same of before the connection broke: a client that did not hear of it asks once more.
+    may_repeat: Option<Turn>,
 }
 
 impl Task {
     async fn run(mut self, mut work: mpsc::Receiver<Op>) {
         while let Some(op) = work.recv().await {
+            if let Op::Data { .. } | Op::Put(..) | Op::Truncate(..) = op {
+                (self.turned, self.may_repeat) = (None, None);
+            }
             match op {
+                Op::GoesOn => self.may_repeat = self.turned,
                 Op::Data {
                     offset,
                     bytes,
@@ -452,6 +472,10 @@ impl Task {
 
     fn turn(&mut self, turn: Turn) -> Answer<u64> {
         self.sound()?;
+        let turns = matches!(turn, Turn::Begin | Turn::Commit | Turn::Rollback);
+        if turns && self.may_repeat.take() == Some(turn) {
+            return Ok(0);
+        }
         let none = || {
             let message = format!("There is no checkpoint of {}", self.path);
             Refusal::new(ErrorCode::InvalidRequest, message)
@@ -474,6 +498,9 @@ impl Task {
             Turn::Begin | Turn::Query | Turn::Keep => {}
             Turn::Commit => self.checkpoint = None,
             Turn::Rollback => self.undo(),
+        }
+        if turns {
+            self.turned = Some(turn);
         }
         Ok(used)
     }
@@ -527,6 +554,7 @@ async fn too_late(mut work: mpsc::Receiver<Op>, path: &str) {
             | Op::Sync(_)
             | Op::Attributes(..)
             | Op::Checkpoint(..)
+            | Op::GoesOn
             | Op::Commit(..) => {}
         }
     }

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use dewar_store::api::BucketRef;
 use dewar_types::BucketName;
 use dewar_xrootd_proto::options::open;
+use dewar_xrootd_proto::request::Checkpoint;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
 
 use super::rig::{Client, Rig, run};
-use super::{code_of, opened, opening, read, write, write_of};
+use super::{code_of, opened, opening, read, turn, write, write_of};
 use crate::DoorConfig;
 use crate::door::DoorLimits;
 use crate::limits::INTERRUPTED_OF_USER_MAX;
@@ -51,11 +52,52 @@ fn keeping(time: Duration) -> DoorConfig {
     }
 }
 
+/// How a server sees a connection break.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// Its end came.
+    Noticed,
+    /// Nothing came.
+    Unnoticed,
+    /// Nothing, until the client itself ended its session.
+    Ended,
+}
+
+impl Cut {
+    const ALL: [(Self, u64); 3] = [
+        (Self::Noticed, 21),
+        (Self::Unnoticed, 22),
+        (Self::Ended, 27),
+    ];
+
+    /// The connection of a client breaks; it is still there where that is not noticed.
+    async fn comes(self, rig: &Rig, client: Client) -> Option<Client> {
+        match self {
+            Self::Noticed => {
+                drop(client);
+                alone(rig, 0).await;
+                None
+            }
+            Self::Unnoticed | Self::Ended => Some(client),
+        }
+    }
+
+    /// The client is there again.
+    async fn over(self, rig: &Rig, broken: Option<&Client>) -> Client {
+        let mut again = rig.client_of(1).await;
+        if let (Self::Ended, Some(broken)) = (self, broken) {
+            let session = broken.session;
+            again.ask(&Request::Endsess { session }).await;
+        }
+        again
+    }
+}
+
 #[test]
 fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
     run(async {
         let data = bytes(700_000);
-        for (noticed, ends, seed) in [(true, false, 21), (false, false, 22), (false, true, 27)] {
+        for (cut, seed) in Cut::ALL {
             let rig = Rig::new(seed).await;
             let mut first = rig.client_of(1).await;
             let handle = opened(&mut first, PATH, open::NEW | open::ASYNC).await;
@@ -66,23 +108,12 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
             // One of which a part came.
             let half = Bytes::copy_from_slice(&data[300_000..350_000]);
             first.send(&write_of(handle, 300_000, 100_000), half).await;
-            let kept = match noticed {
-                true => {
-                    drop(first);
-                    alone(&rig, 0).await;
-                    None
-                }
-                false => Some(first),
-            };
+            let kept = cut.comes(&rig, first).await;
             // It is nobody else's.
             let mut other = rig.client_of(2).await;
             let refused = go_on(&mut other, PATH).await;
             assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
-            let mut second = rig.client_of(1).await;
-            if let Some(first) = kept.as_ref().filter(|_| ends) {
-                let session = first.session;
-                second.ask(&Request::Endsess { session }).await;
-            }
+            let mut second = cut.over(&rig, kept.as_ref()).await;
             let refused = go_on(&mut second, "/first/dir/other").await;
             assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
             let handle = handle_of(&go_on(&mut second, PATH).await);
@@ -119,7 +150,7 @@ fn a_client_goes_on_whether_or_not_the_end_of_its_connection_was_noticed() {
 #[test]
 fn who_reads_on_over_another_connection_reads_the_same_version() {
     run(async {
-        for (noticed, ends, seed) in [(true, false, 31), (false, false, 32), (false, true, 34)] {
+        for (cut, seed) in Cut::ALL {
             let rig = Rig::new(seed).await;
             let (old, new) = (bytes(300_000), vec![9; 300_000]);
             rig.put(PATH, &old).await;
@@ -127,19 +158,8 @@ fn who_reads_on_over_another_connection_reads_the_same_version() {
             let handle = opened(&mut first, PATH, ASKED).await;
             assert_eq!(read(&mut first, handle, 0, 1000).await, old[..1000]);
             rig.put(PATH, &new).await;
-            let kept = match noticed {
-                true => {
-                    drop(first);
-                    alone(&rig, 0).await;
-                    None
-                }
-                false => Some(first),
-            };
-            let mut again = rig.client_of(1).await;
-            if let Some(first) = kept.as_ref().filter(|_| ends) {
-                let session = first.session;
-                again.ask(&Request::Endsess { session }).await;
-            }
+            let kept = cut.comes(&rig, first).await;
+            let mut again = cut.over(&rig, kept.as_ref()).await;
             let handle = opened(&mut again, PATH, open::READ).await;
             assert_eq!(read(&mut again, handle, 0, 400_000).await, old);
             // Once more, over a third.
@@ -151,6 +171,29 @@ fn who_reads_on_over_another_connection_reads_the_same_version() {
             let handle = opened(&mut again, PATH, ASKED).await;
             assert_eq!(read(&mut again, handle, 0, 400_000).await, new);
             drop(kept);
+        }
+    });
+}
+
+#[test]
+fn who_read_to_the_end_is_not_asked_about_it_any_more() {
+    run(async {
+        for (cut, seed) in Cut::ALL {
+            let rig = Rig::new(seed).await;
+            let mut client = rig.client_of(1).await;
+            let mut kept = Vec::new();
+            for version in 1..=3 {
+                let now = vec![version; 1000];
+                rig.put(PATH, &now).await;
+                let handle = opened(&mut client, PATH, ASKED).await;
+                assert_eq!(read(&mut client, handle, 0, 500).await, now[..500]);
+                let broken = cut.comes(&rig, client).await;
+                client = cut.over(&rig, broken.as_ref()).await;
+                let handle = opened(&mut client, PATH, open::READ).await;
+                assert_eq!(read(&mut client, handle, 500, 500).await, now[500..]);
+                client.ask(&Request::Close { handle }).await;
+                kept.push(broken);
+            }
         }
     });
 }
@@ -210,6 +253,67 @@ fn an_upload_waits_for_so_long_and_not_when_the_server_stops() {
         drop(client);
         alone(&rig, 0).await;
         assert!(rig.door.interrupted.is_empty());
+    });
+}
+
+#[test]
+fn an_upload_that_finds_no_room_in_the_session_is_there_still() {
+    run(async {
+        let mut config = keeping(Duration::from_secs(300));
+        config.limits.files_max = 1;
+        let rig = Rig::with(29, config, true).await;
+        let mut client = rig.client_of(1).await;
+        let handle = opened(&mut client, PATH, open::NEW | open::ASYNC).await;
+        write(&mut client, handle, 0, b"some").await;
+        drop(client);
+        alone(&rig, 0).await;
+        let mut client = rig.client_of(1).await;
+        let other = opened(&mut client, "/first/other", open::NEW | open::ASYNC).await;
+        let refused = go_on(&mut client, PATH).await;
+        assert_eq!(code_of(&refused), ErrorCode::NoMemory.number());
+        client.ask(&Request::Close { handle: other }).await;
+        let handle = handle_of(&go_on(&mut client, PATH).await);
+        assert_eq!(&read(&mut client, handle, 0, 99).await[..], b"some");
+    });
+}
+
+#[test]
+fn a_checkpoint_whose_turn_was_not_heard_of_is_turned_once() {
+    async fn again(rig: &Rig, client: Client) -> (Client, FileHandle) {
+        drop(client);
+        alone(rig, 0).await;
+        let mut client = rig.client_of(1).await;
+        let handle = handle_of(&go_on(&mut client, PATH).await);
+        (client, handle)
+    }
+    run(async {
+        let rig = Rig::new(30).await;
+        let done = Reply::Ok(Bytes::new());
+        let refused = ErrorCode::InvalidRequest.number();
+        let mut client = rig.client_of(1).await;
+        let mut handle = opened(&mut client, PATH, open::NEW | open::ASYNC).await;
+        write(&mut client, handle, 0, b"before").await;
+        for (end, found) in [
+            (Checkpoint::Rollback, "before"),
+            (Checkpoint::Commit, "behind"),
+        ] {
+            assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+            (client, handle) = again(&rig, client).await;
+            assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+            let more = turn(&mut client, handle, Checkpoint::Begin).await;
+            assert_eq!(code_of(&more), refused);
+            write(&mut client, handle, 0, b"behind").await;
+            // It is not the last that was done.
+            (client, handle) = again(&rig, client).await;
+            let more = turn(&mut client, handle, Checkpoint::Begin).await;
+            assert_eq!(code_of(&more), refused);
+            assert_eq!(turn(&mut client, handle, end).await, done);
+            (client, handle) = again(&rig, client).await;
+            assert_eq!(turn(&mut client, handle, end).await, done);
+            let more = turn(&mut client, handle, end).await;
+            assert_eq!(code_of(&more), refused);
+            assert_eq!(read(&mut client, handle, 0, 99).await, found.as_bytes());
+        }
     });
 }
 

@@ -1,13 +1,14 @@
 //! Opening and closing files, and what is asked of open ones beside reading and writing.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
 use dewar_store::api::{GetRequest, ReadCondition};
-use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::file::{FileWrite, OpenFile, WriteMode};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
 use dewar_xrootd_proto::reply::{CheckpointRoom, OpenReply};
@@ -76,23 +77,24 @@ async fn open_for_reading(
             return Err(failed("open", path)(error));
         }
     };
-    let mut reader = Arc::new(Reader {
-        file,
-        path: path.shown.clone(),
-        owner: caller.account(),
-        left: third_party.leave(context)?,
-    });
+    let left = third_party.leave(context)?;
+    let mut file = Arc::new(file);
     if is_anew(open) && context.session.claimed().comes_again {
-        reader = as_before(context, path, reader)?;
+        file = as_before(context, path, &caller, file)?;
     }
-    let file = &reader.file;
     let stat = text(
         &file.attributes,
         file_flags(),
         file.info.size,
         file.info.modified,
     );
-    let handle = context.session.admit(Handle::Reader(reader))?;
+    let handle = context.session.admit(Handle::Reader(Arc::new(Reader {
+        file,
+        path: path.shown.clone(),
+        owner: caller.account(),
+        left,
+        went_on: AtomicBool::new(false),
+    })))?;
     Ok((handle, stat))
 }
 
@@ -107,21 +109,30 @@ fn is_anew(open: &Open) -> bool {
 ///
 /// # Errors
 /// 3003 where it is known to have been another, and is gone.
-fn as_before(context: &Context, path: &WirePath, now: Arc<Reader>) -> Answer<Arc<Reader>> {
-    let whose = context.session.whose(&path.shown, now.owner);
+fn as_before(
+    context: &Context,
+    path: &WirePath,
+    caller: &Caller,
+    now: Arc<OpenFile>,
+) -> Answer<Arc<OpenFile>> {
+    let whose = context.session.whose(&path.shown, caller.account());
     let before = context.door.interrupted_reads(&whose, &context.session);
-    let version = now.file.info.version;
+    let version = now.info.version;
     let is_another = match &before[..] {
         [] => path.cgi().get("tried").is_none() && may_be_another(context, &now),
         before => before.iter().any(|(before, _)| *before != version),
     };
+    let reads_on = |file| {
+        context.door.reads_on(&whose, &context.session);
+        Ok(file)
+    };
     if !is_another {
-        return Ok(now);
+        return reads_on(now);
     }
-    if let [(first, Some(reader)), rest @ ..] = &before[..]
+    if let [(first, Some(file)), rest @ ..] = &before[..]
         && rest.iter().all(|(version, _)| version == first)
     {
-        return Ok(Arc::clone(reader));
+        return reads_on(Arc::clone(file));
     }
     let message = format!(
         "Unable to open {}; it was replaced while the connection was broken: read it anew",
@@ -132,12 +143,12 @@ fn as_before(context: &Context, path: &WirePath, now: Arc<Reader>) -> Answer<Arc
 
 /// Whether a version may not be the one that was open at a server that does not run any more: it is younger, or
 /// took the place of another shortly before.
-fn may_be_another(context: &Context, now: &Reader) -> bool {
-    let (since, written) = (context.door.since, now.file.info.modified);
+fn may_be_another(context: &Context, now: &OpenFile) -> bool {
+    let (since, written) = (context.door.since, now.info.modified);
     let time = INTERRUPTED_READS_TIME.as_secs();
     let lately = context.door.env.clock.now().secs() < since.secs() + time
         && written.secs() + time > since.secs();
-    written >= since || (now.file.info.replaces && lately)
+    written >= since || (now.info.replaces && lately)
 }
 
 async fn open_for_writing(
@@ -219,15 +230,18 @@ async fn resume(
     // With what it shows now, and before anything becomes of who has it open.
     let allowed = context.door.store.write_file(caller, asked);
     allowed.await.map_err(failed("open", path))?;
-    let found = context.door.interrupted(whose, &context.session).await;
+    let found = context.door.upload_at_rest(whose, &context.session).await;
     let writer = found.ok_or_else(gone)?;
-    // Without a pause up to the session, which may end meanwhile: it leaves what it has.
-    if !context.door.interrupted.take(&writer) {
+    writer.goes_on().await?;
+    let interrupted = &context.door.interrupted;
+    // Without a pause up to the session: what it has it leaves when it ends.
+    if !interrupted.take(&writer) {
         return Err(gone());
     }
+    let admitted = context.session.admit(Handle::Writer(Arc::clone(&writer)));
+    let handle = admitted.inspect_err(|_| interrupted.leave(whose.clone(), Arc::clone(&writer)))?;
     tracing::debug!(path = path.shown, client = %context.peer.client, "an upload goes on");
     let stat = pending_text(&writer, context.door.env.clock.now());
-    let handle = context.session.admit(Handle::Writer(writer))?;
     Ok((handle, stat))
 }
 
@@ -248,8 +262,12 @@ pub(crate) async fn place(session: &Arc<Session>, request: &Request) -> Option<P
             target: Target::Handle(handle),
             size,
         } => Some(
-            match length(*size).and_then(|size| Ok((session.writer(*handle, "truncate")?, size))) {
-                Ok((writer, size)) => done(writer.truncate(size).await),
+            match length(*size).and_then(|size| Ok((session.begin(*handle, "truncate")?, size))) {
+                Ok((change, size)) => {
+                    let told = change.writer.truncate(size).await;
+                    change.came();
+                    done(told)
+                }
                 Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
             },
         ),
@@ -330,10 +348,12 @@ async fn checkpoint(session: &Session, handle: FileHandle, action: &Checkpoint) 
             return Box::pin(std::future::ready(Err(refusal)));
         }
     };
-    let told = match session.writer(handle, "checkpoint") {
-        Ok(writer) => writer.checkpoint(turn).await,
+    let change = match session.begin(handle, "checkpoint") {
+        Ok(change) => change,
         Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
     };
+    let told = change.writer.checkpoint(turn).await;
+    change.came();
     Box::pin(async move {
         let used = told.wait().await?;
         Ok(match turn {
