@@ -1,7 +1,8 @@
 //! `cargo xtask flame`: a flame graph of the server under each step of the load driver.
 //!
 //! `perf` (Debian: linux-perf) samples the release binary's stacks while a step runs, and only
-//! then: what a step reads is put there before, without being looked at.
+//! then: what a step reads is put there before, without being looked at. Beside each graph a table says how much
+//! each layer took.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -15,6 +16,7 @@ use inferno::collapse::perf::Folder;
 use inferno::flamegraph;
 
 use crate::demo::Demo;
+use crate::layers;
 use crate::run::{cargo, run};
 use crate::workspace::Workspace;
 
@@ -86,6 +88,10 @@ pub(crate) fn flame(workspace: &Workspace, asked: &Flame) -> Result<()> {
         perf.args(["--pid", &demo.pid().to_string(), "--output"]);
         run(perf.arg(&samples).arg("--").arg(&binary).args(load(step)))?;
         let graph = draw(&samples, step)?;
+        let folded = samples.with_extension("folded");
+        let folded = std::fs::read_to_string(&folded)
+            .with_context(|| format!("read {}", folded.display()))?;
+        print!("{}", layers::table(&folded));
         std::fs::remove_file(&samples).with_context(|| format!("remove {}", samples.display()))?;
         println!("{}", graph.display());
     }

@@ -9,6 +9,7 @@ mod demo;
 mod docs;
 mod flame;
 mod history;
+mod layers;
 mod run;
 mod s3_tests;
 mod tidy;
