@@ -260,13 +260,17 @@ def test_an_upload_goes_on_when_its_connection_breaks(own_server, tmp_path, gene
         assert came[0] < 1.5 * len(data), came
 
 
-@pytest.mark.parametrize("how", ["cut", "kill"])
+@pytest.mark.parametrize("how", ["cut", "kill", "rename"])
 @pytest.mark.parametrize("generation", [5, 6])
 def test_who_reads_on_gets_no_mixture_of_two_versions(own_server, tmp_path, generation, how):
     """The file is replaced while it is read, and then the connection breaks. Clients do not tell who uses them."""
     old, new = content("old", 50_000_000), content("new", 50_000_000)
     s3 = own_server.boto()
     s3.put_object(Bucket="demo", Key="f", Body=old)
+    if how == "rename":
+        # Written before a start that both versions know.
+        s3.put_object(Bucket="demo", Key="f.new", Body=new)
+        own_server.restart()
     gate = Gate(port_of(own_server), 15_000_000)
     source, target = f"root://127.0.0.1:{gate.port}//demo/f", tmp_path / "down"
     command, variables = ([sys.executable, "-c", READS_ON], bindings_environment()) if generation == 6 else (
@@ -274,8 +278,11 @@ def test_who_reads_on_gets_no_mixture_of_two_versions(own_server, tmp_path, gene
     client = subprocess.Popen([*command, source, str(target)], env=dict(variables, **PATIENT),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert gate.reached.wait(30)
-    s3.put_object(Bucket="demo", Key="f", Body=new)
-    if how == "kill":
+    if how == "rename":
+        xrdfs(own_server, "mv", "/demo/f.new", "/demo/f")
+    else:
+        s3.put_object(Bucket="demo", Key="f", Body=new)
+    if how != "cut":
         own_server.kill()
         gate.opened.set()
         own_server.start()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dewar_env::Env;
 use dewar_store::Store;
-use dewar_types::Timestamp;
+use dewar_types::{Timestamp, VersionId};
 use dewar_xrootd_proto::{RequestCode, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -258,18 +258,33 @@ impl Door {
         found
     }
 
-    /// A client reads on, which is not asked about what it read before once more.
-    pub(crate) fn reads_on(&self, whose: &Whose, now: &Session) {
-        if self.interrupted.forget_read(whose) {
+    /// A client reads a version on, and is not asked about what it read before once more.
+    pub(crate) fn reads_on(&self, whose: &Whose, version: VersionId, now: &Session) {
+        if self.interrupted.forget_read(whose, version) {
             return;
         }
         let others = self.others(whose, now);
-        let open = others
-            .iter()
-            .flat_map(|session| session.reads(whose))
-            .next();
-        if let Some(reader) = open {
+        let mut open = others.iter().flat_map(|session| session.reads(whose));
+        if let Some(reader) = open.find(|reader| reader.file.info.version == version) {
             reader.went_on.store(true, Relaxed);
+        }
+    }
+
+    /// A client was told to read a file anew.
+    pub(crate) fn reads_anew(&self, whose: &Whose, now: &Session) {
+        self.interrupted.forget_reads(whose);
+        let others = self.others(whose, now);
+        for reader in others.iter().flat_map(|session| session.reads(whose)) {
+            reader.went_on.store(true, Relaxed);
+        }
+    }
+
+    /// A client writes a file anew: what it began before is not meant any more, also when this breaks in turn.
+    pub(crate) fn writes_anew(&self, whose: &Whose, now: &Session) {
+        self.interrupted.give_up_uploads(whose);
+        let others = self.others(whose, now);
+        for writer in others.iter().filter_map(|session| session.upload(whose)) {
+            writer.given_up.store(true, Relaxed);
         }
     }
 

@@ -40,13 +40,16 @@ pub const OPS_MAX: usize = 512;
 pub const BOUND_MAX: usize = 15;
 
 /// Uploads kept whose connection broke.
-pub const INTERRUPTED_MAX: usize = 1024;
+pub const INTERRUPTED_MAX: usize = 512;
 
 /// Those of one user among them.
-pub const INTERRUPTED_OF_USER_MAX: usize = 256;
+pub const INTERRUPTED_OF_USER_MAX: usize = 128;
 
 /// Files being read that are remembered when their connection breaks.
-pub const INTERRUPTED_READS_MAX: usize = 4096;
+pub const INTERRUPTED_READS_MAX: usize = 16_384;
+
+/// Those of one user among them.
+pub const INTERRUPTED_READS_OF_USER_MAX: usize = 4096;
 
 /// For how long it is remembered which version of them it was.
 pub const INTERRUPTED_READS_TIME: Duration = Duration::from_secs(3600);

@@ -237,6 +237,8 @@ impl Stage<'_> {
             self.move_history(source, target, parent, &file).await?;
         }
         file.attributes.ctime = self.now();
+        let flags = file.current.flags;
+        file.current.flags = flags.with_replaced(replaced.is_some());
         self.delete(old_key.clone());
         if let Some((key, read)) = &target.slot {
             self.same(key.clone(), read);

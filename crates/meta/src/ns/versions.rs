@@ -417,6 +417,7 @@ impl<'a> Name<'a> {
         file.current = VersionRecord {
             owner: None,
             group: None,
+            flags: newest.flags.with_replaced(true),
             ..newest
         };
         (file.older, file.older_null) = self

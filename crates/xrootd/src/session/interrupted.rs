@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use super::{Claimed, Writer};
 use crate::limits::{
-    INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_TIME,
+    INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX,
+    INTERRUPTED_READS_TIME,
 };
 
 /// Whose an open file is.
@@ -77,16 +78,13 @@ impl Interrupted {
             return;
         }
         let mut kept = self.kept.lock();
-        let uploads = &mut kept.uploads;
-        let of_user = |upload: &Upload| upload.whose.owner == whose.owner;
-        if uploads.iter().filter(|upload| of_user(upload)).count() >= INTERRUPTED_OF_USER_MAX {
-            let oldest = uploads.iter().position(of_user);
-            oldest.map(|oldest| uploads.remove(oldest));
-        }
-        if uploads.len() >= INTERRUPTED_MAX {
-            uploads.pop_front();
-        }
-        uploads.push_back(Upload {
+        let owner = whose.owner;
+        make_room(
+            &mut kept.uploads,
+            (INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX),
+            |upload| upload.whose.owner == owner,
+        );
+        kept.uploads.push_back(Upload {
             whose,
             writer,
             since: Instant::now(),
@@ -94,13 +92,16 @@ impl Interrupted {
         self.sweep(&mut kept);
     }
 
-    /// Keeps what is being read, and remembers for longer which version it was. Of too many the oldest are
-    /// forgotten.
+    /// Keeps what is being read, and remembers for longer which version it was. Of too many, of its user or in all,
+    /// the oldest are forgotten.
     pub(crate) fn leave_read(&self, whose: Whose, file: Arc<OpenFile>) {
         let mut kept = self.kept.lock();
-        if kept.reads.len() >= INTERRUPTED_READS_MAX {
-            kept.reads.pop_front();
-        }
+        let owner = whose.owner;
+        make_room(
+            &mut kept.reads,
+            (INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX),
+            |read| read.whose.owner == owner,
+        );
         kept.reads.push_back(Read {
             whose,
             version: file.info.version,
@@ -142,11 +143,18 @@ impl Interrupted {
         own.map(|read| (read.version, read.file.clone())).collect()
     }
 
-    /// A client reads on: it will leave again what it has then. False if nothing is known of it.
-    pub(crate) fn forget_read(&self, whose: &Whose) -> bool {
+    /// A client reads a version on: it will leave again what it has then. False if nothing is known of it.
+    pub(crate) fn forget_read(&self, whose: &Whose, version: VersionId) -> bool {
         let mut kept = self.kept.lock();
-        let known = kept.reads.iter().position(|read| read.whose == *whose);
+        let is_it = |read: &Read| read.whose == *whose && read.version == version;
+        let known = kept.reads.iter().position(is_it);
         known.and_then(|known| kept.reads.remove(known)).is_some()
+    }
+
+    /// A client was told to begin anew, and what it was reading is not asked for any more.
+    pub(crate) fn forget_reads(&self, whose: &Whose) {
+        let mut kept = self.kept.lock();
+        kept.reads.retain(|read| read.whose != *whose);
     }
 
     /// Whether there are no uploads.
@@ -162,7 +170,8 @@ impl Interrupted {
         }
     }
 
-    /// Gives up what is too old, and says when the next is; `None` if there is none, and nobody comes again.
+    /// Gives up what is too old, and says when to look again: at the latest when what is left from now on is too
+    /// old; `None` if there is nothing, and nobody comes again.
     fn give_up(&self) -> Option<Instant> {
         let mut kept = self.kept.lock();
         let (now, keep) = (Instant::now(), self.keep);
@@ -196,7 +205,23 @@ impl Interrupted {
             next = Some(next.map_or(other, |next| next.min(other)));
         }
         kept.swept = next.is_some();
-        next
+        match keep.is_zero() {
+            true => next,
+            false => next.map(|next| next.min(now + keep)),
+        }
+    }
+}
+
+/// Makes room for one more of a user, whose oldest goes, or that of all, so that there are at most as many in all and
+/// of the user.
+fn make_room<T>(kept: &mut VecDeque<T>, (all, own): (usize, usize), of_user: impl Fn(&T) -> bool) {
+    if kept.iter().filter(|one| of_user(one)).count() >= own
+        && let Some(oldest) = kept.iter().position(&of_user)
+    {
+        kept.remove(oldest);
+    }
+    if kept.len() >= all {
+        kept.pop_front();
     }
 }
 

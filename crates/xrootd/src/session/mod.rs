@@ -281,7 +281,10 @@ impl Session {
     pub(crate) fn upload(&self, whose: &Whose) -> Option<Arc<Writer>> {
         let handles = self.handles.lock();
         handles.values().find_map(|handle| match handle {
-            Handle::Writer(writer) if self.whose(&writer.path, writer.owner) == *whose => {
+            Handle::Writer(writer)
+                if !writer.given_up.load(Relaxed)
+                    && self.whose(&writer.path, writer.owner) == *whose =>
+            {
                 Some(Arc::clone(writer))
             }
             Handle::Writer(_) | Handle::Reader(_) | Handle::Copy(_) => None,
@@ -295,8 +298,10 @@ impl Session {
         self.over.store(true, Relaxed);
         handles.retain(|_, handle| match handle {
             Handle::Writer(writer) if self.claimed.comes_again => {
-                let whose = self.whose(&writer.path, writer.owner);
-                interrupted.leave(whose, Arc::clone(writer));
+                if !writer.given_up.load(Relaxed) {
+                    let whose = self.whose(&writer.path, writer.owner);
+                    interrupted.leave(whose, Arc::clone(writer));
+                }
                 false
             }
             Handle::Reader(reader) if reader.left.is_none() && self.claimed.comes_again => {

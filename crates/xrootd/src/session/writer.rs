@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
@@ -69,6 +69,8 @@ pub(crate) struct Writer {
     pub(crate) permissions: u32,
     /// Whose it will be.
     pub(crate) owner: UserId,
+    /// Its client began anew over another connection and will not go on with this one.
+    pub(crate) given_up: AtomicBool,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
     ops: mpsc::Sender<Op>,
@@ -199,6 +201,7 @@ impl Writer {
             announced,
             permissions,
             owner,
+            given_up: AtomicBool::new(false),
             size,
             ops,
             coming: watch::Sender::default(),
@@ -399,9 +402,10 @@ struct Task {
     path: String,
     size: Arc<AtomicU64>,
     checkpoint: Option<Snapshot>,
-    /// What became of a checkpoint last, if nothing changed since.
+    /// What became of a checkpoint last, if nothing was written since.
     turned: Option<Turn>,
-    /// The same of before the connection broke: a client that did not hear of it asks once more.
+    /// The same of before the connection broke: a client that did not hear of it asks once more, perhaps behind what
+    /// it wrote before and did not hear of either.
     may_repeat: Option<Turn>,
 }
 
@@ -409,7 +413,7 @@ impl Task {
     async fn run(mut self, mut work: mpsc::Receiver<Op>) {
         while let Some(op) = work.recv().await {
             if let Op::Data { .. } | Op::Put(..) | Op::Truncate(..) = op {
-                (self.turned, self.may_repeat) = (None, None);
+                self.turned = None;
             }
             match op {
                 Op::GoesOn => self.may_repeat = self.turned,
@@ -474,6 +478,7 @@ impl Task {
         self.sound()?;
         let turns = matches!(turn, Turn::Begin | Turn::Commit | Turn::Rollback);
         if turns && self.may_repeat.take() == Some(turn) {
+            self.turned = Some(turn);
             return Ok(0);
         }
         let none = || {

@@ -224,6 +224,14 @@ fn who_cannot_read_on_is_told_so() {
         let refused = other.ask(&opening(PATH, open::READ)).await;
         assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
         opened(&mut other, &format!("{PATH}?tried=one"), open::READ).await;
+        // Who was told so and did is not asked about what was before.
+        let handle = opened(&mut again, PATH, ASKED).await;
+        read(&mut again, handle, 0, 10).await;
+        drop(again);
+        alone(&rig, 1).await;
+        let mut again = rig.client_of(1).await;
+        let handle = opened(&mut again, PATH, open::READ).await;
+        assert_eq!(read(&mut again, handle, 0, 2000).await, bytes(999));
         // And other software may open files in these words.
         let mut plain = rig.client().await;
         opened(&mut plain, PATH, open::READ).await;
@@ -253,6 +261,49 @@ fn an_upload_waits_for_so_long_and_not_when_the_server_stops() {
         drop(client);
         alone(&rig, 0).await;
         assert!(rig.door.interrupted.is_empty());
+    });
+}
+
+#[test]
+fn a_version_that_is_known_longer_does_not_keep_an_upload() {
+    run(async {
+        let time = Duration::from_millis(100);
+        let rig = Rig::with(35, keeping(time), true).await;
+        rig.put("/first/read", b"some").await;
+        let mut client = rig.client_of(1).await;
+        opened(&mut client, "/first/read", ASKED).await;
+        drop(client);
+        alone(&rig, 0).await;
+        tokio::time::sleep(time * 3).await;
+        let mut client = rig.client_of(1).await;
+        let handle = opened(&mut client, PATH, open::NEW | open::ASYNC).await;
+        write(&mut client, handle, 0, b"some").await;
+        drop(client);
+        alone(&rig, 0).await;
+        while !rig.door.interrupted.is_empty() {
+            tokio::time::sleep(time).await;
+        }
+    });
+}
+
+#[test]
+fn of_two_uploads_of_a_client_it_goes_on_with_the_one_it_began_last() {
+    run(async {
+        let rig = Rig::new(36).await;
+        let mut first = rig.client_of(1).await;
+        let handle = opened(&mut first, PATH, open::DELETE | open::ASYNC).await;
+        write(&mut first, handle, 0, b"first").await;
+        let mut second = rig.client_of(1).await;
+        let handle = opened(&mut second, PATH, open::DELETE | open::ASYNC).await;
+        write(&mut second, handle, 0, b"second").await;
+        drop(second);
+        alone(&rig, 1).await;
+        let mut third = rig.client_of(1).await;
+        let handle = handle_of(&go_on(&mut third, PATH).await);
+        assert_eq!(&read(&mut third, handle, 0, 99).await[..], b"second");
+        // Whose connection is whole after all keeps its own.
+        let done = first.ask(&Request::Ping).await;
+        assert_eq!(done, Reply::Ok(Bytes::new()));
     });
 }
 

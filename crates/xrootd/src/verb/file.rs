@@ -79,8 +79,11 @@ async fn open_for_reading(
     };
     let left = third_party.leave(context)?;
     let mut file = Arc::new(file);
+    let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
-        file = as_before(context, path, &caller, file)?;
+        let whose = context.session.whose(&path.shown, caller.account());
+        file = as_before(context, path, &whose, file)?;
+        reads_on = Some((whose, file.info.version));
     }
     let stat = text(
         &file.attributes,
@@ -95,6 +98,9 @@ async fn open_for_reading(
         left,
         went_on: AtomicBool::new(false),
     })))?;
+    if let Some((whose, version)) = reads_on {
+        context.door.reads_on(&whose, version, &context.session);
+    }
     Ok((handle, stat))
 }
 
@@ -112,43 +118,49 @@ fn is_anew(open: &Open) -> bool {
 fn as_before(
     context: &Context,
     path: &WirePath,
-    caller: &Caller,
+    whose: &Whose,
     now: Arc<OpenFile>,
 ) -> Answer<Arc<OpenFile>> {
-    let whose = context.session.whose(&path.shown, caller.account());
-    let before = context.door.interrupted_reads(&whose, &context.session);
+    let before = context.door.interrupted_reads(whose, &context.session);
     let version = now.info.version;
     let is_another = match &before[..] {
         [] => path.cgi().get("tried").is_none() && may_be_another(context, &now),
         before => before.iter().any(|(before, _)| *before != version),
     };
-    let reads_on = |file| {
-        context.door.reads_on(&whose, &context.session);
-        Ok(file)
-    };
     if !is_another {
-        return reads_on(now);
+        return Ok(now);
     }
-    if let [(first, Some(file)), rest @ ..] = &before[..]
-        && rest.iter().all(|(version, _)| version == first)
+    let [first, rest @ ..] = &before[..] else {
+        return Err(read_anew(path));
+    };
+    let kept = before.iter().find_map(|(_, file)| file.clone());
+    if let Some(file) = kept
+        && rest.iter().all(|(version, _)| *version == first.0)
     {
-        return reads_on(Arc::clone(file));
+        return Ok(file);
     }
+    context.door.reads_anew(whose, &context.session);
+    Err(read_anew(path))
+}
+
+fn read_anew(path: &WirePath) -> Refusal {
     let message = format!(
         "Unable to open {}; it was replaced while the connection was broken: read it anew",
         path.shown
     );
-    Err(Refusal::new(ErrorCode::FileLocked, message))
+    Refusal::new(ErrorCode::FileLocked, message)
 }
 
-/// Whether a version may not be the one that was open at a server that does not run any more: it is younger, or
-/// took the place of another shortly before.
+/// Whether a version may not be the one that was open at a server that does not run any more, or of which nothing is
+/// known here any more: it is younger than this one, or took the place of another since then or shortly before.
 fn may_be_another(context: &Context, now: &OpenFile) -> bool {
     let (since, written) = (context.door.since, now.info.modified);
+    // What was renamed is older than its name.
+    let changed = written.max(now.attributes.changed);
     let time = INTERRUPTED_READS_TIME.as_secs();
     let lately = context.door.env.clock.now().secs() < since.secs() + time
-        && written.secs() + time > since.secs();
-    written >= since || (now.info.replaces && lately)
+        && changed.secs() + time > since.secs();
+    written >= since || (now.info.replaces && (changed >= since || lately))
 }
 
 async fn open_for_writing(
@@ -173,8 +185,7 @@ async fn open_for_writing(
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
-    // Who begins anew does not mean what was begun before, also when this breaks in turn.
-    context.door.interrupted.give_up_uploads(&whose);
+    context.door.writes_anew(&whose, &context.session);
     let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
@@ -232,7 +243,6 @@ async fn resume(
     allowed.await.map_err(failed("open", path))?;
     let found = context.door.upload_at_rest(whose, &context.session).await;
     let writer = found.ok_or_else(gone)?;
-    writer.goes_on().await?;
     let interrupted = &context.door.interrupted;
     // Without a pause up to the session: what it has it leaves when it ends.
     if !interrupted.take(&writer) {
@@ -240,6 +250,8 @@ async fn resume(
     }
     let admitted = context.session.admit(Handle::Writer(Arc::clone(&writer)));
     let handle = admitted.inspect_err(|_| interrupted.leave(whose.clone(), Arc::clone(&writer)))?;
+    // Before the client learns how to name it.
+    writer.goes_on().await?;
     tracing::debug!(path = path.shown, client = %context.peer.client, "an upload goes on");
     let stat = pending_text(&writer, context.door.env.clock.now());
     Ok((handle, stat))
