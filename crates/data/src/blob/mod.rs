@@ -48,7 +48,7 @@ use crate::pool::{Placement, Pool};
 use notices::Notices;
 use reader::Room;
 use shards::{OpenShards, ShardError, ShardReader};
-use writer::WriterPlan;
+use writer::{WriterPlan, Writers};
 
 /// The blobs of all pools.
 #[derive(Debug)]
@@ -58,6 +58,7 @@ pub struct BlobStore {
     open: OpenShards,
     codecs: Mutex<BTreeMap<(u8, u8), Arc<Codec>>>,
     room: Room,
+    writers: Writers,
     counts: Counts,
     notices: Notices,
     suspects: Suspects,
@@ -95,6 +96,7 @@ impl BlobStore {
             open: OpenShards::default(),
             codecs: Mutex::default(),
             room: Room::default(),
+            writers: Writers::default(),
             counts: Counts::default(),
             notices: Notices::default(),
             suspects: Suspects::default(),
@@ -194,6 +196,7 @@ impl BlobStore {
             resting: Arc::clone(self.placement.resting()),
             rooms: Arc::clone(self.placement.rooms()),
             codec: self.codec(layout)?,
+            writers: self.writers.clone(),
         }))
     }
 

@@ -29,6 +29,9 @@ use crate::pool::{Demand, Resting, Rooms};
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
 
+/// The windows of all writers together, beyond which those of new ones are smaller.
+const WINDOWS_BYTES: u64 = 32 << 20;
+
 /// Windows that may wait for one disk while others proceed; with the one being gathered and the
 /// one being written this bounds the memory of a writer to about `(4 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
@@ -49,6 +52,21 @@ pub(crate) struct WriterPlan {
     pub(crate) resting: Arc<Resting>,
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
+    pub(crate) writers: Writers,
+}
+
+/// Counts the writers that there are, each of which holds a clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writers(Arc<()>);
+
+impl Writers {
+    /// What a new writer gathers, which holds a clone already.
+    fn window_bytes(&self, stripe: u64) -> u64 {
+        // The store has one too.
+        let writers = Arc::strong_count(&self.0).saturating_sub(1).max(1);
+        let window = WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64);
+        (window / stripe).max(1) * stripe
+    }
 }
 
 /// A blob being written.
@@ -98,7 +116,7 @@ impl BlobWriter {
         Self {
             window: vec![BytesMut::new(); usize::from(plan.layout.k)],
             crcs: vec![KnownCrcs::default(); usize::from(plan.layout.k)],
-            window_bytes_max: (WINDOW_BYTES / stripe).max(1) * stripe,
+            window_bytes_max: plan.writers.window_bytes(stripe),
             window_bytes: 0,
             pages: 0,
             len: 0,
@@ -577,5 +595,27 @@ impl ShardTask {
             // What cannot be removed now is collected by the sweep.
             let _ = self.disk.remove(&self.path).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_writers_gather_less_each() {
+        let stripe = 256 << 10;
+        let store = Writers::default();
+        let mut open = vec![store.clone()];
+        assert_eq!(store.window_bytes(stripe), 1 << 20);
+        open.extend((1..32).map(|_| store.clone()));
+        assert_eq!(store.window_bytes(stripe), 1 << 20);
+        open.push(store.clone());
+        assert_eq!(store.window_bytes(stripe), 3 * stripe);
+        open.extend((33..1000).map(|_| store.clone()));
+        assert_eq!(store.window_bytes(stripe), stripe);
+        drop(open);
+        assert_eq!(store.window_bytes(stripe), 1 << 20);
+        assert_eq!(store.window_bytes(3 << 20), 3 << 20);
     }
 }
