@@ -33,10 +33,15 @@ class Pools(Server):
         self.archive = archive
 
     def bytes_in(self):
-        """Bytes of shards: those of the main pool, and those of the archive."""
+        """Bytes of shards: those of the main pool, and those of the archive. Shards may go while they are counted."""
+        def size(file):
+            try:
+                return file.stat().st_size
+            except FileNotFoundError:
+                return 0
+
         def shards(folders):
-            files = [file for folder in folders for file in folder.glob("blobs/*/*") if file.is_file()]
-            return sum(file.stat().st_size for file in files)
+            return sum(size(file) for folder in folders for file in folder.glob("blobs/*/*"))
         return shards(self.disk(n) for n in range(1, 7)), shards(self.archive)
 
     def wait_for(self, condition, seconds=60):
