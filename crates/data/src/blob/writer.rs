@@ -32,9 +32,11 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// The windows of all writers together, beyond which those of new ones are smaller.
 const WINDOWS_BYTES: u64 = 32 << 20;
 
-/// Windows that may wait for one disk while others proceed; with the one being gathered and the
-/// one being written this bounds the memory of a writer to about `(4 + 2) × window × (k+m)/k`.
+/// Windows that may wait for one disk while others proceed. With the one that is gathered, the one that waits
+/// for the queue and the one that is written this bounds the memory of a writer to `(3 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
+/// The same beside so many writers that windows are small: others have work for the disks meanwhile.
+const QUEUED_WINDOWS_AMONG_MANY: usize = 1;
 
 /// What a shard takes besides its bytes, about: checksums and the header.
 const OVERHEAD_BYTES: usize = 2 * PAGE_BYTES;
@@ -60,12 +62,25 @@ pub(crate) struct WriterPlan {
 pub(crate) struct Writers(Arc<()>);
 
 impl Writers {
-    /// What a new writer gathers, which holds a clone already.
-    fn window_bytes(&self, stripe: u64) -> u64 {
+    /// The window's share of a new writer, which holds a clone already.
+    fn share(&self) -> u64 {
         // The store has one too.
         let writers = Arc::strong_count(&self.0).saturating_sub(1).max(1);
-        let window = WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64);
-        (window / stripe).max(1) * stripe
+        WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64)
+    }
+
+    /// What a new writer gathers.
+    fn window_bytes(&self, stripe: u64) -> u64 {
+        (self.share() / stripe).max(1) * stripe
+    }
+
+    /// How many windows of a new writer may wait for one disk.
+    fn queued_windows(&self) -> usize {
+        if self.share() < WINDOW_BYTES {
+            QUEUED_WINDOWS_AMONG_MANY
+        } else {
+            QUEUED_WINDOWS
+        }
     }
 }
 
@@ -423,7 +438,7 @@ impl ShardQueue {
 }
 
 fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
-    let (queue, work) = mpsc::channel(QUEUED_WINDOWS);
+    let (queue, work) = mpsc::channel(plan.writers.queued_windows());
     let (tell, outcome) = oneshot::channel();
     let task = ShardTask {
         id: plan.disks[shard].0,
@@ -610,8 +625,10 @@ mod tests {
         assert_eq!(store.window_bytes(stripe), 1 << 20);
         open.extend((1..32).map(|_| store.clone()));
         assert_eq!(store.window_bytes(stripe), 1 << 20);
+        assert_eq!(store.queued_windows(), 2);
         open.push(store.clone());
         assert_eq!(store.window_bytes(stripe), 3 * stripe);
+        assert_eq!(store.queued_windows(), 1);
         open.extend((33..1000).map(|_| store.clone()));
         assert_eq!(store.window_bytes(stripe), stripe);
         drop(open);

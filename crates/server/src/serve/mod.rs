@@ -43,7 +43,7 @@ use crate::trouble::Trouble;
 const S3_READ_BYTES: usize = 1 << 20;
 
 /// What the read buffers of all S3 connections may take together.
-const S3_READ_BYTES_TOTAL: usize = 256 << 20;
+const S3_READ_BYTES_TOTAL: usize = 128 << 20;
 
 /// Requests of a metrics scraper are small.
 const METRICS_READ_BYTES: usize = 16 * 1024;

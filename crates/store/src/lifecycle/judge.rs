@@ -132,6 +132,24 @@ fn moves<'a>(
 }
 
 impl Lifecycle {
+    /// What keys begin with that rules about versions can match, in order, none of them within another.
+    pub(super) fn prefixes(&self) -> Vec<&str> {
+        let rules = self.rules.iter().filter(|rule| rule.enabled);
+        let rules = rules.filter(|rule| {
+            rule.expiration.is_some()
+                || rule.noncurrent.is_some()
+                || !rule.transitions.is_empty()
+                || !rule.noncurrent_transitions.is_empty()
+        });
+        let mut prefixes: Vec<&str> = rules
+            .map(|rule| rule.filter.prefix.as_deref().unwrap_or_default())
+            .collect();
+        prefixes.sort_unstable();
+        // What begins with a prefix comes right behind it.
+        prefixes.dedup_by(|next, kept| next.starts_with(*kept));
+        prefixes
+    }
+
     /// What is due for a version; expiration comes before moves.
     pub(super) fn due(&self, seen: &Seen<'_>, now: Timestamp, day: Duration) -> Option<Due> {
         let mut moving = None;

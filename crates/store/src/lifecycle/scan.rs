@@ -1,7 +1,7 @@
 //! The scanner: walks the buckets that have rules and does what is due.
 //!
-//! One bucket after the other, one page of versions after the other, so memory does not grow with
-//! what is stored; between pages it rests for as long as the page took and longer, so that it takes
+//! One bucket after the other, one page of versions after the other, only under the prefixes that rules
+//! name, so memory does not grow with what is stored, and a rule costs what it is about; between pages it rests for as long as the page took and longer, so that it takes
 //! at most a quarter of a core. What is due is done in batches, each of which requires the versions
 //! to be the very ones that were judged: who writes meanwhile is not undone.
 //!
@@ -261,10 +261,32 @@ impl Inner {
         }
     }
 
+    /// The versions that rules are about; says whether progress was noted.
     async fn scan(
         self: &Arc<Self>,
         bucket: &Bucket,
         rules: &Lifecycle,
+        from: String,
+        pace: &mut Rest,
+    ) -> Result<bool> {
+        let mut noted = false;
+        for prefix in rules.prefixes() {
+            let begun = from.starts_with(prefix);
+            if !begun && *prefix < *from {
+                continue;
+            }
+            let from = if begun { from.clone() } else { String::new() };
+            noted |= self.scan_under(bucket, rules, prefix, from, pace).await?;
+        }
+        Ok(noted)
+    }
+
+    /// The same for keys that begin with `prefix`.
+    async fn scan_under(
+        self: &Arc<Self>,
+        bucket: &Bucket,
+        rules: &Lifecycle,
+        prefix: &str,
         from: String,
         pace: &mut Rest,
     ) -> Result<bool> {
@@ -278,6 +300,7 @@ impl Inner {
             (!from.is_empty()).then_some((from, Some(VersionId(u128::MAX))));
         loop {
             let query = VersionQuery {
+                prefix,
                 after: marker.as_ref().map(|(key, _)| key.as_str()),
                 after_version: marker
                     .as_ref()

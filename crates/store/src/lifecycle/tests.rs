@@ -296,6 +296,39 @@ fn rules_that_make_no_sense_are_refused() {
     }
 }
 
+#[test]
+fn only_keys_that_rules_are_about_are_looked_at() {
+    let expires = |prefix: &str| Rule {
+        expiration: Some(Expiration::Days(1)),
+        ..rule(prefix)
+    };
+    let looked_at = |rules: Vec<Rule>| {
+        let rules = Lifecycle { rules };
+        let prefixes = rules.prefixes().into_iter();
+        prefixes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let rules = ["b/", "a/x/", "c", "a/", "b/", "c/d", "a"].map(expires);
+    assert_eq!(looked_at(rules.to_vec()), ["a", "b/", "c"]);
+    let all = Rule {
+        filter: Filter::default(),
+        ..expires("")
+    };
+    assert_eq!(looked_at(vec![expires("a"), all]), [""]);
+    let off = Rule {
+        enabled: false,
+        ..expires("off")
+    };
+    let uploads = Rule {
+        abort_days: Some(1),
+        ..rule("uploads")
+    };
+    let older = Rule {
+        noncurrent: Some(Noncurrent::default()),
+        ..rule("older")
+    };
+    assert_eq!(looked_at(vec![off, uploads, older]), ["older"]);
+}
+
 async fn versions(rig: &Rig) -> Vec<(String, bool)> {
     let request = ListVersionsRequest {
         bucket: bucket("first"),
@@ -362,6 +395,31 @@ fn the_scanner_does_what_is_due() {
         days_pass(&rig).await;
         assert_eq!(versions(&rig).await, kept);
         assert_eq!(rig.get("kept").await.expect("kept"), content(20_000, 1));
+
+        // Several rules, of which one is within another, and what lies between them stays.
+        for key in ["a/1", "a/2", "a/x/1", "kept1", "z", "z1", "zz/1"] {
+            rig.put(key, &content(100, 3)).await.expect("put");
+        }
+        let expires = |prefix: &str| Rule {
+            id: prefix.into(),
+            expiration: Some(Expiration::Days(1)),
+            noncurrent: Some(Noncurrent {
+                days: 1,
+                keep: None,
+            }),
+            ..rule(prefix)
+        };
+        let lifecycle = Lifecycle {
+            rules: ["zz", "a/x/", "a/", "z1"].map(expires).to_vec(),
+        };
+        let set = store.set_lifecycle(&rig.ann, &first, &lifecycle).await;
+        set.expect("set");
+        for _ in 0..3 {
+            days_pass(&rig).await;
+        }
+        let left = versions(&rig).await;
+        let left: Vec<&str> = left.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(left, ["kept", "kept1", "kept2", "z"]);
         rig.settle().await;
     });
 }
