@@ -29,14 +29,12 @@ use crate::pool::{Demand, Resting, Rooms};
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// The windows of all writers together, beyond which those of new ones are smaller.
+/// The windows that all writers gather, beyond which each is smaller.
 const WINDOWS_BYTES: u64 = 32 << 20;
 
 /// Windows that may wait for one disk while others proceed. With the one that is gathered, the one that waits
 /// for the queue and the one that is written this bounds the memory of a writer to `(3 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
-/// The same beside so many writers that windows are small: others have work for the disks meanwhile.
-const QUEUED_WINDOWS_AMONG_MANY: usize = 1;
 
 /// What a shard takes besides its bytes, about: checksums and the header.
 const OVERHEAD_BYTES: usize = 2 * PAGE_BYTES;
@@ -62,25 +60,12 @@ pub(crate) struct WriterPlan {
 pub(crate) struct Writers(Arc<()>);
 
 impl Writers {
-    /// The window's share of a new writer, which holds a clone already.
-    fn share(&self) -> u64 {
+    /// What each of them gathers next.
+    fn window_bytes(&self, stripe: u64) -> u64 {
         // The store has one too.
         let writers = Arc::strong_count(&self.0).saturating_sub(1).max(1);
-        WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64)
-    }
-
-    /// What a new writer gathers.
-    fn window_bytes(&self, stripe: u64) -> u64 {
-        (self.share() / stripe).max(1) * stripe
-    }
-
-    /// How many windows of a new writer may wait for one disk.
-    fn queued_windows(&self) -> usize {
-        if self.share() < WINDOW_BYTES {
-            QUEUED_WINDOWS_AMONG_MANY
-        } else {
-            QUEUED_WINDOWS
-        }
+        let window = WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64);
+        (window / stripe).max(1) * stripe
     }
 }
 
@@ -214,9 +199,12 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Hands the window to the shards.
+    /// Hands the window to the shards. The next one is as large as fits beside those who write by then.
     async fn flush(&mut self) -> Result<()> {
-        for (shard, part) in self.encode()?.into_iter().enumerate() {
+        let parts = self.encode()?;
+        let stripe = self.plan.layout.stripe_bytes();
+        self.window_bytes_max = self.plan.writers.window_bytes(stripe);
+        for (shard, part) in parts.into_iter().enumerate() {
             // A shard whose task ended has failed: its outcome says why, and the others go on.
             if let Some(queue) = &self.shards[shard].queue
                 && queue.send(Work::Window(part)).await.is_err()
@@ -438,7 +426,7 @@ impl ShardQueue {
 }
 
 fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
-    let (queue, work) = mpsc::channel(plan.writers.queued_windows());
+    let (queue, work) = mpsc::channel(QUEUED_WINDOWS);
     let (tell, outcome) = oneshot::channel();
     let task = ShardTask {
         id: plan.disks[shard].0,
@@ -625,10 +613,8 @@ mod tests {
         assert_eq!(store.window_bytes(stripe), 1 << 20);
         open.extend((1..32).map(|_| store.clone()));
         assert_eq!(store.window_bytes(stripe), 1 << 20);
-        assert_eq!(store.queued_windows(), 2);
         open.push(store.clone());
         assert_eq!(store.window_bytes(stripe), 3 * stripe);
-        assert_eq!(store.queued_windows(), 1);
         open.extend((33..1000).map(|_| store.clone()));
         assert_eq!(store.window_bytes(stripe), stripe);
         drop(open);

@@ -311,6 +311,38 @@ fn small_ranges_read_only_their_pages() {
 }
 
 #[test]
+fn windows_shrink_while_many_write_and_grow_again() {
+    run(async {
+        let world = SimWorld::with_disks(18, 6);
+        let store = store(&world, layout(4, 2));
+        let bytes = content(5_000_001, 18);
+        let mut writer = store.create(BlobId(1), ShardKind::Object).expect("begun");
+        let parts = |from: usize, to: usize| {
+            let part = bytes.slice(from..to);
+            (0..part.len())
+                .step_by(50_001)
+                .map(move |at| part.slice(at..part.len().min(at + 50_001)))
+        };
+        for part in parts(0, 1_500_000) {
+            writer.write(part).await.expect("written");
+        }
+        let others = (2..300).map(|id| store.create(BlobId(id), ShardKind::Object));
+        let others: Vec<_> = others.map(|other| other.expect("begun")).collect();
+        for part in parts(1_500_000, 3_000_000) {
+            writer.write(part).await.expect("written");
+        }
+        drop(others);
+        for part in parts(3_000_000, bytes.len()) {
+            writer.write(part).await.expect("written");
+        }
+        let record = writer.seal(b"a test").await.expect("sealed");
+        (0..2).for_each(|disk| world.disk(disk).vanish());
+        let whole = ByteRange::whole(record.len);
+        assert_eq!(read(&store, &record, whole).await.expect("readable"), bytes);
+    });
+}
+
+#[test]
 fn a_dropped_writer_leaves_nothing() {
     run(async {
         let world = SimWorld::with_disks(9, 6);
