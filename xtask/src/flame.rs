@@ -1,7 +1,7 @@
 //! `cargo xtask flame`: a flame graph of the server under each step of the load driver.
 //!
-//! `perf` (Debian: linux-perf) samples the release binary's stacks while a step runs, and only
-//! then: what a step reads is put there before, without being looked at. Beside each graph a table says how much
+//! `perf` (Debian: linux-perf) samples the release binary's stacks while a step is measured, and only
+//! then: the load driver starts and ends it, so what a step reads is put there without being looked at. Beside each graph a table says how much
 //! each layer took.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use inferno::collapse::Collapse as _;
 use inferno::collapse::perf::Folder;
@@ -66,27 +66,18 @@ pub(crate) fn flame(workspace: &Workspace, asked: &Flame) -> Result<()> {
         PORT_BASE,
         &[],
     )?;
-    for (place, step) in asked.steps.split(',').enumerate() {
-        let prefix = format!("flame-{place}/");
-        let load = |step: &str| {
-            let mut load = vec![
-                "bench".to_owned(),
-                "s3".to_owned(),
-                "--ready-file".to_owned(),
-            ];
-            load.push(demo.ready_file().display().to_string());
-            load.extend(["--steps", step, "--prefix", &prefix, "--keep"].map(ToOwned::to_owned));
-            load
-        };
-        if let Some(first) = preparation(step)? {
-            run(Command::new(&binary).args(load(&first)))?;
-        }
+    let record = format!(
+        "exec perf record --quiet --call-graph dwarf --freq {} --pid {} --output \"$SAMPLES\"",
+        asked.frequency,
+        demo.pid()
+    );
+    for step in asked.steps.split(',') {
         let samples = folder.join(format!("{}.perf", step.replace(':', "-")));
-        let mut perf = Command::new("perf");
-        perf.args(["record", "--quiet", "--call-graph", "dwarf", "--freq"]);
-        perf.arg(asked.frequency.to_string());
-        perf.args(["--pid", &demo.pid().to_string(), "--output"]);
-        run(perf.arg(&samples).arg("--").arg(&binary).args(load(step)))?;
+        let mut load = Command::new(&binary);
+        load.args(["bench", "s3", "--ready-file"]);
+        load.arg(demo.ready_file());
+        load.args(["--steps", step, "--beside", &record]);
+        run(load.env("SAMPLES", &samples))?;
         let graph = draw(&samples, step)?;
         let folded = samples.with_extension("folded");
         let folded = std::fs::read_to_string(&folded)
@@ -96,21 +87,6 @@ pub(crate) fn flame(workspace: &Workspace, asked: &Flame) -> Result<()> {
         println!("{}", graph.display());
     }
     Ok(())
-}
-
-/// The step that puts there what `step` will find, so that this is not in its graph.
-fn preparation(step: &str) -> Result<Option<String>> {
-    let words: Vec<&str> = step.split(':').collect();
-    let [workload, size, concurrency, requests, objects @ ..] = &words[..] else {
-        bail!("{step}: a step is WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS]");
-    };
-    let objects = objects.first().unwrap_or(requests);
-    Ok(match *workload {
-        "put" | "multipart" => None,
-        // Reads fill up what is missing; one request is enough to make them do it.
-        "get" | "range" | "head" | "list" => Some(format!("{workload}:{size}:1:1:{objects}")),
-        _ => Some(format!("put:{size}:{concurrency}:{requests}")),
-    })
 }
 
 /// Folds the stacks of `samples` and draws them.
@@ -139,21 +115,4 @@ fn draw(samples: &Path, step: &str) -> Result<PathBuf> {
     flamegraph::from_reader(&mut options, BufReader::new(stacks), BufWriter::new(file))
         .with_context(|| format!("{step}: no sample was taken; is the step long enough?"))?;
     Ok(graph)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_step_reads_is_there_before() {
-        let first = |step| preparation(step).unwrap();
-        assert_eq!(first("put:4k:16:100"), None);
-        assert_eq!(
-            first("get:1m:8:4000:400").as_deref(),
-            Some("get:1m:1:1:400")
-        );
-        assert_eq!(first("delete:4k:16:500").as_deref(), Some("put:4k:16:500"));
-        assert!(preparation("get:1m").is_err());
-    }
 }

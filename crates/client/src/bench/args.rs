@@ -158,6 +158,9 @@ pub(super) struct LoadArgs {
     /// Errors after which a step is given up
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(super) errors_max: u64,
+    /// Run this by sh beside each step, only while it is measured, and interrupt it then
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) beside: Option<String>,
     /// What the keys begin with
     #[arg(long, value_name = "TEXT", default_value = "dewar-bench")]
     pub(super) prefix: String,

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::args::{LoadArgs, S3Args};
+use super::beside::Beside;
 use super::drive::{Job, Outcome, drive};
 use super::objects::ObjectSet;
 use super::plan::{Limit, Step, Verb, Workload, plan};
@@ -144,8 +145,12 @@ impl Objects<'_> {
             let outcome = drive(target, &warmup, set, |_| {})?;
             set.apply(&outcome.change);
         }
+        let beside = self.load.beside.as_deref().map(Beside::start).transpose()?;
         let set = self.set(step.size, at);
-        let outcome = drive(target, &job, set, |begun| progress.at(begun))?;
+        let outcome = drive(target, &job, set, |begun| progress.at(begun));
+        let stopped = beside.map_or(Ok(()), Beside::stop);
+        let outcome = outcome?;
+        stopped?;
         set.apply(&outcome.change);
         Ok(outcome)
     }

@@ -11,6 +11,7 @@
 //! for the user.
 
 mod args;
+mod beside;
 mod campaign;
 mod content;
 mod drive;
