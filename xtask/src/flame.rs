@@ -67,7 +67,7 @@ pub(crate) fn flame(workspace: &Workspace, asked: &Flame) -> Result<()> {
         &[],
     )?;
     let record = format!(
-        "exec perf record --quiet --call-graph dwarf --freq {} --pid {} --output \"$SAMPLES\"",
+        "perf record --quiet --call-graph dwarf --freq {} --pid {} --output \"$SAMPLES\"",
         asked.frequency,
         demo.pid()
     );

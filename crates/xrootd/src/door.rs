@@ -258,8 +258,8 @@ impl Door {
         found
     }
 
-    /// A client reads a version on, and is not asked about what it read before once more.
-    pub(crate) fn reads_on(&self, whose: &Whose, version: VersionId, now: &Session) {
+    /// A client reads a version on, or was told to read it anew: one of its files is not asked about once more.
+    pub(crate) fn forget_read(&self, whose: &Whose, version: VersionId, now: &Session) {
         if self.interrupted.forget_read(whose, version) {
             return;
         }
@@ -270,22 +270,11 @@ impl Door {
         }
     }
 
-    /// A client was told to read a file anew.
-    pub(crate) fn reads_anew(&self, whose: &Whose, now: &Session) {
-        self.interrupted.forget_reads(whose);
-        let others = self.others(whose, now);
-        for reader in others.iter().flat_map(|session| session.reads(whose)) {
-            reader.went_on.store(true, Relaxed);
-        }
-    }
-
     /// A client writes a file anew: what it began before is not meant any more, also when this breaks in turn.
     pub(crate) fn writes_anew(&self, whose: &Whose, now: &Session) {
         self.interrupted.give_up_uploads(whose);
         let others = self.others(whose, now);
-        for writer in others.iter().filter_map(|session| session.upload(whose)) {
-            writer.given_up.store(true, Relaxed);
-        }
+        others.iter().for_each(|session| session.give_up(whose));
     }
 
     /// The other sessions of a client.

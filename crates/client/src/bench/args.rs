@@ -158,7 +158,7 @@ pub(super) struct LoadArgs {
     /// Errors after which a step is given up
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(super) errors_max: u64,
-    /// Run this by sh beside each step, only while it is measured, and interrupt it then
+    /// Run this by sh beside each step, only while it is measured, and terminate it then
     #[arg(long, value_name = "COMMAND")]
     pub(super) beside: Option<String>,
     /// What the keys begin with

@@ -1,14 +1,22 @@
 //! A command that runs beside what is measured: a profiler, a tracer.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-/// It runs until it is told to stop.
+/// How long it may take to write down what it has found.
+const END_TIME: Duration = Duration::from_secs(60);
+/// How often it is looked whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// It runs until it is told to stop, or this is dropped.
 pub(super) struct Beside {
     command: String,
     child: Child,
+    end_time: Duration,
 }
 
 impl Beside {
@@ -19,31 +27,56 @@ impl Beside {
     pub(super) fn start(command: &str) -> Result<Self> {
         let child = Command::new("sh")
             .args(["-c", command])
+            // What the shell starts is stopped with it.
+            .process_group(0)
             .spawn()
             .with_context(|| format!("start {command}"))?;
         Ok(Self {
             command: command.to_owned(),
             child,
+            end_time: END_TIME,
         })
     }
 
-    /// Interrupts it as Ctrl-C does and waits for what it still has to do.
+    /// Terminates it (SIGTERM) and waits for what it still has to do.
     ///
     /// # Errors
-    /// It failed by itself meanwhile, so what it was to find out is not there.
+    /// It failed by itself meanwhile, so what it was to find out is not there; or it does not end.
     pub(super) fn stop(mut self) -> Result<()> {
-        let ended = self.child.try_wait().context(self.command.clone())?;
-        if let Some(status) = ended {
-            ensure!(status.success(), "{}: {status}", self.command);
+        let command = self.command.clone();
+        if let Some(status) = self.child.try_wait().context(command.clone())? {
+            ensure!(status.success(), "{command}: {status}");
             return Ok(());
         }
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.with_context(|| format!("{}: no process", self.command))?;
-        // It is not waited for yet, so the number is still its own.
-        kill_process(pid, Signal::INT).with_context(|| format!("interrupt {}", self.command))?;
-        // How it ends when it is interrupted is its own affair.
-        self.child.wait().context(self.command)?;
+        self.signal(Signal::TERM);
+        let give_up = Instant::now() + self.end_time;
+        // How it ends when it is told to is its own affair.
+        while self.child.try_wait().context(command.clone())?.is_none() {
+            if Instant::now() > give_up {
+                bail!(
+                    "{command} did not end {} s after SIGTERM",
+                    self.end_time.as_secs()
+                );
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
         Ok(())
+    }
+
+    /// To all of it, if it is not gone yet.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal(Signal::KILL);
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -51,21 +84,40 @@ impl Beside {
 mod tests {
     use super::*;
 
-    #[test]
-    fn it_is_interrupted_and_waited_for() {
+    /// It has begun when the file is there.
+    fn begun(command: &str) -> (Beside, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
-        let (up, told) = (folder.path().join("up"), folder.path().join("told"));
-        let command = format!(
-            "trap 'echo stopped > {}; exit 3' INT; echo > {}; while :; do sleep 0.01; done",
-            told.display(),
-            up.display()
-        );
+        let up = folder.path().join("up");
+        let command = format!("cd {}; {command}", folder.path().display());
         let beside = Beside::start(&command).expect("started");
         while !up.exists() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(LOOK_EVERY);
         }
+        (beside, folder)
+    }
+
+    #[test]
+    fn it_is_stopped_and_waited_for() {
+        let (beside, folder) = begun(
+            "trap 'echo stopped > told; exit 3' TERM; echo > up; while :; do sleep 0.01; done",
+        );
         beside.stop().expect("stopped");
-        assert_eq!(std::fs::read_to_string(told).expect("told"), "stopped\n");
+        let told = std::fs::read_to_string(folder.path().join("told"));
+        assert_eq!(told.expect("told"), "stopped\n");
+    }
+
+    #[test]
+    fn what_the_shell_started_is_stopped_with_it() {
+        let (beside, _folder) = begun("echo > up; sleep 1000; true");
+        beside.stop().expect("stopped");
+    }
+
+    #[test]
+    fn what_does_not_end_is_told_of_and_killed() {
+        let (mut beside, _folder) = begun("trap '' TERM; echo > up; sleep 1000; true");
+        beside.end_time = Duration::ZERO;
+        let error = beside.stop().expect_err("it ignores that");
+        assert!(error.to_string().contains("did not end"), "{error}");
     }
 
     #[test]

@@ -151,6 +151,12 @@ impl BlobWriter {
         self.len == 0
     }
 
+    /// What it gathers before it writes.
+    #[cfg(test)]
+    pub(super) fn window_bytes(&self) -> u64 {
+        self.window_bytes_max
+    }
+
     /// Takes the next bytes. Waits while the disks are behind.
     ///
     /// # Errors
@@ -181,7 +187,7 @@ impl BlobWriter {
             let room = unit - self.window_bytes % unit;
             let take = room.min((bytes.len() - at) as u64) as usize;
             let buffer = &mut self.window[shard as usize];
-            if buffer.capacity() == 0 {
+            if buffer.is_empty() {
                 let share = self.window_bytes_max / u64::from(self.plan.layout.k);
                 buffer.reserve(share as usize);
             }

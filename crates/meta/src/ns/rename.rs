@@ -237,8 +237,8 @@ impl Stage<'_> {
             self.move_history(source, target, parent, &file).await?;
         }
         file.attributes.ctime = self.now();
-        let flags = file.current.flags;
-        file.current.flags = flags.with_replaced(replaced.is_some());
+        // Also where nothing is there: what was may have been moved away before.
+        file.current.flags = file.current.flags.with_replaced(true);
         self.delete(old_key.clone());
         if let Some((key, read)) = &target.slot {
             self.same(key.clone(), read);

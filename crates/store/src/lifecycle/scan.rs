@@ -1,9 +1,10 @@
 //! The scanner: walks the buckets that have rules and does what is due.
 //!
-//! One bucket after the other, one page of versions after the other, only under the prefixes that rules
-//! name, so memory does not grow with what is stored, and a rule costs what it is about; between pages it rests for as long as the page took and longer, so that it takes
-//! at most a quarter of a core. What is due is done in batches, each of which requires the versions
-//! to be the very ones that were judged: who writes meanwhile is not undone.
+//! One bucket after the other, one page of versions after the other, only under the prefixes that
+//! rules name, so memory does not grow with what is stored, and a rule costs what it is about;
+//! between pages it rests for as long as the page took and longer, so that it takes at most a
+//! quarter of a core. What is due is done in batches, each of which requires the versions to be the
+//! very ones that were judged: who writes meanwhile is not undone.
 //!
 //! Moves to another pool keep to a rate of their own, that of repair, and take what is due to expire elsewhere
 //! nothing of its time: a pass moves for as long as passes are apart and leaves the rest to the next one, which
@@ -30,7 +31,7 @@ use minicbor::{Decode, Encode};
 use tokio::time::Instant;
 
 use super::judge::{Due, Seen};
-use super::rules::Lifecycle;
+use super::rules::{Lifecycle, Rule};
 use crate::copy::is_in_pool;
 use crate::document::{DocumentKind, document_of};
 use crate::{Inner, Shared};
@@ -262,7 +263,7 @@ impl Inner {
     }
 
     /// The versions that rules are about; says whether progress was noted.
-    async fn scan(
+    pub(super) async fn scan(
         self: &Arc<Self>,
         bucket: &Bucket,
         rules: &Lifecycle,
@@ -457,7 +458,8 @@ impl Inner {
         rules: &Lifecycle,
         pace: &mut Rest,
     ) -> Result<()> {
-        if rules.rules.iter().all(|rule| rule.abort_days.is_none()) {
+        let aborts = |rule: &Rule| rule.enabled && rule.abort_days.is_some();
+        if !rules.rules.iter().any(aborts) {
             return Ok(());
         }
         let day = self.lifecycle.day;
@@ -500,7 +502,7 @@ impl Inner {
 }
 
 /// Keeps the scanner to its share, in one pass.
-struct Rest {
+pub(super) struct Rest {
     since: Instant,
     noted: Instant,
     /// No move begins from then on.
@@ -513,7 +515,7 @@ struct Rest {
 
 impl Rest {
     /// Of a pass that moves for so long at most.
-    fn new(moves: Duration) -> Self {
+    pub(super) fn new(moves: Duration) -> Self {
         let now = Instant::now();
         Self {
             since: now,

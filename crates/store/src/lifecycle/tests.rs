@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dewar_meta::ns::Tenant;
 use dewar_meta::ns::record::{ETag, SystemHeaders, VersionFlags, VersionRecord};
 use dewar_types::{ErrorKind, Timestamp, VersionId};
 
 use super::judge::{Due, Seen};
 use super::rules::{Expiration, Filter, Noncurrent, NoncurrentTransition, Rule, Transition};
+use super::scan::Rest;
 use super::{DAY, Lifecycle};
 use crate::api::{ListVersionsRequest, Versioning};
 use crate::tests::{Rig, bucket, content, run};
@@ -327,6 +329,42 @@ fn only_keys_that_rules_are_about_are_looked_at() {
         ..rule("older")
     };
     assert_eq!(looked_at(vec![off, uploads, older]), ["older"]);
+}
+
+#[test]
+fn a_pass_goes_on_where_it_was() {
+    let due = |from: &'static str| {
+        run(async move {
+            let rig = Rig::new(2).await;
+            for key in ["a/1", "a/2", "between", "c/1", "c/2"] {
+                rig.put(key, &content(100, 1)).await.expect("put");
+            }
+            let expires = |prefix: &str| Rule {
+                id: prefix.into(),
+                expiration: Some(Expiration::Days(1)),
+                ..rule(prefix)
+            };
+            let rules = Lifecycle {
+                rules: ["c/", "a/"].map(expires).to_vec(),
+            };
+            rig.world.clock().jump(3 * DAY.as_nanos() as i64);
+            let inner = &rig.store.inner;
+            let tenant = Tenant::default_tenant();
+            let bucket = inner.tree.bucket(&tenant, &bucket("first").name).await;
+            let bucket = bucket.expect("read").expect("there");
+            let mut pace = Rest::new(DAY);
+            let scanned = inner.scan(&bucket, &rules, from.into(), &mut pace).await;
+            scanned.expect("scanned");
+            let left = versions(&rig).await;
+            rig.settle().await;
+            left.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(due(""), ["between"]);
+    assert_eq!(due("a/2"), ["a/1", "between"]);
+    assert_eq!(due("between"), ["a/1", "a/2", "between"]);
+    assert_eq!(due("c/2"), ["a/1", "a/2", "between", "c/1"]);
+    assert_eq!(due("d"), ["a/1", "a/2", "between", "c/1", "c/2"]);
 }
 
 async fn versions(rig: &Rig) -> Vec<(String, bool)> {

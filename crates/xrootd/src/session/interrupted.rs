@@ -143,18 +143,12 @@ impl Interrupted {
         own.map(|read| (read.version, read.file.clone())).collect()
     }
 
-    /// A client reads a version on: it will leave again what it has then. False if nothing is known of it.
+    /// One file of a client is not asked about any more. False if nothing is known of it.
     pub(crate) fn forget_read(&self, whose: &Whose, version: VersionId) -> bool {
         let mut kept = self.kept.lock();
         let is_it = |read: &Read| read.whose == *whose && read.version == version;
         let known = kept.reads.iter().position(is_it);
         known.and_then(|known| kept.reads.remove(known)).is_some()
-    }
-
-    /// A client was told to begin anew, and what it was reading is not asked for any more.
-    pub(crate) fn forget_reads(&self, whose: &Whose) {
-        let mut kept = self.kept.lock();
-        kept.reads.retain(|read| read.whose != *whose);
     }
 
     /// Whether there are no uploads.

@@ -277,6 +277,17 @@ impl Session {
             .collect()
     }
 
+    /// Nobody goes on with what is being written under that name.
+    pub(crate) fn give_up(&self, whose: &Whose) {
+        for handle in self.handles.lock().values() {
+            if let Handle::Writer(writer) = handle
+                && self.whose(&writer.path, writer.owner) == *whose
+            {
+                writer.given_up.store(true, Relaxed);
+            }
+        }
+    }
+
     /// That one, if it is open here.
     pub(crate) fn upload(&self, whose: &Whose) -> Option<Arc<Writer>> {
         let handles = self.handles.lock();

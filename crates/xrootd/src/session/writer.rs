@@ -414,9 +414,11 @@ impl Task {
         while let Some(op) = work.recv().await {
             if let Op::Data { .. } | Op::Put(..) | Op::Truncate(..) = op {
                 self.turned = None;
+                // What is written once more would have to be undone once more.
+                self.may_repeat.take_if(|turn| *turn == Turn::Rollback);
             }
             match op {
-                Op::GoesOn => self.may_repeat = self.turned,
+                Op::GoesOn => self.may_repeat = self.turned.or(self.may_repeat),
                 Op::Data {
                     offset,
                     bytes,

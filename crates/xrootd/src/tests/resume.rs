@@ -369,6 +369,47 @@ fn a_checkpoint_whose_turn_was_not_heard_of_is_turned_once() {
 }
 
 #[test]
+fn a_turn_that_comes_behind_writes_that_were_repeated_is_what_was_asked_for() {
+    run(async {
+        let rig = Rig::new(35).await;
+        let done = Reply::Ok(Bytes::new());
+        for end in [Checkpoint::Commit, Checkpoint::Rollback] {
+            let path = format!("{PATH}{end:?}");
+            let mut client = rig.client_of(1).await;
+            let mut handle = opened(&mut client, &path, open::NEW | open::ASYNC).await;
+            write(&mut client, handle, 0, b"before").await;
+            assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+            // Twice it hears of nothing.
+            for _ in 0..2 {
+                drop(client);
+                alone(&rig, 0).await;
+                client = rig.client_of(1).await;
+                handle = handle_of(&go_on(&mut client, &path).await);
+                write(&mut client, handle, 0, b"before").await;
+            }
+            assert_eq!(turn(&mut client, handle, Checkpoint::Begin).await, done);
+            write(&mut client, handle, 0, b"behind").await;
+            assert_eq!(turn(&mut client, handle, end).await, done);
+            drop(client);
+            alone(&rig, 0).await;
+            client = rig.client_of(1).await;
+            handle = handle_of(&go_on(&mut client, &path).await);
+            write(&mut client, handle, 0, b"behind").await;
+            let repeated = turn(&mut client, handle, end).await;
+            match end {
+                // There is nothing left to go back to: never told to be undone what is there.
+                Checkpoint::Rollback => {
+                    assert_eq!(code_of(&repeated), ErrorCode::InvalidRequest.number());
+                }
+                _ => assert_eq!(repeated, done),
+            }
+            drop(client);
+            alone(&rig, 0).await;
+        }
+    });
+}
+
+#[test]
 fn who_begins_anew_does_not_go_on_with_what_was_before() {
     run(async {
         let rig = Rig::new(28).await;

@@ -99,7 +99,7 @@ async fn open_for_reading(
         went_on: AtomicBool::new(false),
     })))?;
     if let Some((whose, version)) = reads_on {
-        context.door.reads_on(&whose, version, &context.session);
+        context.door.forget_read(&whose, version, &context.session);
     }
     Ok((handle, stat))
 }
@@ -133,13 +133,13 @@ fn as_before(
     let [first, rest @ ..] = &before[..] else {
         return Err(read_anew(path));
     };
-    let kept = before.iter().find_map(|(_, file)| file.clone());
-    if let Some(file) = kept
-        && rest.iter().all(|(version, _)| *version == first.0)
-    {
-        return Ok(file);
+    // Of several files of this client nobody knows which is meant.
+    if rest.iter().all(|(version, _)| *version == first.0) {
+        if let Some(file) = before.iter().find_map(|(_, file)| file.clone()) {
+            return Ok(file);
+        }
+        context.door.forget_read(whose, first.0, &context.session);
     }
-    context.door.reads_anew(whose, &context.session);
     Err(read_anew(path))
 }
 
@@ -185,7 +185,6 @@ async fn open_for_writing(
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
-    context.door.writes_anew(&whose, &context.session);
     let fetch = third_party::writing(context, path).await?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
@@ -211,6 +210,7 @@ async fn open_for_writing(
     let owner = caller.account();
     let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
     let stat = pending_text(&writer, context.door.env.clock.now());
+    context.door.writes_anew(&whose, &context.session);
     let handle = context.session.admit(match fetch {
         Some(fetch) => Handle::Copy(third_party::copy(context, &caller, fetch, writer).await),
         None => Handle::Writer(writer),
@@ -251,7 +251,8 @@ async fn resume(
     let admitted = context.session.admit(Handle::Writer(Arc::clone(&writer)));
     let handle = admitted.inspect_err(|_| interrupted.leave(whose.clone(), Arc::clone(&writer)))?;
     // Before the client learns how to name it.
-    writer.goes_on().await?;
+    let told = writer.goes_on().await;
+    told.inspect_err(|_| drop(context.session.release(handle)))?;
     tracing::debug!(path = path.shown, client = %context.peer.client, "an upload goes on");
     let stat = pending_text(&writer, context.door.env.clock.now());
     Ok((handle, stat))

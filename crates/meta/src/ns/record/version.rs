@@ -214,7 +214,7 @@ impl VersionFlags {
     pub const DELETE_MARKER: Self = Self(1);
     /// It was written while the bucket kept versions, so its id is its name; others are `null`.
     pub const NAMED: Self = Self(2);
-    /// When it got its name this had other content, which somebody may have been reading.
+    /// When it got its name this had other content, or may have had: it was there already, and came by a rename.
     pub const REPLACES: Self = Self(4);
 
     /// Whether [`Self::DELETE_MARKER`] is set.
