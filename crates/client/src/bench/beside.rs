@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -49,16 +49,17 @@ impl Beside {
             return Ok(());
         }
         self.signal(Signal::TERM);
-        let give_up = Instant::now() + self.end_time;
+        let mut waited = Duration::ZERO;
         // How it ends when it is told to is its own affair.
         while self.child.try_wait().context(command.clone())?.is_none() {
-            if Instant::now() > give_up {
+            if waited >= self.end_time {
                 bail!(
                     "{command} did not end {} s after SIGTERM",
                     self.end_time.as_secs()
                 );
             }
             std::thread::sleep(LOOK_EVERY);
+            waited += LOOK_EVERY;
         }
         Ok(())
     }

@@ -153,7 +153,7 @@ impl BlobWriter {
 
     /// What it gathers before it writes.
     #[cfg(test)]
-    pub(super) fn window_bytes(&self) -> u64 {
+    pub(super) fn window_bytes_max(&self) -> u64 {
         self.window_bytes_max
     }
 

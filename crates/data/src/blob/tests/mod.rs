@@ -326,18 +326,18 @@ fn windows_shrink_while_many_write_and_grow_again() {
         for part in parts(0, 1_500_000) {
             writer.write(part).await.expect("written");
         }
-        assert_eq!(writer.window_bytes(), 1 << 20);
+        assert_eq!(writer.window_bytes_max(), 1 << 20);
         let others = (2..300).map(|id| store.create(BlobId(id), ShardKind::Object));
         let others: Vec<_> = others.map(|other| other.expect("begun")).collect();
         for part in parts(1_500_000, 3_000_000) {
             writer.write(part).await.expect("written");
         }
-        assert_eq!(writer.window_bytes(), 3 << 15, "of stripes of 32 KiB");
+        assert_eq!(writer.window_bytes_max(), 3 << 15, "of stripes of 32 KiB");
         drop(others);
         for part in parts(3_000_000, bytes.len()) {
             writer.write(part).await.expect("written");
         }
-        assert_eq!(writer.window_bytes(), 1 << 20);
+        assert_eq!(writer.window_bytes_max(), 1 << 20);
         let record = writer.seal(b"a test").await.expect("sealed");
         (0..2).for_each(|disk| world.disk(disk).vanish());
         let whole = ByteRange::whole(record.len);
