@@ -1,8 +1,8 @@
 //! `cargo xtask flame`: a flame graph of the server under each step of the load driver.
 //!
 //! `perf` (Debian: linux-perf) samples the release binary's stacks while a step is measured, and only
-//! then: the load driver starts and ends it, so what a step reads is put there without being looked at. Beside each graph a table says how much
-//! each layer took.
+//! then: the load driver starts and ends it, so what a step reads is put there without being looked
+//! at. Beside each graph a table says how much each layer took.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};

@@ -397,7 +397,7 @@ fn a_turn_that_comes_behind_writes_that_were_repeated_is_what_was_asked_for() {
             write(&mut client, handle, 0, b"behind").await;
             let repeated = turn(&mut client, handle, end).await;
             match end {
-                // There is nothing left to go back to: never told to be undone what is there.
+                // The checkpoint is over, and what was repeated stands: that it was undone would be a lie.
                 Checkpoint::Rollback => {
                     assert_eq!(code_of(&repeated), ErrorCode::InvalidRequest.number());
                 }
