@@ -177,6 +177,11 @@ impl Incoming {
             self.store(&Paged::from(last?)).await?;
         }
         let pool = self.shared.number_of(self.origin.pool);
+        // Before the MD5, which needs company.
+        let turn = match &self.stage {
+            Stage::Small(_) => None,
+            Stage::Large(writer) => Some(self.shared.turn(pool, writer).await),
+        };
         let salt = self.sealer.as_ref().map(Sealer::salt);
         let digests = self.digests.finish().await;
         for expected in &expect.digests {
@@ -214,6 +219,7 @@ impl Incoming {
             }
             Stage::Large(writer) => {
                 let record = writer.seal(&description).await?;
+                drop(turn);
                 (
                     Some(Extent::large(record.id, 0, self.size)),
                     Held::Large { record },

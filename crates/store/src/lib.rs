@@ -49,6 +49,7 @@ pub mod salvage;
 #[cfg(test)]
 mod tests;
 mod transition;
+mod turns;
 pub mod upkeep;
 mod versioning;
 pub mod workers;
@@ -81,6 +82,7 @@ pub use rewrap::{MasterKeyInfo, StillWrapped};
 
 use audit::Audit;
 use lifecycle::LifecycleConfig;
+use turns::Turns;
 use upkeep::{Upkeep, UpkeepConfig};
 
 /// What a store is made of.
@@ -124,6 +126,7 @@ pub(crate) struct Inner {
     /// The master key was replaced.
     rotated: tokio::sync::Notify,
     lanes: Md5Lanes,
+    turns: Turns,
     upkeep: Upkeep,
     small_bytes_max: u32,
     part_bytes_min: u64,
@@ -163,6 +166,7 @@ impl Store {
                 master: parts.master,
                 rotated: tokio::sync::Notify::new(),
                 lanes: Md5Lanes::new(),
+                turns: Turns::default(),
                 upkeep: Upkeep::new(parts.upkeep),
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,

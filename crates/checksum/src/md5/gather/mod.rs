@@ -2,26 +2,26 @@
 //!
 //! # How they meet
 //!
-//! There is no thread for it: the streams do each other's work (flat combining). A stream that has bytes to hash puts a job into
-//! a shared queue and lets the runtime poll other tasks for a moment, in which others may put in theirs. Then, if its job still
-//! waits, it takes up to 16 jobs, hashes them all on the spot and wakes their owners; if its job was taken meanwhile, it awaits the
-//! result. While one combiner runs, later jobs pile up behind it and become the next batch; only a batch that is full already
-//! starts beside it, so that several cores help where there is work for them. A stream for which nobody could put in a job, since
-//! it is the only one open, hashes at once without any of this.
+//! There is no thread for it: the streams do each other's work (flat combining). What a stream takes in is kept until somebody
+//! has to wait for it: at the end of the stream, or when it holds [`LAZY_MAX`], until it holds less. Then its owner lets the runtime poll
+//! other tasks for a moment, in which others may come to the same point, takes up to 16 streams, first those that somebody waits for and then
+//! any that hold bytes, and hashes them all on the spot. So a stream that ends finds company in those that are still being
+//! received, and most of what they hold is hashed before they need it. While one combiner runs, others that wait pile up behind it
+//! and become the next batch; only a batch that is full already starts beside it, so that several cores help where there is work for
+//! them. A stream that is the only one open hashes at once.
 //!
 //! Nothing depends on time or on the number of threads: on one seeded thread the order of events is the order of the polls.
 //!
 //! # Bounds
 //!
-//! A job is at most [`JOB_MAX`] long and a batch at most 16 jobs: under a millisecond of one core between two awaits. The queue
-//! holds at most one job per stream, and a job's bytes are shared with the caller's buffer, not copied.
+//! Of each stream a batch hashes at most [`BATCH_MAX`] bytes: under a millisecond of one core between two awaits. Bytes that wait are
+//! shared with the caller's buffer, not copied: [`LAZY_MAX`] of each stream, or its share of [`LAZY_TOTAL`] where there are many.
 //!
 //! # Cancellation
 //!
-//! A batch is hashed within one poll and cannot be interrupted. A job whose owner is gone is withdrawn if it still waits and its
-//! result dropped if it was taken. At the end of a batch *every* owner of a waiting job is woken, so that one of them leads next
-//! even if others are dropped before they are polled. [`Md5Stream::update`] keeps what it has not hashed in the stream: dropped in
-//! the middle and called again, it goes on where it stopped.
+//! A batch is hashed within one poll and cannot be interrupted. The bytes of a stream that is gone are gone with it. Of a call that is
+//! dropped in the middle nothing is lost: its bytes belong to the stream from the first poll on. At the end of a batch *every* owner who
+//! waits is woken, so that one of them leads next even if others are dropped before they are polled.
 
 #[cfg(test)]
 mod tests;
@@ -38,16 +38,22 @@ use bytes::Bytes;
 use super::lanes::{Instructions, Lane, WIDEST};
 use super::{BLOCK, Md5, whole_blocks};
 
-/// The most bytes that one job holds.
-const JOB_MAX: usize = 256 << 10;
+/// The most bytes of one stream that a batch hashes.
+const BATCH_MAX: usize = 256 << 10;
 
-/// Fewer bytes than this are hashed at once: they cost less than meeting others does.
-const JOB_MIN: usize = 2 << 10;
+/// Fewer bytes than this at a stretch are hashed by themselves: they cost less than a lane does.
+const RUN_MIN: usize = 2 << 10;
 
-/// Fewer bytes than this of a job are not worth another meeting.
+/// Fewer bytes than this are not worth another meeting, nor a lane beside those that somebody waits for.
 const REST_MIN: usize = 8 << 10;
 
-/// How often a stream lets others run before it takes what is there: once for tasks that are ready, once more for those that
+/// How many bytes a stream may hold before its owner has to wait for them.
+const LAZY_MAX: usize = 1 << 20;
+
+/// How many bytes all streams may hold so.
+const LAZY_TOTAL: usize = 16 << 20;
+
+/// How often an owner lets others run before taking what is there: once for tasks that are ready, once more for those that
 /// the first made ready.
 const PATIENCE: usize = 2;
 
@@ -59,58 +65,53 @@ pub struct Md5Lanes {
 
 struct Shared {
     instructions: Instructions,
-    /// Streams that exist: as many jobs can be expected at most.
+    /// [`LAZY_MAX`], but in tests.
+    lazy_max: usize,
+    /// Streams that exist: as many can be expected at most.
     open: AtomicUsize,
     queue: Mutex<Queue>,
 }
 
-/// Names a job; never given twice.
+/// Names a stream; never given twice.
 type Ticket = u64;
 
 #[derive(Default)]
 struct Queue {
     next: Ticket,
-    /// Every job whose owner still wants it.
-    jobs: BTreeMap<Ticket, Job>,
-    /// Those that nobody has taken yet, oldest first.
+    /// Every stream that is open.
+    streams: BTreeMap<Ticket, Entry>,
+    /// Those whose owner waits and that nobody has taken, oldest first.
     waiting: VecDeque<Ticket>,
+    /// Others that hold bytes worth a lane and that nobody has taken, oldest first.
+    spare: VecDeque<Ticket>,
     /// Batches being hashed now.
     combiners: usize,
-    /// Jobs in these batches.
+    /// Streams in these batches.
     taken: usize,
-    /// Batches and jobs so far.
+    /// Batches of several streams so far, and the streams in them.
     batches: u64,
     batched: u64,
 }
 
-struct Job {
-    stage: Stage,
+#[derive(Default)]
+struct Entry {
+    /// `None` while a batch has it.
+    hasher: Option<Md5>,
+    /// What came and is not hashed, but for what a batch has taken.
+    pending: VecDeque<Bytes>,
+    /// Its bytes that are not hashed, those that a batch has taken included.
+    held: usize,
+    /// Whether the owner waits until fewer are held.
+    awaited: bool,
     waker: Option<Waker>,
-}
-
-impl Job {
-    fn is_waiting(&self) -> bool {
-        matches!(self.stage, Stage::Waiting { .. })
-    }
-}
-
-enum Stage {
-    Waiting {
-        state: [u32; 4],
-        data: Bytes,
-    },
-    Taken,
-    Done([u32; 4]),
-    /// The combiner did not come to its end: the owner has to hash alone.
-    Abandoned,
 }
 
 /// What batches have done so far, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneUse {
-    /// Times that a stream hashed for itself and others.
+    /// Times that several streams were hashed together.
     pub batches: u64,
-    /// Jobs hashed in these; divided by `batches`, the mean number of busy lanes.
+    /// Streams hashed in these; divided by `batches`, the mean number of busy lanes.
     pub jobs: u64,
 }
 
@@ -137,9 +138,14 @@ impl Md5Lanes {
     }
 
     pub(super) fn with_instructions(instructions: Instructions) -> Self {
+        Self::with_patience(instructions, LAZY_MAX)
+    }
+
+    fn with_patience(instructions: Instructions, lazy_max: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 instructions,
+                lazy_max,
                 open: AtomicUsize::new(0),
                 queue: Mutex::new(Queue::default()),
             }),
@@ -150,10 +156,17 @@ impl Md5Lanes {
     #[must_use]
     pub fn stream(&self) -> Md5Stream {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
+        let mut queue = self.shared.queue();
+        let ticket = queue.next;
+        queue.next += 1;
+        let entry = Entry {
+            hasher: Some(Md5::new()),
+            ..Entry::default()
+        };
+        queue.streams.insert(ticket, entry);
         Md5Stream {
             shared: Arc::clone(&self.shared),
-            hasher: Md5::new(),
-            pending: VecDeque::new(),
+            ticket,
         }
     }
 
@@ -167,12 +180,20 @@ impl Md5Lanes {
         }
     }
 
-    /// No job is in the queue and no batch runs.
+    /// Bytes that streams hold.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        let queue = self.shared.queue();
+        queue.streams.values().map(|entry| entry.held).sum()
+    }
+
+    /// No stream is open and no batch runs.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         let queue = self.shared.queue();
-        queue.jobs.is_empty()
+        queue.streams.is_empty()
             && queue.waiting.is_empty()
+            && queue.spare.is_empty()
             && queue.combiners == 0
             && queue.taken == 0
             && self.shared.open.load(Ordering::Relaxed) == 0
@@ -182,14 +203,15 @@ impl Md5Lanes {
 /// MD5 of the bytes of one upload, hashed together with those of others.
 pub struct Md5Stream {
     shared: Arc<Shared>,
-    hasher: Md5,
-    /// Taken from the caller, not yet hashed; empty between calls unless one was dropped in the middle.
-    pending: VecDeque<Bytes>,
+    ticket: Ticket,
 }
 
 impl Drop for Md5Stream {
     fn drop(&mut self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        let mut queue = self.shared.queue();
+        queue.withdraw(self.ticket);
+        queue.streams.remove(&self.ticket);
     }
 }
 
@@ -200,81 +222,56 @@ impl fmt::Debug for Md5Stream {
 }
 
 impl Md5Stream {
-    /// Takes in the next bytes, of any number; chunks of 64 KiB to 1 MiB make the best of the lanes.
+    /// Takes in the next bytes, of any number; chunks of 64 KiB to 1 MiB make the best of the lanes. They are kept, unless there are too many
+    /// of them, and hashed when company for them is found.
     ///
     /// Cancellation-safe: `chunk` belongs to the stream from the first poll on, and what a dropped call left unhashed is hashed
-    /// by the next one.
+    /// by a later one.
     pub async fn update(&mut self, chunk: Bytes) {
-        self.pending.push_back(chunk);
-        self.hash_pending().await;
+        let held = self.shared.queue().take_in(self.ticket, chunk);
+        let keep = self.shared.keep();
+        if held > keep {
+            self.hash_beyond(keep).await;
+        }
     }
 
     /// The digest of all bytes taken in.
-    pub async fn finish(mut self) -> [u8; 16] {
-        self.hash_pending().await;
-        self.hasher.clone().finish()
+    pub async fn finish(self) -> [u8; 16] {
+        self.hash_beyond(0).await;
+        let hasher = self.shared.queue().hasher(self.ticket);
+        hasher.finish()
     }
 
-    /// Hashes what is pending; a chunk shrinks only by what the hasher's state contains.
-    async fn hash_pending(&mut self) {
-        while let Some(chunk) = self.pending.front_mut() {
-            let filled = self.hasher.fill_carry(chunk);
-            drop(chunk.split_to(filled));
-            let (blocks, rest) = whole_blocks(chunk);
-            if blocks.is_empty() {
-                self.hasher.keep(rest);
-                self.pending.pop_front();
-                continue;
+    /// Waits until no more than so many bytes are held.
+    async fn hash_beyond(&self, keep: usize) {
+        let claim = Claim::new(&self.shared, self.ticket, keep);
+        loop {
+            for _ in 0..PATIENCE {
+                if claim.is_ripe() {
+                    break;
+                }
+                tokio::task::yield_now().await;
             }
-            let length = blocks.len().min(JOB_MAX);
-            if length < JOB_MIN {
-                self.hasher.compress(&chunk[..length]);
-            } else {
-                let data = chunk.slice(..length);
-                let state = hash_with_others(&self.shared, self.hasher.state, data).await;
-                self.hasher.resume(state, length);
+            let mut slept = false;
+            match poll_fn(|context| claim.turn(&mut slept, context.waker())).await {
+                Turn::Done => return,
+                Turn::Again => {}
+                Turn::Lead(batch) => {
+                    batch.run();
+                    if claim.waits() {
+                        // Between the pieces of what is long the other tasks of this thread have their turn.
+                        tokio::task::yield_now().await;
+                    }
+                }
             }
-            if let Some(chunk) = self.pending.front_mut() {
-                drop(chunk.split_to(length));
-            }
-        }
-    }
-}
-
-/// The state after `data`, whole blocks, has been hashed from `state` on.
-async fn hash_with_others(shared: &Arc<Shared>, state: [u32; 4], data: Bytes) -> [u32; 4] {
-    if shared.open.load(Ordering::Relaxed) <= 1 {
-        // Between the pieces of a long chunk the other tasks of this thread have their turn all the same.
-        let state = shared.alone(state, &data);
-        if data.len() == JOB_MAX {
-            tokio::task::yield_now().await;
-        }
-        return state;
-    }
-    let claim = Claim::new(shared, state, data.clone());
-    loop {
-        for _ in 0..PATIENCE {
-            if claim.is_ripe() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        let mut slept = false;
-        let turn = poll_fn(|context| claim.turn(&mut slept, context.waker())).await;
-        match turn {
-            Turn::Done(state) => return state,
-            Turn::Abandoned => return shared.alone(state, &data),
-            Turn::Again => {}
-            Turn::Lead(batch) => batch.run(),
         }
     }
 }
 
 /// What an owner has to do next.
 enum Turn<'a> {
-    Done([u32; 4]),
-    Abandoned,
-    /// A batch has ended and the job still waits, or waits again.
+    Done,
+    /// A batch has ended and too many bytes are still held.
     Again,
     Lead(Batch<'a>),
 }
@@ -285,75 +282,135 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn alone(&self, mut state: [u32; 4], data: &[u8]) -> [u32; 4] {
-        super::scalar::compress(&mut state, data);
-        state
+    /// How many bytes a stream may hold: none for which there will be no company.
+    fn keep(&self) -> usize {
+        match self.open.load(Ordering::Relaxed) {
+            0 | 1 => 0,
+            open => self.lazy_max.min(LAZY_TOTAL / open),
+        }
     }
 }
 
-/// An owner's hold on its job: dropping it withdraws the job.
+impl Entry {
+    /// Whether bytes are held, none of them by a batch.
+    fn waits(&self) -> bool {
+        self.hasher.is_some() && self.held > 0
+    }
+}
+
+impl Queue {
+    fn entry(&mut self, ticket: Ticket) -> &mut Entry {
+        let entry = self.streams.get_mut(&ticket);
+        entry.expect("a stream is there until it is dropped")
+    }
+
+    /// Takes the next bytes of a stream; says how many it holds now.
+    fn take_in(&mut self, ticket: Ticket, chunk: Bytes) -> usize {
+        let entry = self.entry(ticket);
+        let was_worth_a_lane = entry.held >= REST_MIN;
+        entry.held += chunk.len();
+        entry.pending.push_back(chunk);
+        let held = entry.held;
+        if entry.hasher.is_some() && !was_worth_a_lane && held >= REST_MIN {
+            self.spare.push_back(ticket);
+        }
+        held
+    }
+
+    /// Takes a stream out of what is to be hashed.
+    fn withdraw(&mut self, ticket: Ticket) {
+        self.waiting.retain(|&other| other != ticket);
+        self.spare.retain(|&other| other != ticket);
+    }
+
+    /// Streams that a batch could take.
+    fn ready(&self) -> usize {
+        self.waiting.len() + self.spare.len()
+    }
+
+    fn hasher(&mut self, ticket: Ticket) -> Md5 {
+        let hasher = &self.entry(ticket).hasher;
+        hasher.clone().expect("no batch has it: nothing is held")
+    }
+}
+
+/// An owner who waits; dropped, nobody does.
 struct Claim<'a> {
     shared: &'a Shared,
     ticket: Ticket,
+    /// Until the stream holds no more than this.
+    keep: usize,
 }
 
 impl<'a> Claim<'a> {
-    fn new(shared: &'a Shared, state: [u32; 4], data: Bytes) -> Self {
+    fn new(shared: &'a Shared, ticket: Ticket, keep: usize) -> Self {
         let mut queue = shared.queue();
-        let ticket = queue.next;
-        queue.next += 1;
-        queue.waiting.push_back(ticket);
-        let job = Job {
-            stage: Stage::Waiting { state, data },
-            waker: None,
-        };
-        queue.jobs.insert(ticket, job);
-        Self { shared, ticket }
+        let entry = queue.entry(ticket);
+        entry.awaited = true;
+        if entry.waits() {
+            queue.withdraw(ticket);
+            queue.waiting.push_back(ticket);
+        }
+        Self {
+            shared,
+            ticket,
+            keep,
+        }
     }
 
-    /// Waiting longer gains nothing: the job has been taken, no further one is to be expected, or none would fit.
+    /// Waiting longer gains nothing: a batch has the stream, or it is done; no further one is to be expected, or none would fit.
     fn is_ripe(&self) -> bool {
         let open = self.shared.open.load(Ordering::Relaxed);
-        let queue = self.shared.queue();
-        let waits = queue.jobs.get(&self.ticket).is_some_and(Job::is_waiting);
-        !waits || queue.waiting.len() >= WIDEST || queue.waiting.len() + queue.taken >= open
+        let mut queue = self.shared.queue();
+        !self.waits_in(&mut queue) || queue.ready() >= WIDEST || queue.ready() + queue.taken >= open
+    }
+
+    /// Whether somebody has to lead.
+    fn waits(&self) -> bool {
+        self.waits_in(&mut self.shared.queue())
+    }
+
+    fn waits_in(&self, queue: &mut Queue) -> bool {
+        let entry = queue.entry(self.ticket);
+        entry.waits() && entry.held > self.keep
     }
 
     /// Decides about the next turn, or leaves `waker` to be called at the end of a batch.
     fn turn(&self, slept: &mut bool, waker: &Waker) -> Poll<Turn<'a>> {
         let mut queue = self.shared.queue();
-        let may_lead = queue.combiners == 0 || queue.waiting.len() >= WIDEST;
-        let job = queue
-            .jobs
-            .get_mut(&self.ticket)
-            .expect("a job stays until its claim is dropped");
-        match job.stage {
-            Stage::Done(state) => Poll::Ready(Turn::Done(state)),
-            Stage::Abandoned => Poll::Ready(Turn::Abandoned),
-            Stage::Waiting { .. } if *slept => Poll::Ready(Turn::Again),
-            Stage::Waiting { .. } if may_lead => {
-                Poll::Ready(Turn::Lead(Batch::take(self.shared, &mut queue)))
-            }
-            Stage::Waiting { .. } | Stage::Taken => {
-                job.waker = Some(waker.clone());
-                *slept = true;
-                Poll::Pending
-            }
+        let may_lead = queue.combiners == 0 || queue.ready() >= WIDEST;
+        let entry = queue.entry(self.ticket);
+        if entry.held <= self.keep {
+            return Poll::Ready(Turn::Done);
         }
+        if core::mem::replace(slept, true) {
+            return Poll::Ready(Turn::Again);
+        }
+        if may_lead && entry.hasher.is_some() {
+            return Poll::Ready(Turn::Lead(Batch::take(self.shared, &mut queue)));
+        }
+        entry.waker = Some(waker.clone());
+        Poll::Pending
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
-        let job = queue.jobs.remove(&self.ticket);
-        if job.is_some_and(|job| job.is_waiting()) {
-            queue.waiting.retain(|&ticket| ticket != self.ticket);
+        let entry = queue.entry(self.ticket);
+        entry.awaited = false;
+        entry.waker = None;
+        if entry.waits() {
+            let worth_a_lane = entry.held >= REST_MIN;
+            queue.withdraw(self.ticket);
+            if worth_a_lane {
+                queue.spare.push_back(self.ticket);
+            }
         }
     }
 }
 
-/// Jobs that a combiner has taken and owes their owners.
+/// Streams that a combiner has taken and owes their owners.
 struct Batch<'a> {
     shared: &'a Shared,
     jobs: Vec<Owed>,
@@ -361,108 +418,179 @@ struct Batch<'a> {
 
 struct Owed {
     ticket: Ticket,
-    state: [u32; 4],
+    hasher: Md5,
     /// What is still to be hashed.
-    data: Bytes,
-    /// Whether `state` and `data` are what a kernel has left.
-    worked: bool,
+    pending: VecDeque<Bytes>,
+    /// Bytes hashed in this batch.
+    hashed: usize,
+    awaited: bool,
+}
+
+impl Owed {
+    /// The stretch of whole blocks that comes next, if a lane is worth it; what is shorter is hashed or kept on the way.
+    fn next_run(&mut self) -> Option<usize> {
+        while let Some(chunk) = self.pending.front_mut() {
+            let filled = self.hasher.fill_carry(chunk);
+            drop(chunk.split_to(filled));
+            let (blocks, rest) = whole_blocks(chunk);
+            if blocks.len() >= RUN_MIN {
+                let length = blocks.len().min(BATCH_MAX.saturating_sub(self.hashed));
+                return (length > 0).then_some(length);
+            }
+            self.hasher.compress(blocks);
+            self.hasher.keep(rest);
+            self.hashed += blocks.len();
+            self.pending.pop_front();
+        }
+        None
+    }
+
+    /// Takes the state that a lane came to, `length` bytes further.
+    fn advance(&mut self, state: [u32; 4], length: usize) {
+        if length == 0 {
+            return;
+        }
+        self.hasher.resume(state, length);
+        self.hashed += length;
+        if let Some(chunk) = self.pending.front_mut() {
+            drop(chunk.split_to(length));
+            if chunk.len() < BLOCK {
+                self.hasher.keep(chunk);
+                self.pending.pop_front();
+            }
+        }
+    }
+
+    /// Whether what is left is worth another meeting.
+    fn is_long(&self) -> bool {
+        let mut left = 0;
+        self.pending.iter().any(|chunk| {
+            left += chunk.len();
+            left >= REST_MIN
+        })
+    }
 }
 
 impl<'a> Batch<'a> {
-    /// Takes the oldest waiting jobs, as many as there are lanes.
+    /// Takes the oldest streams that somebody waits for, and others beside them, as many as there are lanes.
     fn take(shared: &'a Shared, queue: &mut Queue) -> Self {
-        let mut jobs = Vec::with_capacity(WIDEST.min(queue.waiting.len()));
+        let mut jobs = Vec::with_capacity(WIDEST.min(queue.ready()));
         while jobs.len() < WIDEST
-            && let Some(ticket) = queue.waiting.pop_front()
+            && let Some(ticket) = queue
+                .waiting
+                .pop_front()
+                .or_else(|| queue.spare.pop_front())
         {
-            if let Some(job) = queue.jobs.get_mut(&ticket)
-                && let Stage::Waiting { state, data } =
-                    core::mem::replace(&mut job.stage, Stage::Taken)
+            if let Some(entry) = queue.streams.get_mut(&ticket)
+                && let Some(hasher) = entry.hasher.take()
             {
                 jobs.push(Owed {
                     ticket,
-                    state,
-                    data,
-                    worked: false,
+                    hasher,
+                    pending: core::mem::take(&mut entry.pending),
+                    hashed: 0,
+                    awaited: entry.awaited,
                 });
             }
         }
         queue.combiners += 1;
         queue.taken += jobs.len();
-        queue.batches += 1;
-        queue.batched += jobs.len() as u64;
+        if jobs.len() > 1 {
+            queue.batches += 1;
+            queue.batched += jobs.len() as u64;
+        }
         Self { shared, jobs }
     }
 
-    /// Hashes the jobs until the first of the long ones ends. What is left of the others then goes back into the queue, to share
-    /// the lanes with what others bring meanwhile; only short rests are finished with the lanes that remain. (Finishing all
-    /// costs up to a quarter more where chunks are of uneven length.) The owners hear of it when the batch is dropped.
+    /// Hashes until one of the long streams that somebody waits for is done or has had its share; then the others meet again, with what
+    /// came meanwhile. Only short rests are finished with the lanes that remain. The owners hear of it when the batch is dropped.
     fn run(mut self) {
-        let mut lanes: Vec<Lane<'_>> = self
+        let is_waited_for = |job: &Owed| job.awaited && !job.pending.is_empty();
+        let goes_on = |job: &Owed| job.is_long() && job.hashed < BATCH_MAX;
+        let long: Vec<bool> = self
             .jobs
             .iter()
-            .enumerate()
-            .map(|(owner, job)| Lane {
-                owner,
-                state: job.state,
-                data: &job.data,
-            })
+            .map(|job| job.awaited && job.is_long())
             .collect();
-        let instructions = self.shared.instructions;
-        let is_long = |lane: &&Lane<'_>| lane.data.len() >= REST_MIN;
-        let long = lanes.iter().filter(is_long).count();
-        instructions.hash_while(long.max(1), &mut lanes);
-        // The longest are first now.
-        let long = lanes.iter().take_while(is_long).count();
-        instructions.hash_while(1, &mut lanes[long..]);
+        let any_is_long = long.contains(&true);
+        while self.round(|_| true) {
+            let mut of_long = self.jobs.iter().zip(&long).filter(|(_, long)| **long);
+            let enough = match any_is_long {
+                true => !of_long.all(|(job, _)| goes_on(job)),
+                false => !self.jobs.iter().any(is_waited_for),
+            };
+            if enough {
+                break;
+            }
+        }
+        while self.round(|job| job.awaited && !job.is_long()) {}
+    }
+
+    /// Hashes a stretch of each stream that `takes_part`, until the first of them ends; false if there was none.
+    fn round(&mut self, takes_part: impl Fn(&Owed) -> bool) -> bool {
+        let mut lengths = [0; WIDEST];
+        for (job, length) in self.jobs.iter_mut().zip(&mut lengths) {
+            if takes_part(job) {
+                *length = job.next_run().unwrap_or(0);
+            }
+        }
+        let mut lanes: Vec<Lane<'_>> = Vec::with_capacity(self.jobs.len());
+        for (owner, (job, &length)) in self.jobs.iter().zip(&lengths).enumerate() {
+            if let Some(chunk) = job.pending.front().filter(|_| length > 0) {
+                lanes.push(Lane {
+                    owner,
+                    state: job.hasher.state,
+                    data: &chunk[..length],
+                });
+            }
+        }
+        if lanes.is_empty() {
+            return false;
+        }
+        self.shared.instructions.hash_while(lanes.len(), &mut lanes);
         let left: Vec<(usize, [u32; 4], usize)> = lanes
             .iter()
             .map(|lane| (lane.owner, lane.state, lane.data.len()))
             .collect();
         for (owner, state, left) in left {
-            let owed = &mut self.jobs[owner];
-            owed.state = state;
-            owed.data = owed.data.split_off(owed.data.len() - left);
-            owed.worked = true;
+            self.jobs[owner].advance(state, lengths[owner] - left);
         }
+        true
     }
 }
 
 impl Drop for Batch<'_> {
-    /// Hands the results out, also where a kernel panicked, and wakes everyone who may go on: owners of this batch, and owners of
-    /// waiting jobs, the first of whom to be polled leads the next one.
+    /// Hands the streams back, also where a kernel panicked, and wakes everyone who may go on: owners of this batch, and others who
+    /// wait, the first of whom to be polled leads the next one.
     fn drop(&mut self) {
         let mut wakers = Vec::with_capacity(WIDEST);
         {
             let mut queue = self.shared.queue();
-            let Queue {
-                jobs,
-                waiting,
-                combiners,
-                taken,
-                ..
-            } = &mut *queue;
-            *combiners -= 1;
-            *taken -= self.jobs.len();
-            for owed in self.jobs.drain(..) {
-                let Some(job) = jobs.get_mut(&owed.ticket) else {
+            let queue = &mut *queue;
+            queue.combiners -= 1;
+            queue.taken -= self.jobs.len();
+            // The first shall be the first again.
+            for mut owed in self.jobs.drain(..).rev() {
+                let Some(entry) = queue.streams.get_mut(&owed.ticket) else {
                     continue;
                 };
-                job.stage = if !owed.worked {
-                    Stage::Abandoned
-                } else if owed.data.is_empty() {
-                    Stage::Done(owed.state)
-                } else {
-                    waiting.push_front(owed.ticket);
-                    Stage::Waiting {
-                        state: owed.state,
-                        data: owed.data,
+                owed.pending.append(&mut entry.pending);
+                entry.pending = owed.pending;
+                entry.hasher = Some(owed.hasher);
+                let held = entry.pending.iter().map(Bytes::len).sum();
+                entry.held = held;
+                if entry.awaited {
+                    wakers.extend(entry.waker.take());
+                    if held > 0 {
+                        queue.waiting.push_front(owed.ticket);
                     }
-                };
-                wakers.extend(job.waker.take());
+                } else if held >= REST_MIN {
+                    queue.spare.push_front(owed.ticket);
+                }
             }
-            for ticket in waiting.iter() {
-                wakers.extend(jobs.get_mut(ticket).and_then(|job| job.waker.take()));
+            for ticket in &queue.waiting {
+                let entry = queue.streams.get_mut(ticket);
+                wakers.extend(entry.and_then(|entry| entry.waker.take()));
             }
         }
         for waker in wakers {
@@ -471,4 +599,4 @@ impl Drop for Batch<'_> {
     }
 }
 
-const _: () = assert!(JOB_MAX.is_multiple_of(BLOCK) && JOB_MIN >= BLOCK && REST_MIN >= BLOCK);
+const _: () = assert!(BATCH_MAX.is_multiple_of(BLOCK) && RUN_MIN >= BLOCK && REST_MIN >= RUN_MIN);

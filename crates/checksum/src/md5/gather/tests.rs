@@ -89,7 +89,7 @@ async fn equal_streams_fill_the_lanes() {
 }
 
 #[tokio::test]
-async fn a_lone_stream_asks_nobody() {
+async fn a_lone_stream_waits_for_nobody() {
     let lanes = Md5Lanes::new();
     let body = body(1, 3_000_000);
     assert_eq!(
@@ -99,10 +99,10 @@ async fn a_lone_stream_asks_nobody() {
     assert_eq!(lanes.lane_use(), LaneUse::default());
 }
 
-/// A job whose owner has gone is not expected, taken or kept.
+/// What nobody waits for any more stays with its stream, as company for others, and goes with it.
 #[test]
-fn a_dropped_update_withdraws_its_job() {
-    let lanes = Md5Lanes::new();
+fn a_dropped_update_leaves_its_bytes_to_the_stream() {
+    let lanes = Md5Lanes::with_patience(Instructions::detect(), 1);
     let _other = lanes.stream();
     let mut stream = lanes.stream();
     {
@@ -111,14 +111,20 @@ fn a_dropped_update_withdraws_its_job() {
         assert!(update.as_mut().poll(&mut context).is_pending());
         assert_eq!(lanes.shared.queue().waiting.len(), 1);
     }
-    let queue = lanes.shared.queue();
-    assert!(queue.waiting.is_empty() && queue.jobs.is_empty());
+    {
+        let queue = lanes.shared.queue();
+        assert_eq!((queue.waiting.len(), queue.spare.len()), (0, 1));
+    }
+    assert_eq!(lanes.held(), 10_000);
+    drop(stream);
+    assert_eq!(lanes.held(), 0);
+    assert!(lanes.shared.queue().spare.is_empty());
 }
 
-/// A combiner that never came to its end leaves its jobs to their owners.
+/// A combiner that never came to its end gives the streams back as they were.
 #[test]
-fn an_abandoned_job_is_hashed_by_its_owner() {
-    let lanes = Md5Lanes::new();
+fn a_batch_that_ends_early_loses_nothing() {
+    let lanes = Md5Lanes::with_patience(Instructions::detect(), 1);
     let _other = lanes.stream();
     let mut stream = lanes.stream();
     let body = body(0, 10_000);
@@ -129,10 +135,70 @@ fn an_abandoned_job_is_hashed_by_its_owner() {
     assert_eq!(batch.jobs.len(), 1);
     assert!(update.as_mut().poll(&mut context).is_pending());
     drop(batch);
-    assert!(update.as_mut().poll(&mut context).is_ready());
+    while update.as_mut().poll(&mut context).is_pending() {}
     drop(update);
-    assert_eq!(stream.hasher.clone().finish(), reference(&body));
-    assert_eq!(lanes.lane_use().batches, 1);
+    assert_eq!(poll_to_end(stream.finish()), reference(&body));
+}
+
+fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
+    let mut future = Box::pin(future);
+    loop {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+}
+
+/// What is being received is company for what ends: its bytes are hashed before anybody waits for them.
+#[tokio::test]
+async fn a_stream_that_ends_takes_others_along() {
+    let lanes = Md5Lanes::new();
+    let mut received: Vec<Md5Stream> = (0..5).map(|_| lanes.stream()).collect();
+    for (i, stream) in received.iter_mut().enumerate() {
+        stream.update(body(i, 200_000)).await;
+    }
+    assert_eq!(lanes.lane_use(), LaneUse::default());
+    assert_eq!(lanes.held(), 1_000_000);
+    let digest = upload(lanes.stream(), body(9, 200_000), 65_536).await;
+    assert_eq!(digest, reference(&body(9, 200_000)));
+    assert_eq!(
+        lanes.lane_use(),
+        LaneUse {
+            batches: 1,
+            jobs: 6
+        }
+    );
+    assert!(lanes.held() < 5 * REST_MIN);
+    for (i, stream) in received.into_iter().enumerate() {
+        assert_eq!(stream.finish().await, reference(&body(i, 200_000)));
+    }
+    assert!(lanes.is_idle());
+}
+
+/// A short stream that ends does not wait for what is long beside it.
+#[tokio::test]
+async fn a_short_stream_is_not_held_up() {
+    let lanes = Md5Lanes::new();
+    let (mut long, short) = (lanes.stream(), lanes.stream());
+    long.update(body(0, 500_000)).await;
+    let digest = upload(short, body(1, 4_096), 4_096).await;
+    assert_eq!(digest, reference(&body(1, 4_096)));
+    let held = lanes.held();
+    assert!(held > 490_000, "{held} bytes are left");
+}
+
+/// Nobody holds without end what is not hashed.
+#[tokio::test]
+async fn what_is_held_is_bounded() {
+    let lanes = Md5Lanes::new();
+    let mut streams: Vec<Md5Stream> = (0..100).map(|_| lanes.stream()).collect();
+    for round in 0..4 {
+        for stream in &mut streams {
+            stream.update(body(round, 300_000)).await;
+            assert!(lanes.held() <= LAZY_TOTAL);
+        }
+    }
 }
 
 /// Whether a future has been woken since it was polled: the test's executor polls no other.
@@ -144,7 +210,13 @@ impl Wake for Woken {
     }
 }
 
-type Update = Pin<Box<dyn Future<Output = Md5Stream>>>;
+type Call = Pin<Box<dyn Future<Output = Step>>>;
+
+/// What a call of an upload comes to.
+enum Step {
+    Fed(Md5Stream),
+    Ended([u8; 16]),
+}
 
 /// An upload of the test's executor.
 struct Actor {
@@ -153,44 +225,46 @@ struct Actor {
     rest: Bytes,
     chunks: Vec<usize>,
     stream: Option<Md5Stream>,
-    update: Option<Update>,
+    call: Option<Call>,
+    digest: Option<[u8; 16]>,
     woken: Arc<Woken>,
 }
 
 impl Actor {
-    /// Starts the next update if none runs; false at the end of the body.
-    fn start(&mut self) -> bool {
-        if let Some(mut stream) = self.stream.take() {
-            if self.rest.is_empty() {
-                self.stream = Some(stream);
-                return false;
-            }
-            let length = self.chunks.pop().unwrap_or(20_000).min(self.rest.len());
-            let chunk = self.rest.split_to(length);
-            self.woken.0.store(true, Ordering::SeqCst);
-            self.update = Some(Box::pin(async move {
-                stream.update(chunk).await;
-                stream
-            }));
+    /// Starts the next call if none runs.
+    fn start(&mut self) {
+        let Some(mut stream) = self.stream.take() else {
+            return;
+        };
+        self.woken.0.store(true, Ordering::SeqCst);
+        if self.rest.is_empty() {
+            self.call = Some(Box::pin(async move { Step::Ended(stream.finish().await) }));
+            return;
         }
-        true
+        let length = self.chunks.pop().unwrap_or(20_000).min(self.rest.len());
+        let chunk = self.rest.split_to(length);
+        self.call = Some(Box::pin(async move {
+            stream.update(chunk).await;
+            Step::Fed(stream)
+        }));
     }
 
     /// Polls if woken; says whether it did.
     fn poll(&mut self) -> bool {
-        if !self.start() {
-            return false;
-        }
-        let Some(update) = &mut self.update else {
+        self.start();
+        let Some(call) = &mut self.call else {
             return false;
         };
         if !self.woken.0.swap(false, Ordering::SeqCst) {
             return false;
         }
         let waker = Arc::clone(&self.woken).into();
-        if let Poll::Ready(stream) = update.as_mut().poll(&mut Context::from_waker(&waker)) {
-            self.stream = Some(stream);
-            self.update = None;
+        if let Poll::Ready(step) = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.call = None;
+            match step {
+                Step::Fed(stream) => self.stream = Some(stream),
+                Step::Ended(digest) => self.digest = Some(digest),
+            }
         }
         true
     }
@@ -230,9 +304,10 @@ proptest! {
             (0usize..200_000, proptest::collection::vec(1usize..20_000, 0..40)),
             2..24,
         ),
+        lazy_max in prop_oneof![Just(1), 1usize..50_000, Just(LAZY_MAX)],
         events in events(),
     ) {
-        let lanes = Md5Lanes::new();
+        let lanes = Md5Lanes::with_patience(Instructions::detect(), lazy_max);
         let mut actors: Vec<Option<Actor>> = uploads
             .into_iter()
             .enumerate()
@@ -243,7 +318,8 @@ proptest! {
                     body,
                     chunks,
                     stream: Some(lanes.stream()),
-                    update: None,
+                    call: None,
+                    digest: None,
                     woken: Arc::new(Woken(AtomicBool::new(true))),
                 })
             })
@@ -259,7 +335,7 @@ proptest! {
                 Event::Abort(index) => *index.get_mut(&mut actors) = None,
                 Event::Take => {
                     let mut queue = lanes.shared.queue();
-                    if !queue.waiting.is_empty() {
+                    if queue.ready() > 0 {
                         elsewhere.push_back(Batch::take(&lanes.shared, &mut queue));
                     }
                 }
@@ -280,9 +356,8 @@ proptest! {
             batch.run();
         }
         for actor in actors.drain(..).flatten() {
-            prop_assert!(actor.update.is_none(), "a stream waits and nobody will wake it");
-            let stream = actor.stream.expect("no update runs");
-            prop_assert_eq!(stream.hasher.clone().finish(), reference(&actor.body));
+            prop_assert!(actor.call.is_none(), "a stream waits and nobody will wake it");
+            prop_assert_eq!(actor.digest, Some(reference(&actor.body)));
         }
         prop_assert!(lanes.is_idle());
     }
@@ -291,8 +366,9 @@ proptest! {
     #[test]
     fn a_dropped_update_is_completed_by_the_next(
         lengths in proptest::collection::vec((0usize..600_000, 0usize..6), 0..8),
+        lazy_max in prop_oneof![Just(1), Just(LAZY_MAX)],
     ) {
-        let lanes = Md5Lanes::new();
+        let lanes = Md5Lanes::with_patience(Instructions::detect(), lazy_max);
         let _other = lanes.stream();
         let mut stream = lanes.stream();
         let mut whole = Vec::new();
@@ -311,14 +387,6 @@ proptest! {
                 whole.extend_from_slice(&chunk);
             }
         }
-        let mut finish = Box::pin(stream.finish());
-        let digest = loop {
-            if let Poll::Ready(digest) =
-                finish.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-            {
-                break digest;
-            }
-        };
-        prop_assert_eq!(digest, reference(&whole));
+        prop_assert_eq!(poll_to_end(stream.finish()), reference(&whole));
     }
 }
