@@ -93,9 +93,13 @@ impl Store {
             key: None,
             object: None,
         };
+        let details = Details {
+            location: options.location.as_deref(),
+            ..self.inner.details()
+        };
         self.inner
             .audit
-            .permit(caller, Action::CreateBucket, asked, &self.inner.details())?;
+            .permit(caller, Action::CreateBucket, asked, &details)?;
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {

@@ -4,7 +4,10 @@
 
 mod access;
 mod client;
+mod conditions;
+mod copies;
 mod cors;
+mod crowd;
 mod form;
 mod house;
 mod iam;
@@ -12,6 +15,7 @@ mod listing;
 mod marks;
 mod multipart;
 mod objects;
+mod oracles;
 mod payloads;
 mod refusals;
 mod versions;
