@@ -148,7 +148,7 @@ impl Store {
         }
         if let Some(wish) = &options.acl {
             let owner = caller.account();
-            let acl = self.inner.acl_wanted(wish, owner, owner).await?;
+            let acl = self.inner.acl_wanted(wish, owner, owner, None).await?;
             let enforced = ownership == Some(Ownership::BucketOwnerEnforced);
             if enforced && acl.grants_others() {
                 let message = "Bucket cannot have ACLs set with ObjectOwnership's \

@@ -12,6 +12,7 @@ mod form;
 mod house;
 mod iam;
 mod listing;
+mod lists;
 mod marks;
 mod multipart;
 mod objects;
