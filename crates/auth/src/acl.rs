@@ -249,6 +249,13 @@ impl Acl {
         self.grants.iter().any(|grant| grant.grantee != own)
     }
 
+    /// Whether it gives the owner everything and nobody else anything, in however many words.
+    #[must_use]
+    pub fn is_owners_alone(&self) -> bool {
+        let full = |grant: &Grant| grant.permission == Permission::FullControl;
+        self.grants.iter().any(full) && !self.grants_others()
+    }
+
     /// The grant that gives `account` (nothing: nobody in particular) the permission.
     pub(crate) fn grant(
         &self,

@@ -55,6 +55,8 @@ facts! {
     StorageClass "s3:x-amz-storage-class",
     /// How the payload is signed.
     ContentSha256 "s3:x-amz-content-sha256",
+    /// The region of the door that was asked.
+    RequestedRegion "aws:RequestedRegion",
     /// Where a page shall redirect to.
     WebsiteRedirect "s3:x-amz-website-redirect-location",
     /// How the request is signed: in headers, in the address, or in a form.
@@ -87,7 +89,8 @@ facts! {
 
 /// What a front knows of one request.
 pub trait Facts: Send + Sync {
-    /// What the client said about this, if anything.
+    /// What the client said about this, if anything. What stands in a document and not in the head of
+    /// the request, the verb tells ([`crate::Details`]).
     fn fact(&self, fact: Fact) -> Option<Cow<'_, str>>;
 
     /// The canonical id of whom the client takes for the bucket's owner, if it said.
@@ -98,6 +101,11 @@ pub trait Facts: Send + Sync {
     /// The same of the bucket that a copy reads from.
     fn expected_source_owner(&self) -> Option<Cow<'_, str>> {
         None
+    }
+
+    /// Whether the client said how many keys a page of a listing shall have.
+    fn says_page_length(&self) -> bool {
+        true
     }
 
     /// The id that the door gave the request.

@@ -47,6 +47,9 @@ pub const UNSIGNED_XML_BODY_BYTES_MAX: usize = 16 * 1024;
 /// XML bodies in memory at once, all together; a request beyond it is told to slow down.
 pub const XML_BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Into how many shares that room falls: one account gets at most one.
+pub const DOCUMENT_SHARES: usize = 4;
+
 /// Largest single field of a browser upload form, the file aside; the policy is the largest.
 pub const FORM_FIELD_BYTES_MAX: usize = 20 * 1024;
 

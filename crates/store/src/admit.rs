@@ -5,18 +5,20 @@
 //! owner, its list and its tags have a say.
 
 use dewar_auth::{
-    Acl, Action, BucketAccess, Caller, Denied, Details, Effect, Limit, ObjectAccess, Principal,
-    Reason, Resource, User, UserKind, authorize, makes_only_new,
+    Acl, Action, BucketAccess, Caller, Denied, Details, Effect, Limit, ObjectAccess, Policy,
+    Principal, Reason, Resource, User, UserKind, authorize, makes_only_new,
 };
 use dewar_meta::ns::record::FileRecord;
 use dewar_meta::ns::{Actor, Bucket, Condition, ETags, Tenant};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, TenantName, UserId};
 
 use crate::Inner;
-use crate::access::{access_of, check_said};
-use crate::api::{BucketRef, WriteCondition};
+use crate::access::{access_of, check_said, some_policy};
+use crate::api::{BucketRef, ETag, WriteCondition};
 use crate::audit::Judged;
+use crate::document::document_of;
 use crate::info::write_condition;
+use crate::marks::{BucketTags, Tags};
 
 /// What is known of an object that is there and has a say in who may.
 #[derive(Clone, Debug)]
@@ -38,13 +40,10 @@ impl Standing {
             let what = "an object's access control list";
             Error::with_source(ErrorKind::Corrupt, what, error)
         })?;
-        let tags = version.tags.iter();
         Ok(Self {
             owner: file.attributes.owner,
             acl,
-            tags: tags
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            tags: pairs(&version.tags),
         })
     }
 
@@ -175,6 +174,9 @@ impl Inner {
         key: &ObjectKey,
         asked: &WriteCondition,
     ) -> Result<Condition> {
+        if compares(asked) || asked.if_match.is_some() {
+            self.permit_comparison(caller, bucket, key).await?;
+        }
         let condition = write_condition(asked);
         let (tenant, name) = (&bucket.tenant.name, bucket.name.as_str());
         if !makes_only_new(caller, tenant, name, key.as_str()) {
@@ -192,6 +194,46 @@ impl Inner {
             if_none_match: Some(ETags::Any),
             ..condition
         })
+    }
+}
+
+/// Whether a condition asks what the current version is, beyond whether there is one.
+pub(crate) fn compares(asked: &WriteCondition) -> bool {
+    matches!(asked.if_match, Some(ETag::Is(_)))
+        || asked.if_none_match.is_some()
+        || asked.if_modified_at.is_some()
+        || asked.if_size.is_some()
+}
+
+impl Inner {
+    /// Lets a caller make a write depend on what is there, which tells what is there: whoever may not
+    /// read it could guess until it fits (S3 user guide, "Conditional requests": `If-Match` needs
+    /// `s3:GetObject`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    pub(crate) async fn permit_comparison(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: &ObjectKey,
+    ) -> Result<()> {
+        let found = self.tree.lookup(bucket, key).await?;
+        let live = found.filter(|found| found.file.is_live());
+        let standing = live.map(|found| Standing::of(&found.file)).transpose()?;
+        let details = Details {
+            stat: true,
+            ..self.details()
+        };
+        let action = Action::GetObject;
+        self.permit_found(
+            caller,
+            action,
+            bucket,
+            key.as_str(),
+            standing.as_ref(),
+            &details,
+        )
     }
 }
 
@@ -288,7 +330,7 @@ impl Inner {
         object: Option<ObjectAccess<'_>>,
         details: &Details<'_>,
     ) -> Result<Judged> {
-        with_resource(bucket, key, object, |resource| {
+        with_resource(caller, bucket, key, object, details, |resource, details| {
             self.audit.judge(caller, action, resource, details)
         })?
     }
@@ -304,12 +346,12 @@ impl Inner {
         action: Action,
         bucket: &Bucket,
         key: Option<&str>,
+        details: &Details<'_>,
     ) -> Result<()> {
-        let details = self.details();
-        with_resource(bucket, key, None, |resource| {
-            Ok::<_, Error>(authorize(caller, action, resource, &details)?)
+        with_resource(caller, bucket, key, None, details, |resource, details| {
+            Ok::<_, Error>(authorize(caller, action, resource, details)?)
         })??;
-        self.permit(caller, action, bucket, key, &details)
+        self.permit(caller, action, bucket, key, details)
     }
 }
 
@@ -318,28 +360,49 @@ impl Inner {
 /// # Errors
 /// Those of reading what stands on it.
 fn with_resource<T>(
+    caller: &Caller,
     bucket: &Bucket,
     key: Option<&str>,
     object: Option<ObjectAccess<'_>>,
-    work: impl FnOnce(Resource<'_>) -> T,
+    details: &Details<'_>,
+    work: impl FnOnce(Resource<'_>, &Details<'_>) -> T,
 ) -> Result<T> {
     let documents = bucket
         .settings()
         .is_some_and(|settings| settings.documents != 0);
-    let access = if documents {
-        Some(access_of(bucket)?)
+    let (access, tags) = if documents {
+        let access = access_of(bucket)?;
+        let tags = if some_policy(caller, &access, Policy::names_tags) {
+            document_of::<BucketTags>(bucket)?
+        } else {
+            None
+        };
+        (Some(access), tags)
     } else {
-        None
+        (None, None)
     };
     let access: Option<&BucketAccess> = access.as_ref();
-    Ok(work(Resource::Bucket {
+    let details = Details {
+        bucket_tags: tags.as_ref().map(|document| &document.tags),
+        ..*details
+    };
+    let resource = Resource::Bucket {
         tenant: &bucket.tenant.name,
         bucket: bucket.name.as_str(),
         owner: bucket.record.attributes.owner,
         access,
         key,
         object,
-    }))
+    };
+    Ok(work(resource, &details))
+}
+
+/// Tags as policies are asked about them.
+pub(crate) fn pairs(tags: &Tags) -> Vec<(String, String)> {
+    let pairs = tags.iter();
+    pairs
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// The caller as the catalog writes it down: what it makes belongs to its account.

@@ -93,9 +93,13 @@ impl Store {
             key: None,
             object: None,
         };
+        let details = Details {
+            location: options.location.as_deref(),
+            ..self.inner.details()
+        };
         self.inner
             .audit
-            .permit(caller, Action::CreateBucket, asked, &self.inner.details())?;
+            .permit(caller, Action::CreateBucket, asked, &details)?;
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
@@ -144,7 +148,7 @@ impl Store {
         }
         if let Some(wish) = &options.acl {
             let owner = caller.account();
-            let acl = self.inner.acl_wanted(wish, owner, owner).await?;
+            let acl = self.inner.acl_wanted(wish, owner, owner, None).await?;
             let enforced = ownership == Some(Ownership::BucketOwnerEnforced);
             if enforced && acl.grants_others() {
                 let message = "Bucket cannot have ACLs set with ObjectOwnership's \

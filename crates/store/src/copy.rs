@@ -2,14 +2,18 @@
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet};
-use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, KeyHolder};
+use dewar_meta::ns::record::{ContentCopy, EncryptionRecord, FileRecord, KeyHolder};
 use dewar_meta::ns::{Bucket, CopyHeaders, CopyOptions};
-use dewar_types::{ErrorKind, PoolId, Result};
+use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 
-use crate::Store;
-use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
+use crate::access::ObjectOwner;
+use crate::admit::{Standing, pairs};
+use crate::api::{CopyRequest, Expect, GetRequest, Marks, ObjectChecksum, ObjectInfo, PutRequest};
 use crate::encryption::{Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info};
+use crate::limits::COPY_TURNS_MAX;
+use crate::marks::Tags;
+use crate::{Inner, Store};
 
 /// Whether the bytes of some copies, if there are any, are in a pool: what has none is in every one.
 pub(crate) fn is_in_pool(copies: &[ContentCopy], pool: u16) -> bool {
@@ -27,6 +31,23 @@ impl Store {
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::Conflict`].
     pub async fn copy(&self, caller: &Caller, request: CopyRequest) -> Result<ObjectInfo> {
+        for _ in 0..COPY_TURNS_MAX {
+            if let Some(info) = self.copy_judged(caller, &request).await? {
+                return Ok(info);
+            }
+            dewar_env::reached("the source of a copy was replaced after it was judged");
+        }
+        let path = &request.source.key;
+        let message = format!("{path} was replaced again and again before it could be copied");
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Judges, and copies what was judged; `None` where the source has become another version meanwhile.
+    async fn copy_judged(
+        &self,
+        caller: &Caller,
+        request: &CopyRequest,
+    ) -> Result<Option<ObjectInfo>> {
         let inner = &self.inner;
         let (source, target) = (&request.source, &request.target);
         let from = inner.source_bucket(caller, &source.bucket).await?;
@@ -38,18 +59,9 @@ impl Store {
         let file = inner
             .permitted(caller, action, &from, &source.key, source_version)
             .await?;
-        let copied = format!("{}/{}", source.bucket.name, source.key);
-        let details = Details {
-            copy_source: Some(&copied),
-            ..inner.details()
-        };
-        let key = Some(target.key.as_str());
-        let to = inner
-            .admit_with(caller, Action::PutObject, &target.bucket, key, &details)
-            .await?;
-        inner.check_marks(caller, &to, &target.key, &request.marks)?;
+        let to = inner.bucket_of(caller, &target.bucket).await?;
         let owner = inner
-            .object_owner(caller, &to, target.key.as_str(), request.acl.as_ref())
+            .permit_copy(caller, request, (&from, &file), &to)
             .await?;
         let version = &file.current;
         let summed = |algorithm| version.digests.get(algorithm).is_some();
@@ -66,7 +78,7 @@ impl Store {
             || request.source_key.is_some()
             || !request.checksum.is_none_or(summed)
         {
-            return self.copy_bytes(caller, from, request).await;
+            return self.copy_bytes(caller, (from, &file), to, request).await;
         }
         let headers = match &request.attributes {
             None => CopyHeaders::Keep,
@@ -83,8 +95,10 @@ impl Store {
                 .await?,
             checksum: full_checksum(request.checksum),
             source_name: source_version,
+            source_version: Some(version.id),
             storage_class: request.marks.storage_class.clone(),
-            tags: request.marks.tags.clone(),
+            // Those that were judged, whatever becomes of the source's.
+            tags: Some(tags_of(request, &file).clone()),
             retention: request.marks.retention,
             legal_hold: request.marks.legal_hold,
             acl: owner.acl_bytes(),
@@ -99,24 +113,34 @@ impl Store {
                 (&to, &target.key),
                 &options,
             )
-            .await?;
-        Ok(version_info(&to, owner.owner, &published.version))
+            .await;
+        match published {
+            Err(error) if error.kind() == ErrorKind::Precondition => {
+                let now = inner.readable(&from, &source.key, source_version).await;
+                match now {
+                    Ok(now) if now.current.id == version.id => Err(error),
+                    // It went, or is another: what the caller may is to be asked anew.
+                    _ => Ok(None),
+                }
+            }
+            published => Ok(Some(version_info(&to, owner.owner, &published?.version))),
+        }
     }
 
     /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
-    /// encrypted in another way.
+    /// encrypted in another way; `None` where the source has become another version.
     async fn copy_bytes(
         &self,
         caller: &Caller,
-        from: Bucket,
-        request: CopyRequest,
-    ) -> Result<ObjectInfo> {
-        let mut marks = request.marks;
-        if marks.tags.is_none() {
-            let (key, version) = (&request.source.key, request.source_version);
-            let file = self.inner.readable(&from, key, version).await?;
-            marks.tags = Some(file.current.tags);
-        }
+        (from, file): (Bucket, &FileRecord),
+        to: Bucket,
+        request: &CopyRequest,
+    ) -> Result<Option<ObjectInfo>> {
+        let marks = Marks {
+            tags: Some(tags_of(request, file).clone()),
+            ..request.marks.clone()
+        };
+        let request = request.clone();
         let read = GetRequest {
             object: request.source,
             version: request.source_version,
@@ -135,6 +159,9 @@ impl Store {
                     }
                     _ => error,
                 })?;
+        if download.info.version != file.current.id {
+            return Ok(None);
+        }
         let shown = match &download.info.checksum {
             Some(ObjectChecksum::Full(digest)) => Some(digest.algorithm()),
             Some(ObjectChecksum::Composite(_)) | None => None,
@@ -152,15 +179,80 @@ impl Store {
             encryption: request.encryption,
             acl: request.acl,
         };
-        let mut upload = self.put(caller, put).await?;
+        let mut upload = self.put_admitted(caller, to, put).await?;
         while let Some(bytes) = download.next().await {
             upload.write(bytes?).await?;
         }
-        upload
-            .commit(Expect {
-                size: Some(download.info.size),
-                digests: Vec::new(),
-            })
+        let size = Some(download.info.size);
+        let digests = Vec::new();
+        Ok(Some(upload.commit(Expect { size, digests }).await?))
+    }
+}
+
+impl Inner {
+    /// Lets a caller who may read the source of a copy put it at its target, and says who will own it.
+    /// What the source carries along is asked for by itself: who may read an object may not therefore
+    /// read its tags, nor give tags to what it writes. Retention, holds and lists do not go along.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`]; what is wrong with the marks and the list.
+    async fn permit_copy(
+        &self,
+        caller: &Caller,
+        request: &CopyRequest,
+        (from, file): (&Bucket, &FileRecord),
+        to: &Bucket,
+    ) -> Result<ObjectOwner> {
+        let (source, target) = (&request.source.key, &request.target.key);
+        let copied = named_from(to, from, source);
+        let tags = pairs(tags_of(request, file));
+        let details = Details {
+            copy_source: Some(&copied),
+            creates: Some(true),
+            tags: Some(&tags),
+            ..self.details()
+        };
+        let key = Some(target.as_str());
+        self.permit(caller, Action::PutObject, to, key, &details)?;
+        if request.marks.tags.is_none() && !tags.is_empty() {
+            let version = request.source_version.map(|version| version.to_string());
+            let asked = Details {
+                version: version.as_deref(),
+                ..self.details()
+            };
+            let action = match version {
+                None => Action::GetObjectTagging,
+                Some(_) => Action::GetObjectVersionTagging,
+            };
+            let standing = Standing::of(file)?;
+            self.permit_found(
+                caller,
+                action,
+                from,
+                source.as_str(),
+                Some(&standing),
+                &asked,
+            )?;
+            self.permit(caller, Action::PutObjectTagging, to, key, &details)?;
+        }
+        self.check_marks(caller, to, target, &request.marks, &details)?;
+        self.object_owner(caller, to, target.as_str(), request.acl.as_ref())
             .await
+    }
+}
+
+/// The tags that a copy gets.
+fn tags_of<'a>(request: &'a CopyRequest, source: &'a FileRecord) -> &'a Tags {
+    request.marks.tags.as_ref().unwrap_or(&source.current.tags)
+}
+
+/// What is copied, as the policies of the target's bucket name it: a bucket of another tenant by that
+/// tenant, since its name alone means one of their own there.
+pub(crate) fn named_from(to: &Bucket, from: &Bucket, key: &ObjectKey) -> String {
+    let (name, tenant) = (&from.name, &from.tenant.name);
+    if *tenant == to.tenant.name {
+        format!("{name}/{key}")
+    } else {
+        format!("{tenant}:{name}/{key}")
     }
 }

@@ -1,13 +1,13 @@
 //! Deleting objects and versions, one or many.
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::VersionRecord;
 use dewar_meta::ns::{Bucket, Doomed, Removed};
 use dewar_types::{Error, ErrorKind, Result};
 
 use crate::Store;
-use crate::admit::actor;
-use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted};
+use crate::admit::{actor, compares};
+use crate::api::{BucketRef, DeleteItem, DeleteRequest, Deleted, ETag};
 use crate::info::{shown_name, write_condition};
 
 impl Store {
@@ -23,11 +23,20 @@ impl Store {
             None => Action::DeleteObject,
             Some(_) => Action::DeleteObjectVersion,
         };
+        let version = request.version.map(|version| version.to_string());
+        let details = Details {
+            version: version.as_deref(),
+            ..self.inner.details()
+        };
+        let named = Some(key.as_str());
         let bucket = self
             .inner
-            .admit(caller, action, &request.object.bucket, Some(key.as_str()))
+            .admit_with(caller, action, &request.object.bucket, named, &details)
             .await?;
-        let bypass = request.bypass && self.inner.may_bypass(caller, &bucket, Some(key.as_str()));
+        if compares(&request.condition) {
+            self.inner.permit_comparison(caller, &bucket, &key).await?;
+        }
+        let bypass = request.bypass && self.inner.may_bypass(caller, &bucket, named, &details);
         let doomed = Doomed {
             key,
             version: request.version,
@@ -62,7 +71,7 @@ impl Store {
         let bypass = bypass
             && items.iter().all(|item| {
                 self.inner
-                    .may_bypass(caller, &bucket, Some(item.key.as_str()))
+                    .may_bypass(caller, &bucket, Some(item.key.as_str()), &details)
             });
         let principal = caller.to_string();
         let mut denied = Vec::with_capacity(items.len());
@@ -73,7 +82,23 @@ impl Store {
                 Some(_) => Action::DeleteObjectVersion,
             };
             let key = Some(item.key.as_str());
-            let may = self.inner.permit(caller, action, &bucket, key, &details);
+            let version = item.version.map(|version| version.to_string());
+            let if_match = item.condition.if_match.as_ref().map(|etag| match etag {
+                ETag::Any => "*".to_owned(),
+                ETag::Is(value) => format!("\"{value}\""),
+            });
+            let details = Details {
+                version: version.as_deref(),
+                if_match: if_match.as_deref(),
+                ..details
+            };
+            let mut may = self.inner.permit(caller, action, &bucket, key, &details);
+            if may.is_ok() && compares(&item.condition) {
+                may = self
+                    .inner
+                    .permit_comparison(caller, &bucket, &item.key)
+                    .await;
+            }
             if may.is_ok() {
                 list.push(Doomed {
                     key: item.key,

@@ -144,11 +144,21 @@ impl Store {
         document: &D,
     ) -> Result<()> {
         let found = self.inner.admit(caller, D::PUT, bucket, None).await?;
+        self.put_document(caller, &found, document).await
+    }
+
+    /// The same in a bucket where the caller may.
+    pub(crate) async fn put_document<D: Document>(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        document: &D,
+    ) -> Result<()> {
         let principal = caller.to_string();
         let bytes = document.to_bytes();
         self.inner
             .tree
-            .configure_bucket(&actor(caller, &principal), &found, |change| {
+            .configure_bucket(&actor(caller, &principal), bucket, |change| {
                 change.put(D::KIND, bytes.clone());
                 Ok(())
             })

@@ -195,6 +195,27 @@ impl Inner {
         version: Option<VersionName>,
         stat: bool,
     ) -> Result<FileRecord> {
+        let details = Details {
+            stat,
+            ..self.details()
+        };
+        self.permitted_with(caller, action, bucket, key, version, &details)
+            .await
+    }
+
+    /// The same, with what else policies may ask for.
+    ///
+    /// # Errors
+    /// As [`Inner::permitted`].
+    pub(crate) async fn permitted_with(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        version: Option<VersionName>,
+        details: &Details<'_>,
+    ) -> Result<FileRecord> {
         let found = self.readable(bucket, key, version).await;
         let standing = match &found {
             Ok(file) => Some(Standing::of(file)?),
@@ -203,12 +224,50 @@ impl Inner {
         let named = version.map(|version| version.to_string());
         let details = Details {
             version: named.as_deref(),
-            stat,
-            ..self.details()
+            ..*details
         };
-        let key = key.as_str();
-        self.permit_found(caller, action, bucket, key, standing.as_ref(), &details)?;
-        found
+        let name = key.as_str();
+        self.permit_found(caller, action, bucket, name, standing.as_ref(), &details)?;
+        match found {
+            Err(error) if tells_of_versions(&error) => {
+                Err(self.told_of_versions(caller, action, bucket, name, &details, error)?)
+            }
+            found => found,
+        }
+    }
+
+    /// What a caller who may list a key is told where it asked for a version that cannot be read. Names
+    /// of versions and delete markers are not in a listing of keys: they are for who may do what it
+    /// asked for, or list versions. To others a key behind a marker looks like one that never was, and
+    /// a version that is not there like one that they may not read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`].
+    fn told_of_versions(
+        &self,
+        caller: &Caller,
+        action: Action,
+        bucket: &Bucket,
+        key: &str,
+        details: &Details<'_>,
+        error: Error,
+    ) -> Result<Error> {
+        let listing = Details {
+            prefix: Some(key),
+            version: None,
+            ..*details
+        };
+        let versions = Action::ListBucketVersions;
+        if self.may(caller, action, bucket, Some(key), details).is_ok()
+            || self.may(caller, versions, bucket, None, &listing).is_ok()
+        {
+            return Ok(error);
+        }
+        if error.kind() == ErrorKind::NotFound {
+            return Ok(nothing(&bucket.path(key)));
+        }
+        self.permit(caller, versions, bucket, None, &listing)?;
+        Ok(error)
     }
 
     /// The file with the version that a reader gets.
@@ -228,8 +287,7 @@ impl Inner {
             (Some(found), _) if found.file.is_live() => return Ok(found.file),
             (Some(found), _) => found.file,
             (None, None) => {
-                let message = format!("{} does not exist", path());
-                return Err(Error::new(ErrorKind::NotFound, message));
+                return Err(nothing(&path()));
             }
             (None, Some(name)) => {
                 let message = format!("{} has no version {name}", path());
@@ -307,6 +365,20 @@ impl Inner {
             None => Ok(Vec::new()),
         }
     }
+}
+
+fn nothing(path: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("{path} does not exist"))
+}
+
+/// Whether an error says more than that there is no such key.
+fn tells_of_versions(error: &Error) -> bool {
+    let marker = std::error::Error::source(error).is_some_and(|source| source.is::<MarkerFound>());
+    marker
+        || matches!(
+            error.kind(),
+            ErrorKind::NoSuchVersion | ErrorKind::DeleteMarker
+        )
 }
 
 impl Download {

@@ -21,6 +21,8 @@ pub struct Identities<'a> {
     account: UserId,
     /// The name of the user whose account it is.
     root: String,
+    /// The policy that is given or taken, where that is what is asked for.
+    about: Option<String>,
 }
 
 fn nobody() -> Error {
@@ -41,11 +43,23 @@ impl Store {
             tenant: user.tenant.clone(),
             account: user.account,
             root: root.ok_or_else(nobody)?.name.clone(),
+            about: None,
         })
     }
 }
 
 impl Identities<'_> {
+    /// The same, for giving or taking a policy: who may is asked with its ARN.
+    #[must_use]
+    pub fn about(&self, arn: &str) -> Self {
+        Self {
+            tenant: self.tenant.clone(),
+            root: self.root.clone(),
+            about: Some(arn.to_owned()),
+            ..*self
+        }
+    }
+
     fn accounts(&self) -> &Accounts {
         &self.store.inner.accounts
     }
@@ -77,6 +91,7 @@ impl Identities<'_> {
         };
         let details = Details {
             now: self.store.inner.env.clock.now(),
+            policy_arn: self.about.as_deref(),
             ..Details::default()
         };
         self.store

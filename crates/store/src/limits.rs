@@ -52,3 +52,6 @@ pub const REVISION_LOGS_MAX: usize = 1000;
 
 /// Extended attributes of a file or directory, names and values together, in bytes.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// How often a copy is begun anew because its source was replaced after it was judged.
+pub const COPY_TURNS_MAX: usize = 16;

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{Retention, RetentionMode, VersionRecord};
 use dewar_meta::ns::{Bucket, Circumstances, VersionAttributes};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result, VersionName};
 use minicbor::{Decode, Encode};
 
-use crate::admit::actor;
-use crate::api::{Marks, ObjectRef};
+use crate::admit::{actor, pairs};
+use crate::api::{BucketRef, Marks, ObjectRef};
+use crate::document::Document;
 use crate::info::shown_name;
 use crate::limits::{TAG_KEY_CHARS_MAX, TAG_VALUE_CHARS_MAX, TAGS_PER_OBJECT_MAX};
 use crate::{Inner, Store};
@@ -62,8 +63,8 @@ impl Inner {
         bucket: &Bucket,
         key: &ObjectKey,
         marks: &Marks,
+        details: &Details<'_>,
     ) -> Result<()> {
-        let details = self.details();
         for (asked, action) in [
             (marks.retention.is_some(), Action::PutObjectRetention),
             (marks.legal_hold.is_some(), Action::PutObjectLegalHold),
@@ -71,7 +72,7 @@ impl Inner {
             (marks.tags.is_some(), Action::PutObjectTagging),
         ] {
             if asked {
-                self.permit(caller, action, bucket, Some(key.as_str()), &details)?;
+                self.permit(caller, action, bucket, Some(key.as_str()), details)?;
             }
         }
         if let Some(tags) = &marks.tags {
@@ -129,7 +130,8 @@ impl Store {
             Action::GetObjectTagging,
             Action::GetObjectVersionTagging,
         );
-        let (bucket, found) = self.look(caller, action, object, version).await?;
+        let details = self.inner.details();
+        let (bucket, found) = self.look(caller, action, object, version, &details).await?;
         let name = shown_name(&bucket, &found);
         Ok((found.tags, name))
     }
@@ -152,10 +154,22 @@ impl Store {
             Action::PutObjectTagging,
             Action::PutObjectVersionTagging,
         );
-        self.change(caller, action, object, version, |attributes, _| {
-            attributes.tags.clone_from(&tags);
-            Ok(())
-        })
+        let asked = pairs(&tags);
+        let details = Details {
+            tags: Some(&asked),
+            ..self.inner.details()
+        };
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, _| {
+                attributes.tags.clone_from(&tags);
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -174,10 +188,18 @@ impl Store {
             Action::DeleteObjectTagging,
             Action::DeleteObjectVersionTagging,
         );
-        self.change(caller, action, object, version, |attributes, _| {
-            attributes.tags.clear();
-            Ok(())
-        })
+        let details = self.inner.details();
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, _| {
+                attributes.tags.clear();
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -191,9 +213,9 @@ impl Store {
         object: &ObjectRef,
         version: Option<VersionName>,
     ) -> Result<Option<Retention>> {
-        let (bucket, found) = self
-            .look(caller, Action::GetObjectRetention, object, version)
-            .await?;
+        let details = self.inner.details();
+        let action = Action::GetObjectRetention;
+        let (bucket, found) = self.look(caller, action, object, version, &details).await?;
         need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
         Ok(found.retention)
     }
@@ -214,8 +236,12 @@ impl Store {
     ) -> Result<()> {
         let key = object.key.as_str();
         let action = Action::PutObjectRetention;
-        let (found, _) = self.look(caller, action, object, version).await?;
-        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key));
+        let details = Details {
+            retention: retention.map(|asked| (mode_name(asked.mode), asked.until)),
+            ..self.inner.details()
+        };
+        let (found, _) = self.look(caller, action, object, version, &details).await?;
+        let bypass = bypass && self.inner.may_bypass(caller, &found, Some(key), &details);
         let path = found.path(key);
         let change = |attributes: &mut VersionAttributes, around: Circumstances| {
             need_object_lock(around.object_lock.is_some())?;
@@ -258,9 +284,9 @@ impl Store {
         object: &ObjectRef,
         version: Option<VersionName>,
     ) -> Result<Option<bool>> {
-        let (bucket, found) = self
-            .look(caller, Action::GetObjectLegalHold, object, version)
-            .await?;
+        let details = self.inner.details();
+        let action = Action::GetObjectLegalHold;
+        let (bucket, found) = self.look(caller, action, object, version, &details).await?;
         need_object_lock(bucket.settings().and_then(|set| set.object_lock).is_some())?;
         Ok(found.legal_hold)
     }
@@ -277,13 +303,47 @@ impl Store {
         hold: bool,
     ) -> Result<()> {
         let action = Action::PutObjectLegalHold;
-        self.change(caller, action, object, version, |attributes, around| {
-            need_object_lock(around.object_lock.is_some())?;
-            attributes.legal_hold = Some(hold);
-            Ok(())
-        })
+        let details = Details {
+            legal_hold: Some(hold),
+            ..self.inner.details()
+        };
+        self.change(
+            caller,
+            action,
+            object,
+            version,
+            &details,
+            |attributes, around| {
+                need_object_lock(around.object_lock.is_some())?;
+                attributes.legal_hold = Some(hold);
+                Ok(())
+            },
+        )
         .await?;
         Ok(())
+    }
+
+    /// Sets the tags of a bucket in place of those it has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`]; [`ErrorKind::TooLarge`].
+    pub async fn set_bucket_tags(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        tags: &BucketTags,
+    ) -> Result<()> {
+        let asked = pairs(&tags.tags);
+        let details = Details {
+            tags: Some(&asked),
+            ..self.inner.details()
+        };
+        let action = BucketTags::PUT;
+        let found = self
+            .inner
+            .admit_with(caller, action, bucket, None, &details)
+            .await?;
+        self.put_document(caller, &found, tags).await
     }
 
     async fn look(
@@ -292,11 +352,12 @@ impl Store {
         action: Action,
         object: &ObjectRef,
         version: Option<VersionName>,
+        details: &Details<'_>,
     ) -> Result<(Bucket, VersionRecord)> {
         let bucket = self.inner.bucket_of(caller, &object.bucket).await?;
         let file = self
             .inner
-            .permitted(caller, action, &bucket, &object.key, version)
+            .permitted_with(caller, action, &bucket, &object.key, version, details)
             .await?;
         Ok((bucket, file.current))
     }
@@ -307,10 +368,11 @@ impl Store {
         action: Action,
         object: &ObjectRef,
         version: Option<VersionName>,
+        details: &Details<'_>,
         change: impl Fn(&mut VersionAttributes, Circumstances) -> Result<()>,
     ) -> Result<Option<VersionName>> {
         // Its owner, its list and its tags have a say, so it is looked at before.
-        let (bucket, _) = self.look(caller, action, object, version).await?;
+        let (bucket, _) = self.look(caller, action, object, version, details).await?;
         let principal = caller.to_string();
         let version = self
             .inner
@@ -324,6 +386,14 @@ impl Store {
             )
             .await?;
         Ok(shown_name(&bucket, &version))
+    }
+}
+
+/// A mode as policies write it.
+fn mode_name(mode: RetentionMode) -> &'static str {
+    match mode {
+        RetentionMode::Governance => "GOVERNANCE",
+        RetentionMode::Compliance => "COMPLIANCE",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
 use dewar_meta::ns::record::{
     ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord,
@@ -14,14 +14,14 @@ use dewar_meta::ns::{
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
-use crate::admit::actor;
+use crate::admit::{actor, pairs};
 use crate::api::{
     CompletePart, CompleteRequest, CreateUploadRequest, Expect, GetRequest, ListPartsRequest,
     ListUploadsRequest, ListedPart, ListedUpload, ObjectChecksum, ObjectInfo, ObjectRef,
     PartSource, PartsPage, UploadPartRequest, UploadsPage,
 };
 use crate::content::Incoming;
-use crate::copy::is_in_pool;
+use crate::copy::{is_in_pool, named_from};
 use crate::description::{Origin, PartOf};
 use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info};
@@ -69,17 +69,19 @@ impl Store {
         request: CreateUploadRequest,
     ) -> Result<Begun> {
         let key = &request.object.key;
+        let tags = request.marks.tags.as_ref().map(pairs);
+        let details = Details {
+            creates: Some(false),
+            tags: tags.as_deref(),
+            ..self.inner.details()
+        };
+        let (action, named) = (Action::PutObject, Some(key.as_str()));
         let bucket = self
             .inner
-            .admit(
-                caller,
-                Action::PutObject,
-                &request.object.bucket,
-                Some(key.as_str()),
-            )
+            .admit_with(caller, action, &request.object.bucket, named, &details)
             .await?;
         self.inner
-            .check_marks(caller, &bucket, key, &request.marks)?;
+            .check_marks(caller, &bucket, key, &request.marks, &details)?;
         let owner = self
             .inner
             .object_owner(caller, &bucket, key.as_str(), request.acl.as_ref())
@@ -133,7 +135,17 @@ impl Store {
         caller: &Caller,
         request: UploadPartRequest,
     ) -> Result<PartUpload> {
-        let (bucket, key, number, open) = self.open_part(caller, &request).await?;
+        let opened = self.open_part(caller, &request, None).await?;
+        self.write_part(request, opened).await
+    }
+
+    /// The same where the caller may.
+    async fn write_part(
+        &self,
+        request: UploadPartRequest,
+        opened: (Bucket, ObjectKey, u16, UploadRecord),
+    ) -> Result<PartUpload> {
+        let (bucket, key, number, open) = opened;
         let checksum = request
             .checksum
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
@@ -183,21 +195,25 @@ impl Store {
         encryption::open(open.encryption.as_ref(), customer, &self.inner.master)
     }
 
+    /// The upload that a part is for, where the caller may add it; and from where it comes, if it is
+    /// copied.
     async fn open_part(
         &self,
         caller: &Caller,
         request: &UploadPartRequest,
+        source: Option<(&Bucket, &ObjectKey)>,
     ) -> Result<(Bucket, ObjectKey, u16, UploadRecord)> {
         let key = request.object.key.clone();
-        let bucket = self
-            .inner
-            .admit(
-                caller,
-                Action::PutObject,
-                &request.object.bucket,
-                Some(key.as_str()),
-            )
-            .await?;
+        let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
+        let copied = source.map(|(from, key)| named_from(&bucket, from, key));
+        let details = Details {
+            creates: Some(false),
+            copy_source: copied.as_deref(),
+            ..self.inner.details()
+        };
+        let action = Action::PutObject;
+        self.inner
+            .permit(caller, action, &bucket, Some(key.as_str()), &details)?;
         let number = part_number(request.number)?;
         let open = self
             .inner
@@ -218,7 +234,12 @@ impl Store {
         request: UploadPartRequest,
         source: PartSource,
     ) -> Result<ListedPart> {
-        let (bucket, key, number, open) = self.open_part(caller, &request).await?;
+        let from = self
+            .inner
+            .source_bucket(caller, &source.object.bucket)
+            .await?;
+        let copied = Some((&from, &source.object.key));
+        let (bucket, key, number, open) = self.open_part(caller, &request, copied).await?;
         let checksum = request
             .checksum
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
@@ -230,10 +251,6 @@ impl Store {
             condition: source.condition.clone(),
             customer_key: source.customer_key.clone(),
         };
-        let from = self
-            .inner
-            .source_bucket(caller, &source.object.bucket)
-            .await?;
         let mut download =
             self.open(caller, from, read)
                 .await
@@ -253,7 +270,8 @@ impl Store {
         let pool = self.inner.number_of(pool_of(open.pool)?);
         let stays = is_in_pool(download.copies(), pool);
         if !stays || open.encryption.is_some() || download.info.encrypted.is_some() {
-            return self.copy_part_bytes(caller, request, download).await;
+            let opened = (bucket, key, number, open);
+            return self.copy_part_bytes(request, opened, download).await;
         }
         let whole = download.range.len() == download.info.size;
         let mut want = request.want.with(Algorithm::Md5);
@@ -302,13 +320,13 @@ impl Store {
     /// A part whose bytes pass through, since they are to be in another pool or encrypted in another way.
     async fn copy_part_bytes(
         &self,
-        caller: &Caller,
         request: UploadPartRequest,
+        opened: (Bucket, ObjectKey, u16, UploadRecord),
         mut download: Download,
     ) -> Result<ListedPart> {
         let size = Some(download.range.len());
         let mut part = self
-            .upload_part(caller, UploadPartRequest { size, ..request })
+            .write_part(UploadPartRequest { size, ..request }, opened)
             .await?;
         while let Some(bytes) = download.next().await {
             part.write(bytes?).await?;
@@ -328,14 +346,14 @@ impl Store {
         request: CompleteRequest,
     ) -> Result<ObjectInfo> {
         let key = request.object.key.clone();
+        let details = Details {
+            creates: Some(true),
+            ..self.inner.details()
+        };
+        let (action, whole) = (Action::PutObject, Some(key.as_str()));
         let bucket = self
             .inner
-            .admit(
-                caller,
-                Action::PutObject,
-                &request.object.bucket,
-                Some(key.as_str()),
-            )
+            .admit_with(caller, action, &request.object.bucket, whole, &details)
             .await?;
         let mut named = Vec::with_capacity(request.parts.len());
         for part in &request.parts {
@@ -474,14 +492,15 @@ impl Store {
         caller: &Caller,
         request: ListUploadsRequest,
     ) -> Result<UploadsPage> {
+        let details = Details {
+            prefix: Some(&request.prefix),
+            delimiter: Some(request.delimiter.as_str()).filter(|text| !text.is_empty()),
+            ..self.inner.details()
+        };
+        let action = Action::ListBucketMultipartUploads;
         let bucket = self
             .inner
-            .admit(
-                caller,
-                Action::ListBucketMultipartUploads,
-                &request.bucket,
-                None,
-            )
+            .admit_with(caller, action, &request.bucket, None, &details)
             .await?;
         if request.max == 0 {
             return Ok(UploadsPage::default());

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, DigestSet};
 use dewar_meta::ns::record::{ETag, SystemHeaders};
 use dewar_meta::ns::{Bucket, Condition, NewVersion};
@@ -13,6 +13,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use tracing::Instrument as _;
 
 use crate::access::ObjectOwner;
+use crate::admit::pairs;
 use crate::api::{Expect, Marks, ObjectInfo, PutRequest};
 use crate::content::Incoming;
 use crate::description::Origin;
@@ -47,22 +48,43 @@ impl Store {
     /// [`ErrorKind::TooLarge`], [`ErrorKind::Quota`], [`ErrorKind::NoSpace`],
     /// [`ErrorKind::Unavailable`].
     pub async fn put(&self, caller: &Caller, request: PutRequest) -> Result<Upload> {
-        let shared = &self.inner;
-        let object_key = request.object.key;
-        let bucket = shared
-            .admit(
+        let tags = request.marks.tags.as_ref().map(pairs);
+        let details = Details {
+            creates: Some(true),
+            tags: tags.as_deref(),
+            ..self.inner.details()
+        };
+        let key = Some(request.object.key.as_str());
+        let bucket = self
+            .inner
+            .admit_with(
                 caller,
                 Action::PutObject,
                 &request.object.bucket,
-                Some(object_key.as_str()),
+                key,
+                &details,
             )
             .await?;
+        let (key, marks) = (&request.object.key, &request.marks);
+        self.inner
+            .check_marks(caller, &bucket, key, marks, &details)?;
+        self.put_admitted(caller, bucket, request).await
+    }
+
+    /// The same in a bucket where the caller may write it, with these marks.
+    pub(crate) async fn put_admitted(
+        &self,
+        caller: &Caller,
+        bucket: Bucket,
+        request: PutRequest,
+    ) -> Result<Upload> {
+        let shared = &self.inner;
+        let object_key = request.object.key;
         if let Some(size) = request.size.filter(|size| *size > OBJECT_BYTES_MAX) {
             let path = bucket.path(object_key.as_str());
             let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        shared.check_marks(caller, &bucket, &object_key, &request.marks)?;
         let condition = shared
             .write_condition(caller, &bucket, &object_key, &request.condition)
             .await?;

@@ -1,12 +1,12 @@
 //! Renaming an object or a directory.
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::RenameOptions;
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::Store;
 use crate::access::policies_tell_keys_apart;
-use crate::admit::actor;
+use crate::admit::{actor, compares};
 use crate::api::RenameRequest;
 use crate::info::write_condition;
 
@@ -29,7 +29,10 @@ impl Store {
                 Some(source.as_str()),
             )
             .await?;
-        let details = inner.details();
+        let details = Details {
+            creates: Some(true),
+            ..inner.details()
+        };
         for (action, key) in [
             (Action::DeleteObject, source),
             (Action::PutObject, &request.target),
@@ -39,6 +42,10 @@ impl Store {
         let condition = inner
             .write_condition(caller, &bucket, &request.target, &request.condition)
             .await?;
+        let asked = &request.source_condition;
+        if compares(asked) || asked.if_match.is_some() {
+            inner.permit_comparison(caller, &bucket, source).await?;
+        }
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         if let Some(directory) = source.as_str().strip_suffix('/')

@@ -1,6 +1,6 @@
 //! What a bucket does with versions: whether it keeps them, and for how long nobody may remove them.
 
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result};
 
@@ -109,8 +109,14 @@ impl Store {
 
 impl Inner {
     /// Whether the caller may remove or shorten what is kept in governance mode.
-    pub(crate) fn may_bypass(&self, caller: &Caller, bucket: &Bucket, key: Option<&str>) -> bool {
+    pub(crate) fn may_bypass(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        key: Option<&str>,
+        details: &Details<'_>,
+    ) -> bool {
         let action = Action::BypassGovernanceRetention;
-        self.may(caller, action, bucket, key).is_ok()
+        self.may(caller, action, bucket, key, details).is_ok()
     }
 }

@@ -22,6 +22,7 @@
 //! An owner on a bucket without policy gets through without an allocation.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use dewar_types::{Error, ErrorKind, TenantName, Timestamp, UserId};
@@ -110,18 +111,33 @@ impl fmt::Display for Resource<'_> {
 pub struct Details<'a> {
     /// When it is decided.
     pub now: Timestamp,
-    /// The prefix of a listing.
+    /// The prefix of a listing; empty where the client named none.
     pub prefix: Option<&'a str>,
     /// The delimiter of a listing.
     pub delimiter: Option<&'a str>,
-    /// Most keys of a page, as the client asked for.
+    /// Most keys of a page, as the client asked for, or as a page has where it did not.
     pub max_keys: Option<usize>,
-    /// From where a copy comes: `bucket/key`.
+    /// From where a copy comes: `bucket/key`, with the tenant before it where that is another than the
+    /// target's.
     pub copy_source: Option<&'a str>,
     /// Which version is meant.
     pub version: Option<&'a str>,
-    /// Tags that the object or session is to have, where they do not come in a header.
+    /// Tags that the object, bucket or session is to have, where they do not come in a header.
     pub tags: Option<&'a [(String, String)]>,
+    /// Tags that the bucket has.
+    pub bucket_tags: Option<&'a BTreeMap<String, String>>,
+    /// Whether a write makes an object, or only something that may become one: a part.
+    pub creates: Option<bool>,
+    /// What the object must be for the request to go on, where that does not come in a header.
+    pub if_match: Option<&'a str>,
+    /// The mode of retention that is asked for in a document, and until when.
+    pub retention: Option<(&'a str, Timestamp)>,
+    /// Whether a document asks for a legal hold, or takes it away.
+    pub legal_hold: Option<bool>,
+    /// Where a new bucket shall be.
+    pub location: Option<&'a str>,
+    /// Who shall own what others write, where a document says it.
+    pub ownership: Option<Ownership>,
     /// Whether it is only to be learnt whether something is there, how long it is and what its
     /// digests are. Whoever may write to a path may know that.
     pub stat: bool,
@@ -129,6 +145,12 @@ pub struct Details<'a> {
     pub role_session: Option<&'a str>,
     /// What was agreed with who asks, for a role that more than one may become.
     pub external_id: Option<&'a str>,
+    /// Who somebody is said to be in truth, for a session.
+    pub source_identity: Option<&'a str>,
+    /// The keys of a session's tags that go on to sessions got with it.
+    pub transitive: Option<&'a [String]>,
+    /// The policy that is to be given or taken.
+    pub policy_arn: Option<&'a str>,
 }
 
 /// The caller may not.

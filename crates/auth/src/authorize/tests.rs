@@ -646,3 +646,95 @@ proptest! {
         prop_assert_eq!(Bucket::new(&access).may(&caller, action), expected, "{}", text);
     }
 }
+
+/// A front whose client said nothing beside.
+struct Silent;
+
+impl Facts for Silent {
+    fn fact(&self, _: Fact) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn says_page_length(&self) -> bool {
+        false
+    }
+}
+
+/// What a request means without saying it is compared, and is absent none the less.
+#[test]
+fn what_is_meant_but_not_said_is_absent_to_null_alone() {
+    let caller = by(user(2, "bob")).with_facts(Arc::new(Silent));
+    let meets = |condition: &str| {
+        let more = format!(r#","Condition":{condition}"#);
+        let access = bucket_policy(&statement("Allow", ANYBODY, "s3:*", ALL, &more));
+        let mut bucket = Bucket::new(&access);
+        bucket.details = Details {
+            prefix: Some(""),
+            max_keys: Some(1000),
+            ..Details::default()
+        };
+        bucket.may(&caller, Action::ListBucket)
+    };
+    for (condition, holds) in [
+        (r#"{"Null":{"s3:prefix":"true"}}"#, true),
+        (r#"{"Null":{"s3:max-keys":"true"}}"#, true),
+        (r#"{"Null":{"s3:max-keys":"false"}}"#, false),
+        (r#"{"StringEquals":{"s3:prefix":""}}"#, true),
+        (r#"{"StringNotLike":{"s3:prefix":"home/*"}}"#, true),
+        (r#"{"StringLikeIfExists":{"s3:prefix":"home/*"}}"#, false),
+        (r#"{"NumericGreaterThan":{"s3:max-keys":"10"}}"#, true),
+        (r#"{"Null":{"s3:delimiter":"true"}}"#, true),
+        // Nothing at all: a negation and IfExists hold, and so does "all of none".
+        (r#"{"StringNotEquals":{"aws:SourceVpc":"vpc-1"}}"#, true),
+        (
+            r#"{"StringEqualsIfExists":{"aws:SourceVpc":"vpc-1"}}"#,
+            true,
+        ),
+        (r#"{"StringEquals":{"aws:SourceVpc":"vpc-1"}}"#, false),
+        (
+            r#"{"ForAllValues:StringEquals":{"s3:RequestObjectTagKeys":"a"}}"#,
+            true,
+        ),
+        (
+            r#"{"ForAnyValue:StringEquals":{"s3:RequestObjectTagKeys":"a"}}"#,
+            false,
+        ),
+        (
+            r#"{"ForAnyValue:StringNotEquals":{"s3:RequestObjectTagKeys":"a"}}"#,
+            false,
+        ),
+    ] {
+        assert_eq!(meets(condition), holds, "{condition}");
+    }
+}
+
+/// What only sessions of logins say: the door's own table of keys leaves it to this.
+#[test]
+fn sessions_of_logins_say_who_vouched() {
+    let bounds = crate::Bounds {
+        provider: Some("idp.example.org".into()),
+        claims: vec![("idp.example.org:aud".into(), vec!["web".into()])],
+        ..crate::Bounds::default()
+    };
+    let caller = Caller::by_token(Arc::new(user(2, "bob")), Arc::new(bounds), ORIGIN);
+    let denies = |condition: &str| {
+        let more = format!(r#","Condition":{condition}"#);
+        let deny = statement("Deny", ANYBODY, "s3:*", ALL, &more);
+        let access = bucket_policy(&deny);
+        let asked = Bucket::new(&access).ask(&caller, Action::ListBucket);
+        matches!(asked.reason, Reason::Statement { .. })
+    };
+    for (condition, holds) in [
+        (
+            r#"{"StringEquals":{"aws:FederatedProvider":"idp.example.org"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringEquals":{"aws:FederatedProvider":"other.example.org"}}"#,
+            false,
+        ),
+        (r#"{"StringEquals":{"idp.example.org:aud":"web"}}"#, true),
+    ] {
+        assert_eq!(denies(condition), holds, "{condition}");
+    }
+}

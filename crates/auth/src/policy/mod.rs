@@ -31,6 +31,7 @@ use thiserror::Error;
 
 use crate::ActionSet;
 use condition::Condition;
+pub use condition::condition_keys;
 use index::Index;
 pub(crate) use principal::Meant;
 use principal::PrincipalSet;
@@ -100,6 +101,7 @@ pub struct Policy {
     index: Option<Box<Indexes>>,
     public: bool,
     keyed: bool,
+    tagged: bool,
 }
 
 /// From this many statements on they are found by an index.
@@ -128,7 +130,12 @@ impl Policy {
         if text.len() > bytes_max {
             return Err(PolicyError::TooLong);
         }
-        parse::document(text, kind).map(Self::new)
+        let statements = parse::document(text, kind)?;
+        Ok(Self {
+            // A name may also stand in escapes.
+            tagged: text.contains('\\') || text.to_ascii_lowercase().contains("tag/"),
+            ..Self::new(statements)
+        })
     }
 
     fn new(statements: Vec<Statement>) -> Self {
@@ -153,6 +160,7 @@ impl Policy {
             allowing: of(Effect::Allow),
             public: statements.iter().any(Statement::is_public),
             keyed: statements.iter().any(Statement::asks_for_path),
+            tagged: false,
             statements: statements.into(),
         }
     }
@@ -175,6 +183,13 @@ impl Policy {
     #[must_use]
     pub fn tells_keys_apart(&self) -> bool {
         self.keyed
+    }
+
+    /// Whether a statement may ask for a tag, by a key or a variable: those of a bucket are read for
+    /// such policies alone.
+    #[must_use]
+    pub fn names_tags(&self) -> bool {
+        self.tagged
     }
 
     /// Whether a statement of it lets in every user of a provider: one that names a provider and asks

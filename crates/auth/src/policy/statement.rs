@@ -3,7 +3,13 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use crate::{Action, Caller, Details, Fact, Level, Principal, Resource, UserKind};
+use dewar_types::Timestamp;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    Action, Caller, Details, Fact, Facts, Level, Ownership, Principal, Resource, Session, UserKind,
+};
 
 use super::condition::{Found, Key};
 use super::resource::Named;
@@ -83,10 +89,14 @@ impl<'a> Ask<'a> {
 
     /// What the request says about a key.
     fn find(&self, key: &Key) -> Found<'_> {
+        self.who(key).unwrap_or_else(|| self.what(key))
+    }
+
+    /// About who asks, from where and when; `None` for keys about something else.
+    fn who(&self, key: &Key) -> Option<Found<'_>> {
         let user = self.caller.user();
         let text = |value: &'static str| Found::One(Cow::Borrowed(value));
-        let details = self.details;
-        match key {
+        Some(match key {
             Key::Username => {
                 let local = user.filter(|user| user.kind == UserKind::Local);
                 Found::maybe(local.map(|user| Cow::Borrowed(user.short_name())))
@@ -116,16 +126,68 @@ impl<'a> Ask<'a> {
                 "false"
             }),
             Key::CurrentTime | Key::EpochTime => {
-                Found::One(Cow::Owned(details.now.secs().to_string()))
+                Found::One(Cow::Owned(self.details.now.secs().to_string()))
             }
-            Key::ResourceAccount => match self.resource {
+            // Nobody's service calls for anybody here, and AWS says so in every request of somebody.
+            Key::PrincipalIsService => Found::maybe(user.map(|_| Cow::Borrowed("false"))),
+            Key::ViaService => text("false"),
+            // What does not end has nothing to say about it; sessions come without a second factor.
+            Key::MultiFactor => Found::maybe(self.session().map(|_| Cow::Borrowed("false"))),
+            Key::TokenIssueTime => {
+                let issued = self.session().map(|session| session.issued.secs());
+                Found::maybe(issued.map(|secs| Cow::Owned(secs.to_string())))
+            }
+            Key::SourceIdentity => {
+                let session = self.session();
+                let identity = session.and_then(|session| session.source_identity.as_deref());
+                Found::maybe(identity.map(Cow::Borrowed))
+            }
+            Key::PrincipalTag(name) => {
+                let tag = self.caller.bounds().and_then(|bounds| bounds.tag(name));
+                Found::maybe(tag.map(Cow::Borrowed))
+            }
+            Key::FederatedProvider => {
+                let bounds = self.caller.bounds();
+                let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
+                Found::maybe(provider.map(Cow::Borrowed))
+            }
+            Key::Claim(name) => match self.caller.bounds().map(|bounds| bounds.claim(name)) {
+                None | Some([]) => Found::Absent,
+                Some([one]) => Found::One(Cow::Borrowed(one)),
+                Some(many) => {
+                    Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+                }
+            },
+            _ => return None,
+        })
+    }
+
+    /// About what is done to what.
+    fn what(&self, key: &Key) -> Found<'_> {
+        let details = self.details;
+        match key {
+            Key::ResourceAccount | Key::AccountOfResource => match self.resource {
                 Resource::Tenant(_) => Found::Absent,
                 Resource::Bucket { owner, .. } => Found::One(Cow::Owned(owner.to_string())),
                 Resource::Identity { account, .. } => Found::One(Cow::Owned(account.to_string())),
             },
-            Key::Prefix => Found::maybe(details.prefix.map(Cow::Borrowed)),
+            Key::Prefix => match details.prefix {
+                Some("") => Found::Implied(Cow::Borrowed("")),
+                prefix => Found::maybe(prefix.map(Cow::Borrowed)),
+            },
             Key::Delimiter => Found::maybe(details.delimiter.map(Cow::Borrowed)),
-            Key::MaxKeys => Found::maybe(details.max_keys.map(|max| Cow::Owned(max.to_string()))),
+            Key::MaxKeys => {
+                let max = details.max_keys.map(|max| Cow::Owned(max.to_string()));
+                let said = self.caller.facts().is_none_or(Facts::says_page_length);
+                match max {
+                    Some(max) if !said => Found::Implied(max),
+                    max => Found::maybe(max),
+                }
+            }
+            Key::ObjectCreation => {
+                let creates = details.creates.map(|creates| creates.to_string());
+                Found::maybe(creates.map(Cow::Owned))
+            }
             Key::CopySource => Found::maybe(details.copy_source.map(Cow::Borrowed)),
             Key::VersionId => Found::maybe(details.version.map(Cow::Borrowed)),
             Key::RequestObjectTag(name) => self.request_tag(name),
@@ -144,37 +206,68 @@ impl<'a> Ask<'a> {
             Key::Said(fact) => Found::maybe(self.said(*fact)),
             Key::RequestTag(name) => {
                 let tags = details.tags.unwrap_or_default().iter();
-                let sts = self.action.service() == "sts";
-                let tag = tags.filter(|_| sts).find(|(key, _)| key == name.as_ref());
+                // Those of objects have a key of their own.
+                let asks = self.action.level() != Level::Object;
+                let tag = tags.filter(|_| asks).find(|(key, _)| key == name.as_ref());
                 Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
             }
             Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
             Key::ExternalId => Found::maybe(details.external_id.map(Cow::Borrowed)),
-            Key::PrincipalTag(name) => {
-                let tag = self.caller.bounds().and_then(|bounds| bounds.tag(name));
-                Found::maybe(tag.map(Cow::Borrowed))
-            }
-            Key::FederatedProvider => {
-                let bounds = self.caller.bounds();
-                let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
-                Found::maybe(provider.map(Cow::Borrowed))
-            }
-            Key::Claim(name) => match self.caller.bounds().map(|bounds| bounds.claim(name)) {
-                None | Some([]) => Found::Absent,
-                Some([one]) => Found::One(Cow::Borrowed(one)),
-                Some(many) => {
-                    Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+            Key::AskedIdentity => Found::maybe(details.source_identity.map(Cow::Borrowed)),
+            Key::TransitiveTagKeys => match details.transitive {
+                None => Found::Absent,
+                Some(keys) => {
+                    Found::Many(keys.iter().map(|key| Cow::Borrowed(key.as_str())).collect())
                 }
             },
-            Key::ResourceTag(_) | Key::Unused(_) => Found::Absent,
+            Key::PolicyArn => Found::maybe(details.policy_arn.map(Cow::Borrowed)),
+            Key::ResourceTag(name) => {
+                let tag = details.bucket_tags.and_then(|tags| tags.get(name.as_ref()));
+                Found::maybe(tag.map(|value| Cow::Borrowed(value.as_str())))
+            }
+            // Those of who asks, and what there is not here.
+            _ => Found::Absent,
         }
     }
 
+    fn session(&self) -> Option<&Session> {
+        self.caller.bounds()?.session.as_deref()
+    }
+
+    /// What the verb read of the request's document, or else what the front knows.
     fn said(&self, fact: Fact) -> Option<Cow<'_, str>> {
-        self.caller.facts().and_then(|facts| facts.fact(fact))
+        let details = self.details;
+        let read = match fact {
+            Fact::ObjectLockMode => details.retention.map(|(mode, _)| Cow::Borrowed(mode)),
+            Fact::ObjectLockRetainUntil => {
+                let until = details.retention.map(|(_, until)| until);
+                until.and_then(iso_date).map(Cow::Owned)
+            }
+            Fact::ObjectLockRemainingDays => {
+                let until = details.retention.map(|(_, until)| until);
+                // The front has it as the header says it.
+                let until = until.or_else(|| timestamp(&self.said(Fact::ObjectLockRetainUntil)?));
+                return until.map(|until| Cow::Owned(days_left(details.now, until).to_string()));
+            }
+            Fact::ObjectLockLegalHold => {
+                let hold = details.legal_hold;
+                hold.map(|hold| Cow::Borrowed(if hold { "ON" } else { "OFF" }))
+            }
+            Fact::LocationConstraint => details.location.map(Cow::Borrowed),
+            Fact::ObjectOwnership => {
+                let ownership = details.ownership.map(Ownership::as_str);
+                ownership.map(Cow::Borrowed)
+            }
+            Fact::IfMatch => details.if_match.map(Cow::Borrowed),
+            _ => None,
+        };
+        read.or_else(|| self.caller.facts().and_then(|facts| facts.fact(fact)))
     }
 
     fn request_tag(&self, name: &str) -> Found<'_> {
+        if self.action.level() != Level::Object {
+            return Found::Absent;
+        }
         if let Some(tags) = self.details.tags {
             let tag = tags.iter().find(|(key, _)| key == name);
             return Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())));
@@ -208,10 +301,29 @@ impl<'a> Ask<'a> {
     /// The value of a policy variable.
     fn variable(&self, key: &Key) -> Option<String> {
         match self.find(key) {
-            Found::One(value) => Some(value.into_owned()),
+            Found::One(value) | Found::Implied(value) => Some(value.into_owned()),
             Found::Absent | Found::Many(_) => None,
         }
     }
+}
+
+/// Days until then, begun ones counting whole: what is to be kept for ten days is kept for ten, however
+/// long the request was on its way.
+fn days_left(now: Timestamp, until: Timestamp) -> u64 {
+    until.secs().saturating_sub(now.secs()).div_ceil(86_400)
+}
+
+fn iso_date(at: Timestamp) -> Option<String> {
+    let at = OffsetDateTime::from_unix_timestamp(i64::try_from(at.secs()).ok()?).ok()?;
+    at.format(&Rfc3339).ok()
+}
+
+/// A date as a header has it.
+fn timestamp(text: &str) -> Option<Timestamp> {
+    let nanos = super::condition::value::instant(text)?;
+    Some(Timestamp::from_secs(
+        u64::try_from(nanos / 1_000_000_000).ok()?,
+    ))
 }
 
 /// Tags as a header or form field carries them.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use dewar_auth::Caller;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_types::VersionName;
-use http::header::RETRY_AFTER;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Address;
+use super::documents::{Documents, Holder, Room, no_room};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::{UNSIGNED_XML_BODY_BYTES_MAX, XML_BODY_BYTES_MAX};
 use crate::payload::{BodyHead, PayloadMode, RequestBody};
@@ -27,9 +26,9 @@ pub(crate) struct Exchange {
     mode: PayloadMode,
     pub(crate) body: Option<RequestBody>,
     pub(crate) request_id: String,
-    documents: Arc<Semaphore>,
+    documents: Arc<Documents>,
     /// For a document that was read, until the request ends.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
 }
 
 impl Exchange {
@@ -46,7 +45,7 @@ impl Exchange {
         mode: PayloadMode,
         body: Option<RequestBody>,
         request_id: &str,
-        documents: &Arc<Semaphore>,
+        documents: &Arc<Documents>,
     ) -> Self {
         Self {
             caller,
@@ -121,7 +120,7 @@ impl Exchange {
 
     /// The whole body of a request that carries XML, verified against every digest it declares. It
     /// is in memory before anybody knows whether the caller may do what it asks for, so callers
-    /// without a name get little room, and all callers together a bounded one.
+    /// without a name get little room, each account a share, and all callers together a bounded one.
     ///
     /// # Errors
     /// `MaxMessageLengthExceeded`, `AccessDenied` and `SlowDown` for want of room, `BadDigest`, and those of [`RequestBody::next`];
@@ -174,13 +173,9 @@ impl Exchange {
         Ok(bytes)
     }
 
-    fn document_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.documents).try_acquire_many_owned(bytes);
-        room.map_err(|_| {
-            Refusal::new(Code::SlowDown, "Please reduce your request rate.")
-                .header(RETRY_AFTER, HeaderValue::from_static("1"))
-        })
+    fn document_room(&self, bytes: usize) -> Result<Room> {
+        let room = self.documents.room(Holder::of(&self.caller), bytes);
+        room.ok_or_else(no_room)
     }
 
     /// A number in the query string.

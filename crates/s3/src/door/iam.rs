@@ -11,8 +11,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method};
 
+use super::documents::{Holder, no_room};
 use super::{Answer, Door, Told, WireFacts, bearer_token, claimed_key, tell_refused};
-use crate::error::{Code, Refusal, Result};
+use crate::error::Result;
 use crate::limits::IAM_BODY_BYTES_MAX;
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
@@ -43,10 +44,9 @@ pub(super) async fn call(
     id: &str,
     told: &mut Told,
 ) -> Result<Answer> {
-    let room = u32::try_from(IAM_BODY_BYTES_MAX).unwrap_or(u32::MAX);
-    let _room = Arc::clone(&door.documents)
-        .try_acquire_many_owned(room)
-        .map_err(|_| Refusal::new(Code::SlowDown, "Please reduce your request rate."))?;
+    // Who asks is known only when the form is here, which is part of what is signed.
+    let room = door.documents.room(Holder::at(origin), IAM_BODY_BYTES_MAX);
+    let _room = room.ok_or_else(no_room)?;
     let body_head = BodyHead::read(&head.headers)?;
     let mut body = RequestBody::new(wire, PayloadMode::Unsigned, body_head, None)?;
     let bytes = body.collect(IAM_BODY_BYTES_MAX).await?;
@@ -70,7 +70,7 @@ pub(super) async fn call(
         let caller = door.store.bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
-        let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+        let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }
     let sts = signed_for("/sts/aws4_request") || (unsigned && ops::is_unsigned_call(&bytes));
@@ -90,7 +90,7 @@ pub(super) async fn call(
     };
     told.user = caller.user().map(|user| user.name.clone());
     told.verb = Some(if sts { "Sts" } else { "Iam" });
-    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
     if sts {
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }

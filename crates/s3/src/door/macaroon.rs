@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
 use super::address::Address;
+use super::documents::{Holder, no_room};
 use super::{Answer, Door, Told, WireFacts, full_answer, host_of, text_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::ops::Form;
@@ -94,6 +95,8 @@ pub(super) async fn call(
     let body_head = BodyHead::read(&head.headers)?;
     let wire = wire.take().ok_or_else(|| malformed("the body is gone"))?;
     let mut body = RequestBody::new(wire, mode, body_head, seed)?;
+    let room = door.documents.room(Holder::of(&caller), BODY_BYTES_MAX);
+    let _room = room.ok_or_else(no_room)?;
     let bytes = body.collect(BODY_BYTES_MAX).await?;
     let mut wish = match call {
         Call::Token => of_form(&bytes)?,
@@ -102,7 +105,7 @@ pub(super) async fn call(
     wish.location = host;
     let oauth = matches!(call, Call::Token);
     let now = door.env.clock.now();
-    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now));
+    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
     let (token, ends) = door.store.accounts().macaroon(&caller, wish).await?;
     let lasts = ends.secs().saturating_sub(now.secs());
     let told = if oauth {

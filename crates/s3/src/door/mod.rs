@@ -16,6 +16,7 @@ mod address;
 mod answer;
 mod claimed;
 mod cors;
+mod documents;
 mod exchange;
 mod facts;
 mod iam;
@@ -34,7 +35,6 @@ use dewar_types::{RequestId, TenantName};
 use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
-use tokio::sync::Semaphore;
 
 pub(crate) use access::Access;
 use address::{Address, bucket_in_host};
@@ -44,7 +44,9 @@ pub(crate) use answer::{
 };
 pub(crate) use claimed::{claimed_key, tell_refused};
 use cors::{Page, preflight};
+use documents::Documents;
 pub(crate) use exchange::Exchange;
+pub use facts::TlsVersion;
 pub(crate) use facts::WireFacts;
 use request_id::RequestIds;
 pub use request_id::{HOST_ID, REQUEST_ID};
@@ -52,7 +54,7 @@ pub use told::Told;
 pub(crate) use verb::{Configuration, Verb};
 
 use crate::error::{Code, Refusal, Result};
-use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE, XML_BODIES_BYTES_MAX};
+use crate::limits::{REFUSED_BODY_BYTES_MAX, REFUSED_BODY_DEADLINE};
 use crate::ops;
 use crate::payload::{BodyHead, PayloadMode, RequestBody, WireBody};
 use crate::sigv4::{CONTENT_SHA256, Claim, Presigned, Query, Seed, Verifier};
@@ -85,9 +87,9 @@ pub struct Door {
     iam_verifier: Verifier,
     sts_verifier: Verifier,
     config: DoorConfig,
+    region: Arc<str>,
     ids: RequestIds,
-    /// Room for XML bodies, in bytes.
-    documents: Arc<Semaphore>,
+    documents: Arc<Documents>,
 }
 
 impl Door {
@@ -102,15 +104,16 @@ impl Door {
             ids: RequestIds::new(&env),
             store,
             env,
+            region: config.region.as_str().into(),
             config,
-            documents: Arc::new(Semaphore::new(XML_BODIES_BYTES_MAX)),
+            documents: Arc::default(),
         }
     }
 
     /// The region that signatures must be for.
     #[must_use]
-    pub fn region(&self) -> &str {
-        &self.config.region
+    pub fn region(&self) -> &Arc<str> {
+        &self.region
     }
 
     /// Answers one request. Never fails: whatever goes wrong is an answer. Its id is the
@@ -263,7 +266,7 @@ impl Door {
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
         told.verb = Some(verb.name());
         let head = Arc::new(head);
-        let caller = caller.with_facts(WireFacts::of(&head, now));
+        let caller = caller.with_facts(WireFacts::of(&head, now, self.region()));
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;
         if verb.reads_body() && wire.is_some() {

@@ -19,13 +19,15 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         .is_some_and(|on| on.eq_ignore_ascii_case("true"));
     refuse_unsupported(headers)?;
     let bytes = exchange.document(false).await?;
+    let mut location = None;
     if !bytes.is_empty() {
-        check_location(&document(&bytes)?, door.region())?;
+        location = check_location(&document(&bytes)?, door.region())?;
     }
     let ownership = header(exchange.headers(), "x-amz-object-ownership")?;
     let options = BucketOptions {
         acl: acl_of(exchange.headers())?,
         ownership: ownership.map(ownership_named).transpose()?,
+        location,
     };
     let bucket = exchange.bucket()?;
     let mut new = NewBucket::default();
@@ -40,8 +42,8 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         .await;
     match made {
         // S3's oldest region has always answered so, and clients there count on it.
-        Err(error) if error.kind() == ErrorKind::AlreadyOwned && door.region() == OLDEST_REGION => {
-        }
+        Err(error)
+            if error.kind() == ErrorKind::AlreadyOwned && **door.region() == *OLDEST_REGION => {}
         made => drop(made?),
     }
     let mut answer = empty_answer(StatusCode::OK);
@@ -50,7 +52,11 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     Ok(answer)
 }
 
-fn check_location(configuration: &CreateBucketConfiguration, region: &str) -> Result<()> {
+/// Where the bucket shall be, if that is said: here.
+fn check_location(
+    configuration: &CreateBucketConfiguration,
+    region: &str,
+) -> Result<Option<String>> {
     if configuration.bucket.is_some() || configuration.location.is_some() {
         let message = "Directory buckets are not implemented";
         return Err(Refusal::new(Code::NotImplemented, message));
@@ -60,8 +66,8 @@ fn check_location(configuration: &CreateBucketConfiguration, region: &str) -> Re
         .as_ref()
         .map(|place| place.as_str())
     {
-        None | Some("") => Ok(()),
-        Some(place) if place == region => Ok(()),
+        None | Some("") => Ok(None),
+        Some(place) if place == region => Ok(Some(place.to_owned())),
         Some(place) => Err(Refusal::new(
             Code::InvalidLocationConstraint,
             "The specified location-constraint is not valid",

@@ -10,7 +10,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         .head_bucket(&exchange.caller, &exchange.bucket()?)
         .await?;
     // The first region has no constraint; clients know it by that.
-    let place = Some(door.region()).filter(|region| *region != "us-east-1");
+    let place = Some(&**door.region()).filter(|region| *region != "us-east-1");
     xml_answer(&GetBucketLocationOutput {
         location_constraint: place.map(|region| BucketLocationConstraint::from(region.to_owned())),
     })

@@ -628,6 +628,13 @@ async fn holders(
     if !known.contains(&plain.as_str()) {
         return Ok(false);
     }
+    let about;
+    let iam = if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
+        about = iam.about(form.need("PolicyArn")?);
+        &about
+    } else {
+        iam
+    };
     let holder: Holder = iam.find(permitted, kind, form.need(field)?).await?;
     let accounts = store.accounts();
     match plain.as_str() {

@@ -19,7 +19,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let elsewhere = exchange
         .query
         .get("bucket-region")
-        .is_some_and(|r| r != door.region());
+        .is_some_and(|r| r != &**door.region());
     let mut after = match exchange.query.get("continuation-token") {
         None | Some("") => None,
         Some(token) => Some(BucketName::new(token).map_err(|_| {
@@ -50,7 +50,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         }
     };
     let shown = buckets.iter().map(|bucket| Bucket {
-        bucket_region: Some(door.region().to_owned()),
+        bucket_region: Some(door.region().to_string()),
         creation_date: Some(xml_date(bucket.created)),
         name: Some(bucket.name.to_string()),
     });

@@ -37,7 +37,9 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let proven = proven.inspect_err(|refusal| {
         tell_refused(&door.store, exchange.caller.origin(), None, refusal);
     });
+    let mut signed_as_v2 = None;
     if let Some((key, policy)) = proven? {
+        signed_as_v2 = Some(fields.get("x-amz-signature").is_none());
         policy.check(&fields, bucket.name.as_str(), now)?;
         caller = Caller::by_access_key(&key, exchange.caller.origin());
         if let Some(range) = policy.length() {
@@ -52,7 +54,8 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     })?;
     let headers = as_headers(&fields)?;
     refuse_unsupported(&headers)?;
-    let facts = WireFacts::of_form(&exchange.head, headers.clone(), now);
+    let (head, region) = (&exchange.head, door.region());
+    let facts = WireFacts::of_form(head, headers.clone(), signed_as_v2, now, region);
     let caller = caller.with_facts(facts);
     let declared = Declared::read(&headers)?;
     let mut marks = marks_of(&headers)?;

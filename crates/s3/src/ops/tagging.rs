@@ -115,7 +115,7 @@ pub(super) async fn put_of_bucket(door: &Door, exchange: &mut Exchange) -> Resul
     let tags = tags_of_document(&bytes, TAGS_PER_BUCKET_MAX)?;
     let bucket = exchange.bucket()?;
     door.store
-        .put_bucket_document(&exchange.caller, &bucket, &BucketTags { tags })
+        .set_bucket_tags(&exchange.caller, &bucket, &BucketTags { tags })
         .await?;
     Ok(empty_answer(StatusCode::NO_CONTENT))
 }

@@ -10,9 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use dewar_auth::{Origin, Secret};
 use dewar_env::Env;
-use dewar_s3::Door;
+use dewar_s3::payload::WireBody;
 use dewar_s3::sigv4::{RequestDate, SigningKey, encode_path, encode_strict};
-use futures_util::stream;
+use dewar_s3::{Door, TlsVersion};
+use futures_util::{StreamExt as _, stream};
+use http::request::Parts;
 use http::{HeaderMap, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -34,6 +36,8 @@ pub struct Client {
     /// Access key and secret; nothing signs nothing.
     key: Option<(String, String)>,
     service: &'static str,
+    origin: Origin,
+    tls: Option<TlsVersion>,
 }
 
 /// A request that is being made up.
@@ -107,6 +111,11 @@ impl Client {
             env,
             key: name.map(|name| (format!("KEY-{name}"), format!("secret of {name}"))),
             service: "s3",
+            origin: Origin {
+                address: None,
+                secure: false,
+            },
+            tls: None,
         }
     }
 
@@ -114,6 +123,18 @@ impl Client {
     pub fn with_key(&self, access_key: &str, secret: &str) -> Self {
         Self {
             key: Some((access_key.to_owned(), secret.to_owned())),
+            ..self.clone()
+        }
+    }
+
+    /// The same from an address, over TLS.
+    pub fn over_tls(&self, address: [u8; 4], version: &'static str) -> Self {
+        Self {
+            origin: Origin {
+                address: Some(address.into()),
+                secure: true,
+            },
+            tls: Some(TlsVersion(version)),
             ..self.clone()
         }
     }
@@ -218,13 +239,25 @@ impl Client {
             .chunks(piece.max(1))
             .map(|part| Ok(Frame::data(Bytes::copy_from_slice(part))))
             .collect();
-        let wire = StreamBody::new(stream::iter(pieces)).boxed();
-        let origin = Origin {
-            address: None,
-            secure: false,
-        };
-        let request = Request::from_parts(head, wire);
-        let (head, body) = spawnable(self.door.handle(request, origin))
+        let wire = BodyExt::boxed(StreamBody::new(stream::iter(pieces)));
+        self.send_wire(head, wire).await
+    }
+
+    /// Sends the first bytes of a request's body, and never the rest.
+    pub async fn send_begun(&self, request: Request<Vec<u8>>) -> Reply {
+        let (head, body) = request.into_parts();
+        let first = Bytes::copy_from_slice(&body[..body.len().min(10)]);
+        let pieces = stream::iter([Ok(Frame::data(first))]).chain(stream::pending());
+        let wire = BodyExt::boxed(StreamBody::new(pieces));
+        self.send_wire(head, wire).await
+    }
+
+    async fn send_wire(&self, head: Parts, wire: WireBody) -> Reply {
+        let mut request = Request::from_parts(head, wire);
+        if let Some(version) = self.tls {
+            request.extensions_mut().insert(version);
+        }
+        let (head, body) = spawnable(self.door.handle(request, self.origin))
             .await
             .into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes();

@@ -4,14 +4,19 @@
 
 mod access;
 mod client;
+mod conditions;
+mod copies;
 mod cors;
+mod crowd;
 mod form;
 mod house;
 mod iam;
 mod listing;
+mod lists;
 mod marks;
 mod multipart;
 mod objects;
+mod oracles;
 mod payloads;
 mod refusals;
 mod versions;

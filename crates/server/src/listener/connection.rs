@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::rustls::ProtocolVersion;
 use tracing::instrument::Instrumented;
 use tracing::{Instrument as _, Span};
 
@@ -50,7 +51,7 @@ pub(super) async fn run<F: Front>(
     match &door.tls {
         None => {
             watch.handshake_done();
-            Box::pin(http(socket, peer, door, front, stop, watch, false)).await;
+            Box::pin(http(socket, peer, door, front, stop, watch, None)).await;
         }
         Some(tls) => {
             let limit = door.limits.load().header_timeout;
@@ -63,7 +64,9 @@ pub(super) async fn run<F: Front>(
             match accepted {
                 Ok(Ok(stream)) => {
                     watch.handshake_done();
-                    Box::pin(http(stream, peer, door, front, stop, watch, true)).await;
+                    let version = stream.get_ref().1.protocol_version();
+                    let tls = Some(version_name(version));
+                    Box::pin(http(stream, peer, door, front, stop, watch, tls)).await;
                 }
                 Ok(Err(error)) => {
                     door.metrics.handshakes_failed.inc();
@@ -78,6 +81,14 @@ pub(super) async fn run<F: Front>(
     }
 }
 
+/// A version of TLS as policies write it. Older ones than these are not spoken.
+fn version_name(version: Option<ProtocolVersion>) -> &'static str {
+    match version {
+        Some(ProtocolVersion::TLSv1_3) => "1.3",
+        _ => "1.2",
+    }
+}
+
 /// HTTP on a stream. hyper keeps the read buffer that a large body made grow, a megabyte of it,
 /// for as long as its connection lives; so when a connection has idled with one for a moment, hyper
 /// is taken off the stream and put on again with a fresh buffer.
@@ -88,7 +99,7 @@ async fn http<T, F>(
     front: F,
     stop: Stop,
     watch: Arc<Watch>,
-    secure: bool,
+    tls: Option<&'static str>,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send,
     F: Front,
@@ -103,7 +114,7 @@ async fn http<T, F>(
         door: Arc::clone(door),
         watch: Arc::clone(&watch),
         peer,
-        secure,
+        tls,
     };
     let mut draining = pin!(stop.drain_token().cancelled());
     let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
@@ -254,7 +265,7 @@ struct Watched<F> {
     door: Arc<Door>,
     watch: Arc<Watch>,
     peer: SocketAddr,
-    secure: bool,
+    tls: Option<&'static str>,
 }
 
 /// No field is ever pinned in place.
@@ -270,7 +281,8 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
         let arrival = Arrival {
             id: self.door.ids.next(),
             peer: self.peer,
-            secure: self.secure,
+            secure: self.tls.is_some(),
+            tls: self.tls,
         };
         let watch = Arc::clone(&self.watch);
         let account = Account::open(&self.door, arrival, request.method(), watch);

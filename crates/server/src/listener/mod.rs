@@ -108,6 +108,8 @@ pub struct Arrival {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Over which version of it: `1.2` or `1.3`.
+    pub tls: Option<&'static str>,
 }
 
 /// A front that speaks another protocol than HTTP and takes whole connections.

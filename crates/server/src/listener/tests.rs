@@ -41,7 +41,9 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
             Ok(body) => {
                 let body = body.to_bytes();
                 let sum: u64 = body.iter().map(|&byte| u64::from(byte)).sum();
-                Bytes::from(format!("{} {sum} {}", body.len(), arrival.secure))
+                let tls = arrival.tls.map(|version| format!(" {version}"));
+                let tls = tls.unwrap_or_default();
+                Bytes::from(format!("{} {sum} {}{tls}", body.len(), arrival.secure))
             }
             Err(error) => Bytes::from(format!("broken: {error}")),
         },
@@ -547,5 +549,5 @@ async fn speaks_tls_and_survives_clients_that_do_not() {
         .read_to_string(&mut answer)
         .await
         .expect("a clean end");
-    assert!(answer.ends_with("3 6 true"), "{answer}");
+    assert!(answer.ends_with("3 6 true 1.3"), "{answer}");
 }

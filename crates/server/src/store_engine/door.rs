@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dewar_auth::Origin;
 use dewar_env::Env;
-use dewar_s3::{AnswerBody, Door, DoorConfig};
+use dewar_s3::{AnswerBody, Door, DoorConfig, TlsVersion};
 use dewar_store::Store;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
@@ -33,13 +33,16 @@ impl Front for S3Front {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
         let door = Arc::clone(&self.door);
         let arrival = request.extensions().get::<Arrival>().copied();
         let origin = Origin {
             address: arrival.map(|arrival| arrival.peer.ip()),
             secure: arrival.is_some_and(|arrival| arrival.secure),
         };
+        if let Some(version) = arrival.and_then(|arrival| arrival.tls) {
+            request.extensions_mut().insert(TlsVersion(version));
+        }
         Box::pin(async move {
             let request = request.map(|body| body.map_err(Into::into).boxed());
             let mut answer = door.handle(request, origin).await;

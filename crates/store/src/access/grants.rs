@@ -65,22 +65,20 @@ impl Inner {
             UserId(0) => bucket_owner,
             account => account,
         };
-        let full = Some(&NewAcl::Canned(CannedAcl::BucketOwnerFullControl));
         let owner = match access.ownership() {
             Ownership::BucketOwnerEnforced => bucket_owner,
-            Ownership::BucketOwnerPreferred if wish == full => bucket_owner,
+            Ownership::BucketOwnerPreferred if wish == Some(&FULL) => bucket_owner,
             Ownership::BucketOwnerPreferred | Ownership::ObjectWriter => writer,
         };
         let Some(wish) = wish else {
             return Ok(ObjectOwner { owner, acl: None });
         };
-        let acl = self.acl_wanted(wish, owner, bucket_owner).await?;
+        let acl = self.acl_wanted(wish, owner, bucket_owner, None).await?;
         if access.ownership() == Ownership::BucketOwnerEnforced {
             // What is the bucket owner's alone anyway: clients like older rclone ask for `private` with
             // every object.
-            let own_words = is_explicit(wish) || writer == bucket_owner;
-            let own = Some(wish) == full || (own_words && acl.is_private());
-            return if own {
+            let own = writer == bucket_owner && acl.is_private();
+            return if own || says_what_is_so(wish, &acl) {
                 Ok(ObjectOwner { owner, acl: None })
             } else {
                 Err(disabled())
@@ -98,12 +96,13 @@ impl Inner {
         })
     }
 
-    /// The list that a client asks for, on something of `owner`'s.
+    /// The list that a client asks for, on something of `owner`'s; `there` is the one that it replaces.
     pub(crate) async fn acl_wanted(
         &self,
         wish: &NewAcl,
         owner: UserId,
         bucket_owner: UserId,
+        there: Option<&Acl>,
     ) -> Result<Acl> {
         let grants = match wish {
             NewAcl::Canned(canned) => return Ok(canned.acl(owner, bucket_owner)),
@@ -128,7 +127,7 @@ impl Inner {
             grants: Vec::with_capacity(grants.len()),
         };
         for (name, permission) in grants {
-            let grantee = self.grantee(name).await?;
+            let grantee = self.grantee(name, there).await?;
             acl.grants.push(Grant {
                 grantee,
                 permission: *permission,
@@ -137,7 +136,7 @@ impl Inner {
         Ok(acl)
     }
 
-    async fn grantee(&self, name: &GranteeName) -> Result<Grantee> {
+    async fn grantee(&self, name: &GranteeName, there: Option<&Acl>) -> Result<Grantee> {
         Ok(match name {
             GranteeName::Everyone => Grantee::Everyone,
             GranteeName::Authenticated => Grantee::Authenticated,
@@ -145,8 +144,16 @@ impl Inner {
             GranteeName::Id(text) => {
                 let invalid = || Error::new(ErrorKind::InvalidArgument, "Invalid id");
                 let id: UserId = text.parse().map_err(|_| invalid())?;
-                let user = self.accounts.user_by_id(id).await?;
-                Grantee::User(user.ok_or_else(invalid)?.account)
+                // Who is gone may stay in a list that is put back as it was read.
+                let stays = there.is_some_and(|acl| {
+                    let own = Grantee::User(id);
+                    acl.owner == id || acl.grants.iter().any(|grant| grant.grantee == own)
+                });
+                match self.accounts.user_by_id(id).await? {
+                    Some(user) => Grantee::User(user.account),
+                    None if stays => Grantee::User(id),
+                    None => return Err(invalid()),
+                }
             }
             GranteeName::Email(email) => {
                 let user = self.accounts.user_by_email(email).await?.ok_or_else(|| {
@@ -181,9 +188,16 @@ impl Inner {
     }
 }
 
-/// Whether a list was spelled out, not called by a name.
-fn is_explicit(wish: &NewAcl) -> bool {
-    !matches!(wish, NewAcl::Canned(_))
+/// What gives the bucket's owner everything, by its name.
+const FULL: NewAcl = NewAcl::Canned(CannedAcl::BucketOwnerFullControl);
+
+/// Whether a list on something of the bucket owner's, who owns everything where lists are off, asks for
+/// no more than that: spelled out, as it is shown to readers, or called by the name for it.
+fn says_what_is_so(wish: &NewAcl, acl: &Acl) -> bool {
+    match wish {
+        NewAcl::Canned(_) => *wish == FULL,
+        NewAcl::Grants(_) | NewAcl::Document { .. } => acl.is_owners_alone(),
+    }
 }
 
 impl Store {
@@ -266,12 +280,20 @@ impl Store {
             .permitted(caller, action, &found, &object.key, version)
             .await?;
         let access = access_of(&found)?;
+        let bucket_owner = found.record.attributes.owner;
         if access.ownership() == Ownership::BucketOwnerEnforced {
-            return Err(disabled());
+            let acl = inner
+                .acl_wanted(wish, bucket_owner, bucket_owner, None)
+                .await?;
+            if !says_what_is_so(wish, &acl) {
+                return Err(disabled());
+            }
+            return Ok(shown_name(&found, &file.current));
         }
         let owner = file.attributes.owner;
+        let there = Standing::of(&file)?.acl;
         let acl = inner
-            .acl_wanted(wish, owner, found.record.attributes.owner)
+            .acl_wanted(wish, owner, bucket_owner, there.as_ref())
             .await?;
         if access.block().block_public_acls && acl.is_public() {
             return Err(blocked());
@@ -306,7 +328,11 @@ impl Store {
             .admit(caller, Action::PutBucketAcl, bucket, None)
             .await?;
         let owner = found.record.attributes.owner;
-        let acl = inner.acl_wanted(wish, owner, owner).await?;
+        let there = access_of(&found)?.acl;
+        let acl = inner
+            .acl_wanted(wish, owner, owner, there.as_deref())
+            .await?;
+        let nothing_new = says_what_is_so(wish, &acl);
         let document = AclDocument(Arc::new(acl));
         let bytes = document.to_bytes();
         let principal = caller.to_string();
@@ -318,7 +344,7 @@ impl Store {
                     .map(|document| OwnershipDocument::from_bytes(&document.content))
                     .transpose()?;
                 if ownership.is_some_and(|o| o.0 == Ownership::BucketOwnerEnforced) {
-                    return Err(disabled());
+                    return if nothing_new { Ok(()) } else { Err(disabled()) };
                 }
                 let block = change.document(BlockDocument::KIND);
                 let block = block

@@ -10,7 +10,7 @@ mod policy;
 
 use std::sync::Arc;
 
-use dewar_auth::{BucketAccess, Caller, Limit};
+use dewar_auth::{BucketAccess, Caller, Limit, Policy};
 use dewar_meta::ns::Bucket;
 use dewar_types::{Error, ErrorKind, Result, UserId};
 
@@ -33,21 +33,30 @@ pub(crate) fn access_of(bucket: &Bucket) -> Result<BucketAccess> {
     })
 }
 
-/// Whether a policy that matters for the caller tells names in the bucket apart.
+/// Whether a policy that matters for the caller tells names in the bucket apart. Capabilities reach
+/// whole directories, so that both ends were asked for is enough.
 pub(crate) fn policies_tell_keys_apart(caller: &Caller, bucket: &Bucket) -> Result<bool> {
-    let policy = access_of(bucket)?.policy;
+    let access = access_of(bucket)?;
+    Ok(some_policy(caller, &access, Policy::tells_keys_apart))
+}
+
+/// Whether something is so of the bucket's policy, or of one that the caller has or is held to.
+pub(crate) fn some_policy(
+    caller: &Caller,
+    access: &BucketAccess,
+    is_so: impl Fn(&Policy) -> bool,
+) -> bool {
     let own = caller.user().map(|user| user.policies.iter());
     let mut own = own.into_iter().flatten();
-    // Capabilities reach whole directories, so that both ends were asked for is enough.
     let limits = caller.bounds().map(|bounds| bounds.limits.iter());
     let mut limits = limits.into_iter().flatten();
     let limited = |limit: &Limit| match limit {
-        Limit::Policy { policy, .. } => policy.tells_keys_apart(),
+        Limit::Policy { policy, .. } => is_so(policy),
         Limit::Capabilities(_) | Limit::Caveats(_) | Limit::NoIam => false,
     };
-    Ok(policy.is_some_and(|policy| policy.tells_keys_apart())
+    access.policy.as_deref().is_some_and(&is_so)
         || limits.any(limited)
-        || own.any(|policy| policy.policy.tells_keys_apart()))
+        || own.any(|policy| is_so(&policy.policy))
 }
 
 /// Holds the caller to what it said about the bucket's owner and about who pays.

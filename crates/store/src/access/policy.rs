@@ -1,8 +1,8 @@
 //! Verbs about policies, ownership, the public access block and who pays.
 
 use dewar_auth::{
-    Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Ownership, Policy, PolicyError, PolicyKind,
-    PublicAccessBlock, Resource,
+    Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Details, Ownership, Policy, PolicyError,
+    PolicyKind, PublicAccessBlock, Resource,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
@@ -12,7 +12,8 @@ use super::{
 use crate::Store;
 use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, ObjectRef};
-use crate::document::Document;
+use crate::document::{Document, document_of};
+use crate::marks::BucketTags;
 
 impl Store {
     /// The policy of a bucket as it was written; `None` when there is none.
@@ -121,7 +122,12 @@ impl Store {
             key: key.map(ObjectKey::as_str),
             object: standing.as_ref().map(Standing::access),
         };
-        Ok(dewar_auth::explain(who, action, resource, &inner.details()))
+        let tags = document_of::<BucketTags>(&found)?;
+        let details = Details {
+            bucket_tags: tags.as_ref().map(|document| &document.tags),
+            ..inner.details()
+        };
+        Ok(dewar_auth::explain(who, action, resource, &details))
     }
 
     /// Whether a caller may write an object, for a front that would refuse the request anyway: who may
@@ -132,8 +138,12 @@ impl Store {
     pub async fn may_put(&self, caller: &Caller, object: &ObjectRef) -> Result<()> {
         let key = Some(object.key.as_str());
         let action = Action::PutObject;
+        let details = Details {
+            creates: Some(true),
+            ..self.inner.details()
+        };
         self.inner
-            .admit(caller, action, &object.bucket, key)
+            .admit_with(caller, action, &object.bucket, key, &details)
             .await?;
         Ok(())
     }
@@ -165,7 +175,14 @@ impl Store {
         ownership: Ownership,
     ) -> Result<()> {
         let action = OwnershipDocument::PUT;
-        let found = self.inner.admit(caller, action, bucket, None).await?;
+        let details = Details {
+            ownership: Some(ownership),
+            ..self.inner.details()
+        };
+        let found = self
+            .inner
+            .admit_with(caller, action, bucket, None, &details)
+            .await?;
         let bytes = OwnershipDocument(ownership).to_bytes();
         let principal = caller.to_string();
         self.inner

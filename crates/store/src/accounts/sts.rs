@@ -390,6 +390,8 @@ impl Accounts {
             tags: Some(&asked.tags),
             role_session: Some(&asked.session),
             external_id: asked.external_id.as_deref(),
+            source_identity: asked.source_identity.as_deref(),
+            transitive: Some(&asked.transitive),
             ..Details::default()
         };
         Ok(assume(caller, action, resource, &trust, &details)?)

@@ -41,6 +41,8 @@ pub struct BucketOptions {
     pub acl: Option<NewAcl>,
     /// Who owns what others write, if not as the configuration says.
     pub ownership: Option<Ownership>,
+    /// Where the client says that it shall be, for policies: the door has seen that it is here.
+    pub location: Option<String>,
 }
 
 /// An account as others see it.

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Action, Caller};
+use dewar_auth::{Action, Caller, Details};
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent, ShownChecksum, SystemHeaders};
@@ -161,13 +161,13 @@ impl Store {
     pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
         let shared = &self.inner;
         let key = write.object.key;
+        let details = Details {
+            creates: Some(true),
+            ..shared.details()
+        };
+        let (action, named) = (Action::PutObject, Some(key.as_str()));
         let bucket = shared
-            .admit(
-                caller,
-                Action::PutObject,
-                &write.object.bucket,
-                Some(key.as_str()),
-            )
+            .admit_with(caller, action, &write.object.bucket, named, &details)
             .await?;
         let path = bucket.path(key.as_str());
         if let Some(size) = write.size.filter(|size| *size > OBJECT_BYTES_MAX) {

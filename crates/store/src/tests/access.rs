@@ -332,3 +332,44 @@ fn what_is_switched_off_is_no_key() {
         );
     });
 }
+
+/// A list is put back as it was read, also where somebody in it is gone meanwhile.
+#[test]
+fn lists_with_somebody_who_is_gone_can_be_put_back() {
+    run(async {
+        use dewar_auth::{Grantee, Permission};
+
+        use crate::api::{GranteeName, NewAcl};
+
+        let rig = Rig::new(3).await;
+        rig.put("key", &content(100, 1)).await.expect("put");
+        let (key, first) = (object("key"), bucket("first"));
+        let bob = GranteeName::Id(rig.bob.account().to_string());
+        let ann = GranteeName::Id(rig.ann.account().to_string());
+        let wish = NewAcl::Grants(vec![
+            (ann, Permission::FullControl),
+            (bob, Permission::Read),
+        ]);
+        let store = &rig.store;
+        let put = store.put_object_acl(&rig.ann, &key, None, &wish).await;
+        put.expect("granted");
+        let put = store.put_bucket_acl(&rig.ann, &first, &wish).await;
+        put.expect("granted");
+        let gone = store.accounts().remove_user("bob").await;
+        gone.expect("removed");
+        let shown = store.object_acl(&rig.ann, &key, None).await.expect("shown");
+        let again = store.put_object_acl(&rig.ann, &key, None, &wish).await;
+        again.expect("put back");
+        let after = store.object_acl(&rig.ann, &key, None).await.expect("shown");
+        assert_eq!(after.acl, shown.acl);
+        let theirs = Grantee::User(rig.bob.account());
+        assert!(after.acl.grants.iter().any(|grant| grant.grantee == theirs));
+        let again = store.put_bucket_acl(&rig.ann, &first, &wish).await;
+        again.expect("put back");
+        // Who was not in it does not come in.
+        rig.put("other", &content(100, 1)).await.expect("put");
+        let other = object("other");
+        let put = store.put_object_acl(&rig.ann, &other, None, &wish).await;
+        assert_eq!(put.expect_err("refused").kind(), ErrorKind::InvalidArgument);
+    });
+}

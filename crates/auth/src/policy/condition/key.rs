@@ -23,11 +23,11 @@ macro_rules! keys {
             RequestTag(Box<str>),
             /// A tag of who asks.
             PrincipalTag(Box<str>),
-            /// A tag of what is asked for.
+            /// A tag of the bucket. Users and roles have none here.
             ResourceTag(Box<str>),
             /// A claim of a token.
             Claim(Box<str>),
-            /// A name that AWS knows and that has no value here.
+            /// A name that AWS knows, about something that there is not here.
             Unused(Box<str>),
         }
 
@@ -46,56 +46,77 @@ keys! {
     CurrentTime "aws:CurrentTime",
     EpochTime "aws:EpochTime",
     TagKeys "aws:TagKeys",
+    PrincipalIsService "aws:PrincipalIsAWSService",
+    ViaService "aws:ViaAWSService",
+    MultiFactor "aws:MultiFactorAuthPresent",
+    TokenIssueTime "aws:TokenIssueTime",
+    SourceIdentity "aws:SourceIdentity",
     ResourceAccount "s3:ResourceAccount",
+    AccountOfResource "aws:ResourceAccount",
     Prefix "s3:prefix",
     Delimiter "s3:delimiter",
     MaxKeys "s3:max-keys",
     CopySource "s3:x-amz-copy-source",
     VersionId "s3:VersionId",
+    ObjectCreation "s3:ObjectCreationOperation",
     RoleSessionName "sts:RoleSessionName",
     ExternalId "sts:ExternalId",
+    AskedIdentity "sts:SourceIdentity",
+    TransitiveTagKeys "sts:TransitiveTagKeys",
+    PolicyArn "iam:PolicyARN",
     FederatedProvider "aws:FederatedProvider",
     RequestObjectTagKeys "s3:RequestObjectTagKeys",
 }
 
-/// Keys of AWS that no request to Dewar gives a value: what depends on them depends on nothing.
+/// Keys of AWS about what there is not here: private networks of a cloud, organisations, services that
+/// call for somebody, access points, second factors, boundaries. That they have no value is what AWS
+/// itself says of a request without these, so a statement means here what it means there. A key about
+/// something that a request can have does not belong here: it gets a value, or is refused.
 const UNUSED: &[&str] = &[
     "aws:CalledVia",
     "aws:CalledViaFirst",
     "aws:CalledViaLast",
     "aws:MultiFactorAuthAge",
-    "aws:MultiFactorAuthPresent",
-    "aws:PrincipalIsAWSService",
     "aws:PrincipalOrgID",
     "aws:PrincipalOrgPaths",
     "aws:PrincipalServiceName",
     "aws:PrincipalServiceNamesList",
-    "aws:RequestedRegion",
-    "aws:ResourceAccount",
     "aws:ResourceOrgID",
     "aws:ResourceOrgPaths",
     "aws:SourceAccount",
     "aws:SourceArn",
-    "aws:SourceIdentity",
     "aws:SourceOrgID",
     "aws:SourceOrgPaths",
     "aws:SourceVpc",
     "aws:SourceVpcArn",
     "aws:SourceVpce",
-    "aws:TokenIssueTime",
-    "aws:ViaAWSService",
     "aws:VpcSourceIp",
     "iam:PassedToService",
     "iam:PermissionsBoundary",
-    "iam:PolicyARN",
     "s3:AccessPointNetworkOrigin",
     "s3:DataAccessPointAccount",
     "s3:DataAccessPointArn",
     "s3:InventoryAccessibleOptionalFields",
-    "s3:ObjectCreationOperation",
-    "sts:SourceIdentity",
-    "sts:TransitiveTagKeys",
 ];
+
+/// What keys with a name behind them begin with; the name stands for any.
+const NAMED: &[&str] = &[
+    "s3:ExistingObjectTag/",
+    "s3:RequestObjectTag/",
+    "aws:RequestTag/",
+    "aws:PrincipalTag/",
+    "aws:ResourceTag/",
+    "s3:BucketTag/",
+];
+
+/// Every condition key that policies may name and that requests have a value for; those that end in a
+/// slash take the name of a tag. Claims of issuers' tokens are beside, and keys about what there is not
+/// here, which no request has.
+pub fn condition_keys() -> impl Iterator<Item = &'static str> {
+    let fixed = FIXED.iter().map(|(name, _)| *name);
+    let said = Fact::ALL.iter().map(|fact| fact.key());
+    fixed.chain(said).chain(NAMED.iter().copied())
+}
 
 /// Longest name of a tag or claim in a key.
 const NAME_BYTES_MAX: usize = 256;

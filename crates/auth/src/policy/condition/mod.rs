@@ -4,6 +4,7 @@ mod key;
 pub(crate) mod value;
 
 pub(crate) use key::Key;
+pub use key::condition_keys;
 
 use std::borrow::Cow;
 
@@ -20,6 +21,9 @@ pub(crate) enum Found<'a> {
     Absent,
     /// One value.
     One(Cow<'a, str>),
+    /// Nothing, which has a meaning: a listing without prefix is one with the prefix of every key. So
+    /// comparisons see a value, and only `Null` sees that nothing was said.
+    Implied(Cow<'a, str>),
     /// Any number of values.
     Many(Vec<Cow<'a, str>>),
 }
@@ -32,7 +36,7 @@ impl<'a> Found<'a> {
     fn values(&self) -> &[Cow<'a, str>] {
         match self {
             Self::Absent => &[],
-            Self::One(value) => std::slice::from_ref(value),
+            Self::One(value) | Self::Implied(value) => std::slice::from_ref(value),
             Self::Many(values) => values,
         }
     }
@@ -66,7 +70,7 @@ impl Condition {
     /// Whether a request that says `found` about the key meets it.
     pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> bool {
         if self.test == Test::Null {
-            let absent = found.values().is_empty();
+            let absent = found.values().is_empty() || matches!(found, Found::Implied(_));
             return self.wanted.contains(&Wanted::Bool(absent));
         }
         let values = found.values();

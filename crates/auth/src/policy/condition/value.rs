@@ -182,7 +182,7 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 /// A date of ISO 8601, or seconds since the epoch, as nanoseconds since it.
-fn instant(text: &str) -> Option<i128> {
+pub(crate) fn instant(text: &str) -> Option<i128> {
     if let Ok(seconds) = text.parse::<i64>() {
         return Some(i128::from(seconds) * 1_000_000_000);
     }
