@@ -156,7 +156,10 @@ impl Inner {
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
-        let range = match (request.range, request.part) {
+        let current = &file.current;
+        let held = request.condition.if_range.as_ref();
+        let counts = held.is_none_or(|held| held.holds(&current.etag(), current.modified));
+        let range = match (request.range.filter(|_| counts), request.part) {
             (Some(range), _) => range.resolve(size).map_err(|error| error.context(&path))?,
             (None, Some(number)) => self.part_range(&file, number, &path).await?,
             (None, None) => ByteRange::whole(size),

@@ -1,7 +1,8 @@
 //! Conditional requests: headers to conditions.
 
-use dewar_store::api::{ETag, ReadCondition, WriteCondition};
+use dewar_store::api::{ETag, IfRange, ReadCondition, WriteCondition};
 use http::HeaderMap;
+use http::header::IF_RANGE;
 
 use super::{header, parse_http_date};
 use crate::error::{Code, Refusal, Result};
@@ -26,6 +27,7 @@ fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
     let tags = |name| Ok::<_, Refusal>(get(name)?.map(etags).unwrap_or_default());
     let date = |name| Ok::<_, Refusal>(get(name)?.and_then(parse_http_date));
     Ok(ReadCondition {
+        if_range: None,
         if_match: tags("if-match")?,
         if_none_match: tags("if-none-match")?,
         if_modified_since: date("if-modified-since")?,
@@ -35,7 +37,23 @@ fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
 
 /// The conditions of a GET or HEAD.
 pub(crate) fn read_condition(headers: &HeaderMap) -> Result<ReadCondition> {
-    reading(headers, "")
+    Ok(ReadCondition {
+        if_range: header(headers, IF_RANGE.as_str())?.map(if_range),
+        ..reading(headers, "")?
+    })
+}
+
+/// The value of an If-Range. A weak ETag keeps its `W/` here, and so is nobody's.
+fn if_range(text: &str) -> IfRange {
+    let text = text.trim();
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    match (quoted, parse_http_date(text)) {
+        (Some(etag), _) => IfRange::Is(etag.to_owned()),
+        (None, Some(date)) => IfRange::ModifiedAt(date),
+        (None, None) => IfRange::Is(text.to_owned()),
+    }
 }
 
 /// The conditions that a copy puts on its source.

@@ -172,6 +172,56 @@ fn ranges_are_what_was_asked_for() {
 }
 
 #[test]
+fn a_range_of_what_the_client_does_not_hold_is_the_whole() {
+    talk(async {
+        let client = house().await.owner;
+        let body = large();
+        client.put("/bucket/k").body("older").send().await.is(200);
+        let old = client.head("/bucket/k").send().await.is(200);
+        client.put("/bucket/k").body(&body).send().await.is(200);
+        let new = client.head("/bucket/k").send().await.is(200);
+        let etag = new.header("etag").expect("an ETag");
+        let modified = new.header("last-modified").expect("a date");
+        let ask = |method, range: &str, held: &str| {
+            let call = client.call(method, "/bucket/k").header("range", range);
+            call.header("if-range", held)
+        };
+        for held in [etag, modified] {
+            let get = ask("GET", "bytes=5-9", held).send().await.is(206);
+            assert_eq!(get.body, body[5..10], "{held}");
+            assert_eq!(get.header("content-range"), Some("bytes 5-9/700001"));
+            ask("HEAD", "bytes=5-9", held).send().await.is(206);
+            let beyond = ask("GET", "bytes=800000-", held).send().await;
+            beyond.refused_with(416, "InvalidRange");
+        }
+        let old_etag = old.header("etag").expect("an ETag");
+        let weak = format!("W/{etag}");
+        for held in [
+            old_etag,
+            &weak,
+            "*",
+            "\"",
+            "yesterday",
+            // Neither older nor newer than what is there will do.
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 2094 08:49:37 GMT",
+        ] {
+            // A range that lies beyond the object does not count either.
+            for range in ["bytes=5-9", "bytes=800000-"] {
+                let get = ask("GET", range, held).send().await.is(200);
+                assert_eq!(get.body, body, "{held}");
+                assert_eq!(get.header("content-range"), None);
+                let head = ask("HEAD", range, held).send().await.is(200);
+                assert_eq!(head.header("content-length"), Some("700001"));
+            }
+        }
+        // Without a range it means nothing.
+        let plain = client.get("/bucket/k").header("if-range", old_etag);
+        plain.send().await.is(200);
+    });
+}
+
+#[test]
 fn answers_can_be_given_other_headers() {
     talk(async {
         let client = house().await.owner;
