@@ -13,6 +13,7 @@ mod marks;
 mod multipart;
 mod objects;
 mod payloads;
+mod presigned;
 mod refusals;
 mod versions;
 mod wire;
