@@ -66,19 +66,24 @@ pub(crate) fn copy_source_condition(headers: &HeaderMap) -> Result<ReadCondition
 /// # Errors
 /// `NotImplemented` for those that S3 does not have on writes either.
 pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
+    writing(headers, "")
+}
+
+fn writing(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
+    let get = |name: &str| header(headers, &format!("{prefix}{name}"));
     let not_here = |what: &str| {
         Refusal::new(
             Code::NotImplemented,
             format!("A header you provided implies functionality that is not implemented: {what}"),
         )
     };
-    let (if_absent, if_none_match) = match header(headers, "if-none-match")?.map(etags) {
+    let (if_absent, if_none_match) = match get("if-none-match")?.map(etags) {
         None => (false, None),
         Some(tags) if tags == [ETag::Any] => (true, None),
         Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
         Some(_) => return Err(not_here("If-None-Match with other than one ETag")),
     };
-    let if_match = match header(headers, "if-match")?.map(etags) {
+    let if_match = match get("if-match")?.map(etags) {
         None => None,
         Some(mut tags) if tags.len() == 1 => tags.pop(),
         Some(_) => return Err(not_here("If-Match with other than one ETag")),
@@ -91,19 +96,31 @@ pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     })
 }
 
-/// One entity tag that must match.
+/// The conditions of a rename, on its source or on its target, by what their names begin with. As
+/// RFC 9110 section 13.2.2 has it, an ETag takes the place of the date that goes with it.
 ///
 /// # Errors
-/// `InvalidArgument` for anything but one.
-pub(crate) fn etag_condition(text: &str) -> Result<ETag> {
-    let mut tags = etags(text);
-    match (tags.pop(), tags.is_empty()) {
-        (Some(tag), true) => Ok(tag),
-        _ => {
-            let message = "A condition does not name one ETag.";
-            Err(Refusal::new(Code::InvalidArgument, message))
-        }
-    }
+/// `InvalidArgument` for a broken date, which would rename what is not meant; else as
+/// [`write_condition`].
+pub(crate) fn rename_condition(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
+    let date = |name: &str| {
+        let name = format!("{prefix}{name}");
+        let text = header(headers, &name)?;
+        let date = text.map(|text| parse_http_date(text).ok_or_else(|| broken(&name)));
+        date.transpose()
+    };
+    let condition = writing(headers, prefix)?;
+    let none_match = condition.if_absent || condition.if_none_match.is_some();
+    Ok(WriteCondition {
+        if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
+        if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
+        ..condition
+    })
+}
+
+fn broken(name: &str) -> Refusal {
+    let message = format!("The value of {name} is not valid.");
+    Refusal::new(Code::InvalidArgument, message)
 }
 
 /// The conditions of a DELETE.
@@ -111,10 +128,6 @@ pub(crate) fn etag_condition(text: &str) -> Result<ETag> {
 /// # Errors
 /// `InvalidArgument` for a broken date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
-    let broken = |name: &str| {
-        let message = format!("The value of {name} is not valid.");
-        Refusal::new(Code::InvalidArgument, message)
-    };
     let mut condition = write_condition(headers)?;
     if condition.if_absent || condition.if_none_match.is_some() {
         return Err(broken("If-None-Match"));

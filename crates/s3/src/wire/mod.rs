@@ -17,7 +17,7 @@ pub(crate) use checksum::{
     part_checksum_headers, verify_small,
 };
 pub(crate) use condition::{
-    copy_source_condition, delete_condition, etag_condition, read_condition, write_condition,
+    copy_source_condition, delete_condition, read_condition, rename_condition, write_condition,
 };
 pub(crate) use date::{http_date, iso_date, parse_http_date, parse_iso_date, xml_date};
 pub(crate) use encryption::{customer_key, encryption_headers, encryption_of, source_key};

@@ -460,6 +460,80 @@ fn renames_move_names_only() {
 #[test]
 fn many_are_deleted_at_once() {
     talk(async {
+#[test]
+fn renames_are_judged_by_all_their_conditions() {
+    talk(async {
+        let client = house().await.owner;
+        const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        const FUTURE: &str = "Sun, 06 Nov 2094 08:49:37 GMT";
+        let put = |key: &'static str, body: &'static str| {
+            client.put(&format!("/bucket/{key}")).body(body).send()
+        };
+        let etag = put("a", "1").await.is(200);
+        let etag = etag.header("etag").expect("an ETag").to_owned();
+        put("there", "2").await.is(200);
+        let rename = |to: &str, headers: &[(&str, &str)]| {
+            let call = client.put(&format!("/bucket/{to}?renameObject"));
+            let call = call.header("x-amz-rename-source", "a");
+            let pairs = headers.iter();
+            pairs.fold(call, |call, (name, value)| call.header(name, value))
+        };
+        let source = |name: &str| format!("x-amz-rename-source-if-{name}");
+        for (name, value) in [
+            (&*source("match"), "\"other\""),
+            (&*source("none-match"), &*etag),
+            (&*source("none-match"), "*"),
+            (&*source("modified-since"), FUTURE),
+            (&*source("unmodified-since"), PAST),
+            ("if-match", "\"other\""),
+            ("if-none-match", "*"),
+            ("if-modified-since", FUTURE),
+            ("if-unmodified-since", PAST),
+        ] {
+            let refused = rename("there", &[(name, value)]).send().await;
+            refused.refused_with(412, "PreconditionFailed");
+        }
+        // Of a target that must be there and is not.
+        for (name, value) in [
+            ("if-match", "*"),
+            ("if-modified-since", PAST),
+            ("if-unmodified-since", FUTURE),
+        ] {
+            let refused = rename("free", &[(name, value)]).send().await;
+            refused.refused_with(404, "NoSuchKey");
+        }
+        for name in [&source("modified-since"), "if-unmodified-since"] {
+            let refused = rename("there", &[(name, "yesterday")]).send().await;
+            refused.refused_with(400, "InvalidArgument");
+        }
+        assert_eq!(client.get("/bucket/a").send().await.is(200).body, "1");
+        assert_eq!(client.get("/bucket/there").send().await.is(200).body, "2");
+        let all = [
+            (&*source("match"), &*etag),
+            // An ETag takes the place of a date.
+            (&*source("unmodified-since"), PAST),
+            (&*source("modified-since"), PAST),
+            ("if-none-match", "\"other\""),
+            ("if-modified-since", FUTURE),
+            ("if-unmodified-since", FUTURE),
+        ];
+        rename("there", &all).send().await.is(200);
+        assert_eq!(client.get("/bucket/there").send().await.is(200).body, "1");
+        // A directory has nothing that could be judged, but may ask for a free name.
+        put("d/x", "3").await.is(200);
+        let directory = |name: &str, value: &str| {
+            let call = client.put("/bucket/e/?renameObject");
+            call.header("x-amz-rename-source", "d/").header(name, value)
+        };
+        for (name, value) in [(&*source("modified-since"), PAST), ("if-match", "*")] {
+            let refused = directory(name, value).send().await;
+            refused.refused_with(412, "PreconditionFailed");
+        }
+        directory("if-none-match", "*").send().await.is(200);
+        assert_eq!(client.get("/bucket/e/x").send().await.is(200).body, "3");
+    });
+}
+
         let client = house().await.owner;
         for key in ["a", "b", "c%26d"] {
             client

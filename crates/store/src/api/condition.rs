@@ -52,6 +52,10 @@ pub struct WriteCondition {
     pub if_match: Option<ETag>,
     /// The current version was last modified at this second.
     pub if_modified_at: Option<Timestamp>,
+    /// It was modified after this second; something has the name.
+    pub if_modified_since: Option<Timestamp>,
+    /// It was not modified after this second; something has the name.
+    pub if_unmodified_since: Option<Timestamp>,
     /// The current version has this many bytes.
     pub if_size: Option<u64>,
 }
