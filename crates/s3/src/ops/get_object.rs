@@ -205,9 +205,19 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
             .element("ActualObjectSize", info.size.to_string())
             .header(CONTENT_RANGE, value_of(&format!("bytes */{}", info.size)));
     }
-    refusal
+    // RFC 9110 section 15.4.5: what a cache takes over from it.
+    let kept = [
+        (CACHE_CONTROL, info.attributes.cache_control),
+        (EXPIRES, info.attributes.expires),
+    ];
+    let refusal = refusal
         .header(ETAG, quoted(&info.etag))
-        .header(LAST_MODIFIED, value_of(&http_date(info.modified)))
+        .header(LAST_MODIFIED, value_of(&http_date(info.modified)));
+    let kept = kept.into_iter();
+    kept.fold(refusal, |refusal, (name, value)| match value {
+        Some(value) => refusal.header(name, value_of(&value)),
+        None => refusal,
+    })
 }
 
 /// There is nothing to read, and perhaps a delete marker that says since when.

@@ -305,7 +305,8 @@ fn conditions_on_reads_hold() {
     talk(async {
         let client = house().await.owner;
         let k = "/bucket/k";
-        let put = client.put(k).body("a").send().await.is(200);
+        let put = client.put(k).header("cache-control", "max-age=5").body("a");
+        let put = put.header("expires", "tomorrow").send().await.is(200);
         let etag = put.header("etag").expect("an ETag").to_owned();
         client.get(k).header("if-match", &etag).send().await.is(200);
         let miss = client.get(k).header("if-match", "\"x\"").send().await;
@@ -319,6 +320,8 @@ fn conditions_on_reads_hold() {
         assert!(same.body.is_empty());
         assert_eq!(same.header("etag"), Some(&*etag));
         assert!(same.header("last-modified").is_some());
+        assert_eq!(same.header("cache-control"), Some("max-age=5"));
+        assert_eq!(same.header("expires"), Some("tomorrow"));
         client
             .head(k)
             .header("if-none-match", &format!("\"y\", {etag}"))
@@ -458,9 +461,6 @@ fn renames_move_names_only() {
 }
 
 #[test]
-fn many_are_deleted_at_once() {
-    talk(async {
-#[test]
 fn renames_are_judged_by_all_their_conditions() {
     talk(async {
         let client = house().await.owner;
@@ -534,6 +534,9 @@ fn renames_are_judged_by_all_their_conditions() {
     });
 }
 
+#[test]
+fn many_are_deleted_at_once() {
+    talk(async {
         let client = house().await.owner;
         for key in ["a", "b", "c%26d"] {
             client
