@@ -8,7 +8,7 @@ use dewar_types::{ErrorKind, PoolId, Result};
 
 use crate::Store;
 use crate::api::{CopyRequest, Expect, GetRequest, ObjectChecksum, ObjectInfo, PutRequest};
-use crate::encryption::{Encryption, chosen};
+use crate::encryption::{self, Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info};
 
 /// Whether the bytes of some copies, if there are any, are in a pool: what has none is in every one.
@@ -91,7 +91,7 @@ impl Store {
             ..CopyOptions::default()
         };
         let principal = caller.to_string();
-        let published = inner
+        let mut published = inner
             .tree
             .copy(
                 &owner.actor(&principal),
@@ -100,6 +100,11 @@ impl Store {
                 &options,
             )
             .await?;
+        // What is told of an encrypted copy stands sealed in it.
+        let record = published.version.encryption.as_ref();
+        if let Some(key) = encryption::open(record, None, &inner.master)? {
+            encryption::unseal(&mut published.version, &key)?;
+        }
         Ok(version_info(&to, owner.owner, &published.version))
     }
 
@@ -135,9 +140,11 @@ impl Store {
                     }
                     _ => error,
                 })?;
+        // A checksum over parts has none in the copy, which is one piece: it gets one over all bytes.
         let shown = match &download.info.checksum {
-            Some(ObjectChecksum::Full(digest)) => Some(digest.algorithm()),
-            Some(ObjectChecksum::Composite(_)) | None => None,
+            Some(ObjectChecksum::Full(digest)) => digest.algorithm(),
+            Some(ObjectChecksum::Composite(parts)) => parts.digest.algorithm(),
+            None => Algorithm::Crc64Nvme,
         };
         let put = PutRequest {
             object: request.target,
@@ -147,7 +154,7 @@ impl Store {
                 .unwrap_or_else(|| download.info.attributes.clone()),
             marks,
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: request.checksum.or(shown),
+            checksum: request.checksum.or(Some(shown)),
             condition: request.condition,
             encryption: request.encryption,
             acl: request.acl,

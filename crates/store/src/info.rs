@@ -79,6 +79,18 @@ pub(crate) fn shown_checksum(version: &VersionRecord) -> Option<ObjectChecksum> 
     })
 }
 
+/// Which checksum is shown, and whether it is over parts.
+pub(crate) fn named_checksum(version: &VersionRecord) -> Option<(Algorithm, bool)> {
+    let shown = version.checksum.as_ref()?;
+    if version.encryption.is_none() {
+        shown.value(&version.digests)?;
+    }
+    match shown {
+        ShownChecksum::Full(name) => Some((name.parse().ok()?, false)),
+        ShownChecksum::Composite(name, ..) => Some((name.parse().ok()?, true)),
+    }
+}
+
 /// How the choice of a checksum is stored.
 pub(crate) fn full_checksum(algorithm: Option<Algorithm>) -> Option<ShownChecksum> {
     algorithm.map(ShownChecksum::full)

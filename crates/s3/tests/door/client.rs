@@ -34,6 +34,8 @@ pub struct Client {
     /// Access key and secret; nothing signs nothing.
     key: Option<(String, String)>,
     service: &'static str,
+    /// Whether it comes over TLS.
+    secure: bool,
 }
 
 /// A request that is being made up.
@@ -107,6 +109,7 @@ impl Client {
             env,
             key: name.map(|name| (format!("KEY-{name}"), format!("secret of {name}"))),
             service: "s3",
+            secure: false,
         }
     }
 
@@ -122,6 +125,14 @@ impl Client {
     pub fn of_service(&self, service: &'static str) -> Self {
         Self {
             service,
+            ..self.clone()
+        }
+    }
+
+    /// The same over TLS.
+    pub fn over_tls(&self) -> Self {
+        Self {
+            secure: true,
             ..self.clone()
         }
     }
@@ -221,7 +232,7 @@ impl Client {
         let wire = StreamBody::new(stream::iter(pieces)).boxed();
         let origin = Origin {
             address: None,
-            secure: false,
+            secure: self.secure,
         };
         let request = Request::from_parts(head, wire);
         let (head, body) = spawnable(self.door.handle(request, origin))
