@@ -341,6 +341,15 @@ fn conditions_on_reads_hold() {
             .send()
             .await
             .is(304);
+        // Forms that no client should send any more, and every server has to read.
+        for old in ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            let changed = client
+                .get(k)
+                .header("if-unmodified-since", old)
+                .send()
+                .await;
+            changed.refused_with(412, "PreconditionFailed");
+        }
         client
             .get(k)
             .header("if-unmodified-since", &date)
