@@ -1,8 +1,11 @@
 """Encryption at rest, as boto3, the AWS CLI and rclone ask for it."""
 
+import base64
 import hashlib
+import zlib
 
 import pytest
+from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 from conftest import content
 from test_clients import VENV, run
@@ -61,6 +64,23 @@ def test_uploads_in_parts_and_copies(server, bucket):
                    CopySourceSSECustomerAlgorithm="AES256", CopySourceSSECustomerKey=KEY)
     got = s3.get_object(Bucket=bucket, Key="copy")
     assert got["Body"].read() == body and got["ServerSideEncryption"] == "AES256"
+
+
+def test_transfers_in_parts_under_a_customers_key(server, bucket, tmp_path):
+    s3, body, size = server.boto(), content("transfer", 20_000_000), 8 << 20
+    (tmp_path / "file").write_bytes(body)
+    config = TransferConfig(multipart_threshold=size, multipart_chunksize=size)
+    s3.upload_file(tmp_path / "file", bucket, "k", ExtraArgs=by_customer(), Config=config)
+    s3.download_file(bucket, "k", tmp_path / "back", ExtraArgs=by_customer(), Config=config)
+    assert (tmp_path / "back").read_bytes() == body
+    head = s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED", **by_customer())
+    parts = [body[start:start + size] for start in range(0, len(body), size)]
+    md5s = b"".join(hashlib.md5(part).digest() for part in parts)
+    assert head["ETag"].endswith('-3"') and hashlib.md5(md5s).hexdigest() not in head["ETag"]
+    # What boto3 adds by itself is over the parts.
+    sums = b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
+    whole = base64.b64encode(zlib.crc32(sums).to_bytes(4, "big")).decode()
+    assert (head["ChecksumCRC32"], head["ChecksumType"]) == (f"{whole}-3", "COMPOSITE")
 
 
 def test_a_bucket_encrypts_what_does_not_say(server, bucket):

@@ -202,6 +202,8 @@ pub(crate) fn compares(asked: &WriteCondition) -> bool {
     matches!(asked.if_match, Some(ETag::Is(_)))
         || asked.if_none_match.is_some()
         || asked.if_modified_at.is_some()
+        || asked.if_modified_since.is_some()
+        || asked.if_unmodified_since.is_some()
         || asked.if_size.is_some()
 }
 

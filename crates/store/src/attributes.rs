@@ -1,12 +1,13 @@
 //! What there is to know about an object, its parts included.
 
 use dewar_auth::{Action, Caller};
-use dewar_checksum::Digest;
+use dewar_checksum::{Algorithm, Digest};
 use dewar_meta::ns::record::{ShownChecksum, VersionRecord};
 use dewar_types::Result;
+use minicbor::bytes::ByteVec;
 
 use crate::api::{AttributesRequest, ObjectInfo, PartAttributes};
-use crate::encryption;
+use crate::encryption::{self, DataKey};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
 use crate::{Inner, Store};
@@ -45,16 +46,20 @@ impl Store {
             encryption::unseal(&mut file.current, key).map_err(|error| error.context(path()))?;
         }
         let (after, max) = (request.after, request.max.min(PAGE_ITEMS_MAX));
-        let parts = self.inner.parts(&file.current, after, max).await?;
+        let parts = self
+            .inner
+            .parts(&file.current, key.as_ref(), after, max)
+            .await?;
         Ok((object_info(&bucket, &file), parts))
     }
 }
 
 impl Inner {
-    /// The checksum of a part, by the algorithm of the whole's.
+    /// The checksum of a part, by the algorithm of the whole's. `key` is that of encrypted content.
     pub(crate) async fn part_checksum(
         &self,
         version: &VersionRecord,
+        key: Option<&DataKey>,
         number: u32,
     ) -> Result<Option<Digest>> {
         let name = match &version.checksum {
@@ -65,15 +70,16 @@ impl Inner {
             return Ok(None);
         };
         let digests = self.tree.part_digests(version).await?;
-        let digest = number
-            .checked_sub(1)
-            .and_then(|index| digests.get(index as usize));
-        Ok(digest.and_then(|bytes| Digest::new(algorithm, bytes).ok()))
+        let Some(index) = number.checked_sub(1) else {
+            return Ok(None);
+        };
+        digest_of_part(key, algorithm, &digests, index)
     }
 
     async fn parts(
         &self,
         version: &VersionRecord,
+        key: Option<&DataKey>,
         after: u32,
         max: usize,
     ) -> Result<Vec<PartAttributes>> {
@@ -94,10 +100,10 @@ impl Inner {
                 if parts.len() == max {
                     return Ok(parts);
                 }
-                let digest = digests.get(number as usize - 1);
-                let checksum = algorithm
-                    .zip(digest)
-                    .and_then(|(algorithm, bytes)| Digest::new(algorithm, bytes).ok());
+                let checksum = match algorithm {
+                    Some(algorithm) => digest_of_part(key, algorithm, &digests, number - 1)?,
+                    None => None,
+                };
                 parts.push(PartAttributes {
                     number,
                     size: run.size,
@@ -107,4 +113,21 @@ impl Inner {
         }
         Ok(parts)
     }
+}
+
+/// The digest of a part, counted from 0, where there is one; sealed if there is a key.
+fn digest_of_part(
+    key: Option<&DataKey>,
+    algorithm: Algorithm,
+    digests: &[ByteVec],
+    index: u32,
+) -> Result<Option<Digest>> {
+    let Some(bytes) = digests.get(index as usize) else {
+        return Ok(None);
+    };
+    let digest = match key {
+        None => Digest::new(algorithm, bytes),
+        Some(key) => Digest::new(algorithm, &encryption::unseal_part(key, index, bytes)?),
+    };
+    Ok(digest.ok())
 }

@@ -9,7 +9,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, Result};
 use crate::access::ObjectOwner;
 use crate::admit::{Standing, pairs};
 use crate::api::{CopyRequest, Expect, GetRequest, Marks, ObjectChecksum, ObjectInfo, PutRequest};
-use crate::encryption::{Encryption, chosen};
+use crate::encryption::{self, Encryption, chosen};
 use crate::info::{full_checksum, headers, read_condition, version_info};
 use crate::limits::COPY_TURNS_MAX;
 use crate::marks::Tags;
@@ -114,17 +114,23 @@ impl Store {
                 &options,
             )
             .await;
-        match published {
+        let mut published = match published {
             Err(error) if error.kind() == ErrorKind::Precondition => {
                 let now = inner.readable(&from, &source.key, source_version).await;
-                match now {
+                return match now {
                     Ok(now) if now.current.id == version.id => Err(error),
                     // It went, or is another: what the caller may is to be asked anew.
                     _ => Ok(None),
-                }
+                };
             }
-            published => Ok(Some(version_info(&to, owner.owner, &published?.version))),
+            published => published?,
+        };
+        // What is told of an encrypted copy stands sealed in it.
+        let record = published.version.encryption.as_ref();
+        if let Some(key) = encryption::open(record, None, &inner.master)? {
+            encryption::unseal(&mut published.version, &key)?;
         }
+        Ok(Some(version_info(&to, owner.owner, &published.version)))
     }
 
     /// A copy whose bytes pass through, so that a digest can be computed or because they are to be
@@ -162,9 +168,11 @@ impl Store {
         if download.info.version != file.current.id {
             return Ok(None);
         }
+        // A checksum over parts has none in the copy, which is one piece: it gets one over all bytes.
         let shown = match &download.info.checksum {
-            Some(ObjectChecksum::Full(digest)) => Some(digest.algorithm()),
-            Some(ObjectChecksum::Composite(_)) | None => None,
+            Some(ObjectChecksum::Full(digest)) => digest.algorithm(),
+            Some(ObjectChecksum::Composite(parts)) => parts.digest.algorithm(),
+            None => Algorithm::Crc64Nvme,
         };
         let put = PutRequest {
             object: request.target,
@@ -174,7 +182,7 @@ impl Store {
                 .unwrap_or_else(|| download.info.attributes.clone()),
             marks,
             want: AlgorithmSet::EMPTY.with(Algorithm::Md5),
-            checksum: request.checksum.or(shown),
+            checksum: request.checksum.or(Some(shown)),
             condition: request.condition,
             encryption: request.encryption,
             acl: request.acl,

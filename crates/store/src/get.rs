@@ -86,7 +86,9 @@ impl Store {
                 pieces.pop_front();
             }
             return Ok(Download {
-                info: inner.shown_info(&bucket, &request, &file).await?,
+                info: inner
+                    .shown_info(&bucket, &request, &file, key.as_ref())
+                    .await?,
                 copies: file.current.copies,
                 range,
                 bucket,
@@ -106,8 +108,11 @@ impl Store {
         request: GetRequest,
     ) -> Result<(ObjectInfo, ByteRange)> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
-        let (file, range, _) = self.inner.find(caller, &bucket, &request, true).await?;
-        let info = self.inner.shown_info(&bucket, &request, &file).await?;
+        let (file, range, key) = self.inner.find(caller, &bucket, &request, true).await?;
+        let info = self
+            .inner
+            .shown_info(&bucket, &request, &file, key.as_ref())
+            .await?;
         Ok((info, range))
     }
 }
@@ -128,10 +133,11 @@ impl Inner {
         bucket: &Bucket,
         request: &GetRequest,
         file: &FileRecord,
+        key: Option<&DataKey>,
     ) -> Result<ObjectInfo> {
         let mut info = current_info(bucket, request, file)?;
         if let Some(number) = request.part {
-            info.part_checksum = self.part_checksum(&file.current, number).await?;
+            info.part_checksum = self.part_checksum(&file.current, key, number).await?;
         }
         Ok(info)
     }
@@ -156,7 +162,10 @@ impl Inner {
             .await?;
         read_condition(&request.condition).check_read(&path, &file.current)?;
         let size = file.current.size;
-        let range = match (request.range, request.part) {
+        let current = &file.current;
+        let held = request.condition.if_range.as_ref();
+        let counts = held.is_none_or(|held| held.holds(&current.etag(), current.modified));
+        let range = match (request.range.filter(|_| counts), request.part) {
             (Some(range), _) => range.resolve(size).map_err(|error| error.context(&path))?,
             (None, Some(number)) => self.part_range(&file, number, &path).await?,
             (None, None) => ByteRange::whole(size),

@@ -79,6 +79,18 @@ pub(crate) fn shown_checksum(version: &VersionRecord) -> Option<ObjectChecksum> 
     })
 }
 
+/// Which checksum is shown, and whether it is over parts.
+pub(crate) fn named_checksum(version: &VersionRecord) -> Option<(Algorithm, bool)> {
+    let shown = version.checksum.as_ref()?;
+    if version.encryption.is_none() {
+        shown.value(&version.digests)?;
+    }
+    match shown {
+        ShownChecksum::Full(name) => Some((name.parse().ok()?, false)),
+        ShownChecksum::Composite(name, ..) => Some((name.parse().ok()?, true)),
+    }
+}
+
 /// How the choice of a checksum is stored.
 pub(crate) fn full_checksum(algorithm: Option<Algorithm>) -> Option<ShownChecksum> {
     algorithm.map(ShownChecksum::full)
@@ -143,19 +155,23 @@ pub(crate) fn read_condition(condition: &ReadCondition) -> Condition {
 }
 
 pub(crate) fn write_condition(condition: &WriteCondition) -> Condition {
+    let one = |etag: &Option<ETag>| {
+        etag.as_ref()
+            .and_then(|etag| tags(std::slice::from_ref(etag)))
+    };
+    // Without this a name that nothing has would satisfy it.
+    let exists = condition.if_modified_since.and(Some(ETags::Any));
+    let exists = exists.filter(|_| condition.if_unmodified_since.is_none());
     Condition {
-        if_match: condition
-            .if_match
-            .as_ref()
-            .and_then(|etag| tags(std::slice::from_ref(etag))),
+        if_match: one(&condition.if_match).or(exists),
         if_none_match: if condition.if_absent {
             Some(ETags::Any)
         } else {
-            let etag = condition.if_none_match.as_ref();
-            etag.and_then(|etag| tags(std::slice::from_ref(etag)))
+            one(&condition.if_none_match)
         },
+        if_modified_since: condition.if_modified_since,
+        if_unmodified_since: condition.if_unmodified_since,
         if_size: condition.if_size,
         if_modified_at: condition.if_modified_at,
-        ..Condition::NONE
     }
 }

@@ -8,7 +8,7 @@ use crate::Store;
 use crate::api::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };
-use crate::info::shown_checksum;
+use crate::info::named_checksum;
 use crate::limits::PAGE_ITEMS_MAX;
 
 impl Store {
@@ -50,7 +50,7 @@ impl Store {
                     etag: record.current.etag(),
                     modified: record.current.modified,
                     owner: record.attributes.owner,
-                    checksum: shown_checksum(&record.current),
+                    checksum: named_checksum(&record.current),
                     storage_class: record.current.storage_class.clone(),
                 }),
                 Listed::Prefix { prefix, .. } => page.prefixes.push(prefix),
@@ -114,7 +114,7 @@ impl Store {
                         etag: version.etag(),
                         modified: version.modified,
                         owner: version.owner.unwrap_or(UserId(0)),
-                        checksum: shown_checksum(&version),
+                        checksum: named_checksum(&version),
                         storage_class: version.storage_class.clone(),
                     },
                 }),

@@ -4,9 +4,9 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_checksum::{Algorithm, Composite, Digest, DigestSet, multipart_etag};
+use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, DigestSet, multipart_etag};
 use dewar_meta::ns::record::{
-    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord,
+    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord, VersionRecord,
 };
 use dewar_meta::ns::{
     Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
@@ -23,8 +23,10 @@ use crate::api::{
 use crate::content::Incoming;
 use crate::copy::{is_in_pool, named_from};
 use crate::description::{Origin, PartOf};
+use crate::document::document_of;
 use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info};
+use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::put::uncut;
 use crate::{CustomerKey, Download, Shared, Store};
@@ -44,12 +46,20 @@ pub struct PartUpload {
 }
 
 /// An upload that was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// Its id.
     pub id: UploadId,
     /// By whose key its parts are encrypted: the bucket's default, where nothing was said.
     pub encrypted: Option<Encrypted>,
+    /// When it is given up by a rule of the bucket, if it is still open then.
+    pub abort: Option<Expiry>,
+}
+
+/// When an upload is given up by a rule of its bucket.
+fn abort_of(bucket: &Bucket, key: &ObjectKey, upload: &UploadRecord) -> Result<Option<Expiry>> {
+    let rules = document_of::<Lifecycle>(bucket)?;
+    Ok(rules.and_then(|rules| rules.abort(key.as_str(), upload.initiated)))
 }
 
 /// The pool as an upload's record has it.
@@ -121,6 +131,7 @@ impl Store {
         Ok(Begun {
             id: record.id,
             encrypted: encrypted(&record),
+            abort: abort_of(&bucket, key, &record)?,
         })
     }
 
@@ -149,10 +160,7 @@ impl Store {
         let checksum = request
             .checksum
             .or_else(|| announced(&open).map(|(algorithm, _)| algorithm));
-        let mut want = request.want.with(Algorithm::Md5);
-        if let Some(algorithm) = checksum {
-            want = want.with(algorithm);
-        }
+        let want = wanted(&request, &open);
         let data_key = self.part_key(&open, request.customer_key.as_ref())?;
         let encrypted = encrypted(&open);
         let (encryption, owner) = (open.encryption, open.owner);
@@ -274,10 +282,7 @@ impl Store {
             return self.copy_part_bytes(request, opened, download).await;
         }
         let whole = download.range.len() == download.info.size;
-        let mut want = request.want.with(Algorithm::Md5);
-        if let Some(algorithm) = checksum {
-            want = want.with(algorithm);
-        }
+        let want = wanted(&request, &open);
         let known = want
             .iter()
             .all(|algorithm| download.info.digests.get(algorithm).is_some());
@@ -335,7 +340,8 @@ impl Store {
         part.commit(Expect { size, digests }).await
     }
 
-    /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike.
+    /// Joins the listed parts to an object; the others are freed. Repeating it is answered alike, as long as
+    /// that object is the current one and the parts are the same.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchUpload`], [`ErrorKind::InvalidPart`], [`ErrorKind::InvalidPartOrder`],
@@ -369,8 +375,6 @@ impl Store {
         let (shared, caller) = (Shared::clone(&self.inner), caller.clone());
         uncut(async move {
             let principal = caller.to_string();
-            // What the whole is called, also where the record keeps it sealed.
-            let told = parking_lot::Mutex::new(None);
             let join = |open: &UploadRecord, parts: &[(u16, &PartRecord)]| {
                 let mut joined = join(open, parts, &request)?;
                 let (record, customer) = (open.encryption.as_ref(), request.customer_key.as_ref());
@@ -378,11 +382,12 @@ impl Store {
                 if let (Some(record), Some(key)) = (record, key) {
                     let digests = std::mem::replace(&mut joined.digests, DigestSet::ABSENT);
                     let checksum = joined.checksum.take();
-                    // In clear they would tell what is encrypted; only the whole's are sealed.
-                    joined.part_digests.clear();
-                    *told.lock() = Some((digests, checksum.clone()));
+                    joined.checksum = checksum.as_ref().map(encryption::named);
                     let rng = &*shared.env.rng;
                     let master = &shared.master;
+                    // In clear they would tell what is encrypted.
+                    let of_parts = std::mem::take(&mut joined.part_digests);
+                    joined.part_digests = encryption::seal_parts(&key, rng, of_parts)?;
                     let sealed =
                         encryption::finish_upload(record, &key, master, rng, digests, checksum)?;
                     joined.encryption = Some(sealed);
@@ -402,11 +407,13 @@ impl Store {
                     &join,
                 )
                 .await?;
-            if let Some((digests, checksum)) = told.into_inner() {
-                published.version.digests = digests;
-                published.version.checksum = checksum;
+            let version = &mut published.version;
+            let (record, customer) = (version.encryption.as_ref(), request.customer_key.as_ref());
+            if let Some(key) = encryption::open(record, customer, &shared.master)? {
+                encryption::unseal(version, &key)?;
             }
-            Ok(version_info(&bucket, caller.account(), &published.version))
+            check_made(version, &request)?;
+            Ok(version_info(&bucket, caller.account(), version))
         })
         .await
     }
@@ -442,7 +449,8 @@ impl Store {
     /// A page of the parts of an upload.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`].
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`]; [`ErrorKind::EncryptionKey`]
+    /// for a key that is not that of the upload.
     pub async fn list_parts(
         &self,
         caller: &Caller,
@@ -466,10 +474,18 @@ impl Store {
             .list_parts(&bucket, key, request.upload, after, max)
             .await?;
         let checksum = announced(&page.upload);
-        let shown = checksum.map(|(algorithm, _)| algorithm);
+        let customer = request.customer_key.as_ref();
+        if customer.is_some() {
+            self.part_key(&page.upload, customer)?;
+        }
+        // It is of the clear bytes, so only who can read them is told.
+        let told = customer.is_some() || encrypted(&page.upload) != Some(Encrypted::ByCustomer);
+        let shown = checksum.map(|(algorithm, _)| algorithm).filter(|_| told);
         let next = page.parts.last().map(|(number, _)| u32::from(*number));
         Ok(PartsPage {
             owner: page.upload.owner,
+            storage_class: page.upload.storage_class.clone(),
+            abort: abort_of(&bucket, key, &page.upload)?,
             checksum,
             parts: page
                 .parts
@@ -525,6 +541,7 @@ impl Store {
                     initiated: upload.initiated,
                     owner: upload.owner,
                     checksum: announced(&upload),
+                    storage_class: upload.storage_class,
                 }),
                 Item::Prefix(prefix) => page.prefixes.push(prefix),
             }
@@ -550,11 +567,15 @@ impl PartUpload {
     pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
         let id = self.incoming.version();
         let of_upload = self.encryption;
+        let encrypted = self.encrypted;
+        // An MD5 would tell what the customer encrypts.
+        let random = (encrypted == Some(Encrypted::ByCustomer))
+            .then(|| encryption::random_etag(&*self.shared.env.rng));
+        let etag = random.clone();
         let received = self
             .incoming
-            .finish(&expect, |_| Ok((of_upload, None)))
+            .finish(&expect, |_| Ok((of_upload, etag)))
             .await?;
-        let encrypted = self.encrypted;
         let (shared, bucket, key, upload, number, checksum) = (
             self.shared,
             self.bucket,
@@ -567,7 +588,8 @@ impl PartUpload {
             let new = NewPart {
                 id: Some(id),
                 size: received.size,
-                etag: received.digests.md5().map_or(ETag::Version, ETag::Md5),
+                etag: random
+                    .unwrap_or_else(|| received.digests.md5().map_or(ETag::Version, ETag::Md5)),
                 digests: received.digests,
                 copies: received.copies,
                 checksum: checksum.map(ShownChecksum::full),
@@ -605,6 +627,14 @@ fn part_number(number: u32) -> Result<u16> {
         })
 }
 
+/// What is computed of a part: what its client declares, and what the whole's checksum is made of, which may
+/// be another.
+fn wanted(request: &UploadPartRequest, open: &UploadRecord) -> AlgorithmSet {
+    let announced = announced(open).map(|(algorithm, _)| algorithm);
+    let all = request.checksum.into_iter().chain(announced);
+    all.fold(request.want.with(Algorithm::Md5), AlgorithmSet::with)
+}
+
 /// The checksum an upload was begun with, and whether it is composite.
 fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
     let checksum = upload.checksum.as_ref()?;
@@ -638,20 +668,13 @@ pub(crate) fn join(
     parts: &[(u16, &PartRecord)],
     request: &CompleteRequest,
 ) -> Result<Joined> {
-    let mut md5s = Vec::with_capacity(parts.len());
     for (number, part) in parts {
         check_part(*number, part, &request.parts)?;
-        let md5 = part
-            .digests
-            .md5()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("part {number} has no MD5")))?;
-        md5s.push(md5);
     }
-    let size: u64 = parts.iter().map(|(_, part)| part.size).sum();
-    if let Some(expected) = request.size.filter(|expected| *expected != size) {
-        let message = format!("the parts have {size} bytes, the client says {expected}");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
-    }
+    let etags: Vec<String> = parts.iter().map(|(_, part)| part.etag()).collect();
+    let etag = joined_etag(etags.iter().map(String::as_str));
+    let etag = etag.ok_or_else(|| Error::new(ErrorKind::Internal, "the ETag of a part"))?;
+    check_size(parts.iter().map(|(_, part)| part.size).sum(), request.size)?;
     let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
     let shown = shown(open, parts, &digests)?;
     let part_digests = match (&shown, announced(open)) {
@@ -662,27 +685,9 @@ pub(crate) fn join(
             .collect(),
         _ => Vec::new(),
     };
-    if let Some(expected) = &request.checksum {
-        let actual = shown.as_ref().and_then(|shown| shown.value(&digests)).map(
-            |(digest, parts)| match parts {
-                None => ObjectChecksum::Full(digest),
-                Some(parts) => ObjectChecksum::Composite(Composite { digest, parts }),
-            },
-        );
-        let same = match (&actual, expected) {
-            // minio-go, and what is built on it, leaves the number of parts away; S3 takes that.
-            (Some(ObjectChecksum::Composite(actual)), ObjectChecksum::Full(expected)) => {
-                actual.digest == *expected
-            }
-            (actual, expected) => actual.as_ref() == Some(expected),
-        };
-        if !same {
-            let message = "the checksum of the whole is another";
-            return Err(Error::new(ErrorKind::ChecksumMismatch, message));
-        }
-    }
+    check_whole(shown.as_ref(), &digests, request.checksum.as_ref())?;
     Ok(Joined {
-        etag: joined_etag(&md5s),
+        etag,
         digests,
         checksum: shown,
         encryption: None,
@@ -691,16 +696,68 @@ pub(crate) fn join(
     })
 }
 
-fn joined_etag(md5s: &[[u8; 16]]) -> ETag {
-    let text = multipart_etag(md5s);
-    let md5 = text
-        .split('-')
-        .next()
-        .and_then(|hex| u128::from_str_radix(hex, 16).ok());
-    match (md5, u16::try_from(md5s.len())) {
-        (Some(md5), Ok(count)) => ETag::Parts(md5.to_be_bytes(), count),
+/// The ETag of the whole, made of those of its parts, which are MD5s or random bytes. `None` where one is
+/// neither.
+fn joined_etag<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ETag> {
+    let bytes = |etag: &str| {
+        let hex = (etag.len() == 32).then(|| u128::from_str_radix(etag, 16).ok());
+        hex.flatten().map(u128::to_be_bytes)
+    };
+    let of_parts: Vec<[u8; 16]> = parts.map(bytes).collect::<Option<_>>()?;
+    let text = multipart_etag(&of_parts);
+    let whole = text.split('-').next().and_then(bytes);
+    Some(match (whole, u16::try_from(of_parts.len())) {
+        (Some(whole), Ok(count)) => ETag::Parts(whole, count),
         _ => ETag::Text(text),
+    })
+}
+
+fn check_size(size: u64, expected: Option<u64>) -> Result<()> {
+    match expected.filter(|expected| *expected != size) {
+        None => Ok(()),
+        Some(expected) => {
+            let message = format!("the parts have {size} bytes, the client says {expected}");
+            Err(Error::new(ErrorKind::InvalidArgument, message))
+        }
     }
+}
+
+/// Holds the checksum of the whole against the client's.
+fn check_whole(
+    shown: Option<&ShownChecksum>,
+    digests: &DigestSet,
+    expected: Option<&ObjectChecksum>,
+) -> Result<()> {
+    let Some(expected) = expected else {
+        return Ok(());
+    };
+    let actual = shown.and_then(|shown| shown.value(digests));
+    let same = match (actual, expected) {
+        // minio-go, and what is built on it, leaves the number of parts away; S3 takes that.
+        (Some((actual, _)), ObjectChecksum::Full(expected)) => actual == *expected,
+        (Some((actual, parts)), ObjectChecksum::Composite(expected)) => {
+            actual == expected.digest && parts == Some(expected.parts)
+        }
+        (None, _) => false,
+    };
+    if same {
+        return Ok(());
+    }
+    let message = "the checksum of the whole is another";
+    Err(Error::new(ErrorKind::ChecksumMismatch, message))
+}
+
+/// Whether a version is what a completion asks for. A repeated one is answered with what the first one
+/// made, so it has to have said the same; which numbers its parts had is not kept.
+fn check_made(version: &VersionRecord, request: &CompleteRequest) -> Result<()> {
+    let etags = request.parts.iter().map(|part| part.etag.as_str());
+    if joined_etag(etags).is_none_or(|etag| etag != version.etag) {
+        let message = "the upload was completed with other parts";
+        return Err(Error::new(ErrorKind::InvalidPart, message));
+    }
+    check_size(version.size, request.size)?;
+    let (shown, digests) = (version.checksum.as_ref(), &version.digests);
+    check_whole(shown, digests, request.checksum.as_ref())
 }
 
 /// Holds a part's checksum against the one in the client's list.

@@ -189,6 +189,7 @@ impl Upload {
             }
             Some((record, etag)) => {
                 new.etag = etag;
+                new.checksum = checksum.as_ref().map(encryption::named);
                 new.encryption = Some(record);
             }
         }

@@ -7,7 +7,7 @@ use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 use crate::Store;
 use crate::access::policies_tell_keys_apart;
 use crate::admit::{actor, compares};
-use crate::api::RenameRequest;
+use crate::api::{RenameRequest, WriteCondition};
 use crate::info::write_condition;
 
 impl Store {
@@ -16,7 +16,8 @@ impl Store {
     ///
     /// # Errors
     /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`], [`dewar_types::ErrorKind::NotFound`],
-    /// [`dewar_types::ErrorKind::Precondition`]; for directories also [`dewar_types::ErrorKind::AlreadyExists`],
+    /// [`dewar_types::ErrorKind::Precondition`], also for conditions on a directory, which has neither ETag nor date, but that nothing has
+    /// the target's name; for directories also [`dewar_types::ErrorKind::AlreadyExists`],
     /// [`dewar_types::ErrorKind::NotEmpty`], [`dewar_types::ErrorKind::InvalidArgument`] for a target below the source.
     pub async fn rename(&self, caller: &Caller, request: RenameRequest) -> Result<()> {
         let inner = &self.inner;
@@ -60,6 +61,14 @@ impl Store {
                     .audit
                     .refused(caller, Action::RenameObject, path, message);
                 return Err(Error::new(ErrorKind::Denied, message));
+            }
+            let free = WriteCondition {
+                if_absent: request.condition.if_absent,
+                ..WriteCondition::default()
+            };
+            if request.source_condition != WriteCondition::default() || request.condition != free {
+                let message = "a directory has neither an ETag nor a date to be judged by";
+                return Err(Error::new(ErrorKind::Precondition, message));
             }
             let target = request.target.as_str();
             let target = target.strip_suffix('/').unwrap_or(target);

@@ -19,6 +19,7 @@ mod cors;
 mod documents;
 mod exchange;
 mod facts;
+mod hoisted;
 mod iam;
 mod macaroon;
 mod request_id;
@@ -34,7 +35,7 @@ use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
 use http::header::{AUTHORIZATION, EXPECT, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 
 pub(crate) use access::Access;
 use address::{Address, bucket_in_host};
@@ -255,7 +256,7 @@ impl Door {
                 refusal
             }
         };
-        adopt_query_headers(&mut head.headers, &query);
+        hoisted::adopt(&mut head.headers, &query)?;
         let address = Address::parse(&head, in_host).map_err(closed)?;
         told.bucket = address.bucket().map(|bucket| bucket.name.to_string());
         if let Some(page) = page {
@@ -328,38 +329,6 @@ fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
         return Err(Refusal::new(Code::InvalidArgument, message));
     }
     Ok(Some(token.trim()))
-}
-
-/// Presigned URLs may carry `x-amz-` headers as parameters, and some signers put them there. They
-/// are signed, and count as headers where there is no such header. Checksums are left out: signers
-/// that do not have the body yet put there that of an empty one.
-fn adopt_query_headers(headers: &mut HeaderMap, query: &Query) {
-    if !query.has("X-Amz-Signature") {
-        return;
-    }
-    for (name, value) in query.iter() {
-        let name = name.to_ascii_lowercase();
-        let adopted = name.starts_with("x-amz-")
-            && !name.starts_with("x-amz-checksum-")
-            && !matches!(
-                name.as_str(),
-                "x-amz-algorithm"
-                    | "x-amz-credential"
-                    | "x-amz-date"
-                    | "x-amz-expires"
-                    | "x-amz-signedheaders"
-                    | "x-amz-signature"
-                    | "x-amz-security-token"
-                    | "x-amz-content-sha256"
-                    | "x-amz-sdk-checksum-algorithm"
-            );
-        if adopted
-            && let Ok(name) = HeaderName::try_from(name)
-            && let Ok(value) = HeaderValue::from_str(value)
-        {
-            headers.entry(name).or_insert(value);
-        }
-    }
 }
 
 /// Reads what a client is still sending, within limits, so that it sees the answer.

@@ -7,8 +7,8 @@ use s3s::dto::CreateMultipartUploadOutput;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::wire::{
-    acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of, marks_of,
-    refuse_unsupported,
+    abort_headers, acl_of, announced_checksum, attributes_of, encryption_headers, encryption_of,
+    marks_of, refuse_unsupported,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -33,6 +33,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         ..CreateMultipartUploadOutput::default()
     })?;
     encryption_headers(answer.headers_mut(), begun.encrypted, headers);
+    abort_headers(answer.headers_mut(), begun.abort.as_ref());
     if headers.contains_key("x-amz-checksum-algorithm") {
         let shown = answer.headers_mut();
         let name = algorithm.s3_name().unwrap_or_default();

@@ -103,13 +103,12 @@ fn read(object: &ObjectIdentifier) -> Result<DeleteItem> {
         .clone()
         .map(time::OffsetDateTime::from);
     let condition = WriteCondition {
-        if_absent: false,
-        if_none_match: None,
         if_match,
         if_modified_at: modified
             .map(|at| number(at.unix_timestamp()).map(Timestamp::from_secs))
             .transpose()?,
         if_size: object.size.map(number).transpose()?,
+        ..WriteCondition::default()
     };
     Ok(DeleteItem {
         key: key_named(&object.key)?,

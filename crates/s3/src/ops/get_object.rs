@@ -1,7 +1,7 @@
 //! GetObject.
 
 use dewar_store::Download;
-use dewar_store::api::{GetRequest, MarkerFound, ObjectInfo, ReadCondition};
+use dewar_store::api::{GetRequest, IfRange, MarkerFound, ObjectInfo, ReadCondition};
 use dewar_types::{ByteRange, Error, ErrorKind};
 use futures_util::{StreamExt, stream};
 use http::header::{
@@ -21,12 +21,12 @@ use crate::wire::{
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let request = read_request(exchange)?;
-    let partial = request.range.is_some() || request.part.is_some();
+    let partial = Partial::of(&request);
     let download = match door.store.get(&exchange.caller, request).await {
         Ok(download) => download,
         Err(error) => return Err(explain(door, exchange, error).await),
     };
-    let (status, headers) = head(exchange, &download.info, download.range, partial)?;
+    let (status, headers) = head(exchange, &download.info, download.range, &partial)?;
     let mut answer = send(download).await?;
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
@@ -59,6 +59,31 @@ async fn read_on(mut download: Download) -> Option<(Result<bytes::Bytes, Error>,
     Some((bytes, download))
 }
 
+/// Whether an answer is about a part of its object.
+pub(super) struct Partial {
+    part: bool,
+    range: bool,
+    /// Where this does not hold, the range did not count, and the whole is sent.
+    if_range: Option<IfRange>,
+}
+
+impl Partial {
+    /// What a request asks for.
+    pub(super) fn of(request: &GetRequest) -> Self {
+        Self {
+            part: request.part.is_some(),
+            range: request.range.is_some(),
+            if_range: request.condition.if_range.clone(),
+        }
+    }
+
+    fn is_of(&self, info: &ObjectInfo) -> bool {
+        let held = self.if_range.as_ref();
+        let counts = held.is_none_or(|held| held.holds(&info.etag, info.modified));
+        self.part || (self.range && counts)
+    }
+}
+
 /// What a GET or HEAD asks for.
 pub(super) fn read_request(exchange: &Exchange) -> Result<GetRequest> {
     let headers = exchange.headers();
@@ -83,7 +108,7 @@ pub(super) fn head(
     exchange: &Exchange,
     info: &ObjectInfo,
     range: ByteRange,
-    partial: bool,
+    partial: &Partial,
 ) -> Result<(StatusCode, HeaderMap)> {
     let mut headers = object_headers(info);
     encryption_headers(&mut headers, info.encrypted, exchange.headers());
@@ -99,7 +124,7 @@ pub(super) fn head(
             None => {}
         }
     }
-    if !partial {
+    if !partial.is_of(info) {
         return Ok((StatusCode::OK, headers));
     }
     if exchange.query.has("partNumber")
@@ -180,9 +205,19 @@ pub(super) async fn explain(door: &Door, exchange: &Exchange, error: Error) -> R
             .element("ActualObjectSize", info.size.to_string())
             .header(CONTENT_RANGE, value_of(&format!("bytes */{}", info.size)));
     }
-    refusal
+    // RFC 9110 section 15.4.5: what a cache takes over from it.
+    let kept = [
+        (CACHE_CONTROL, info.attributes.cache_control),
+        (EXPIRES, info.attributes.expires),
+    ];
+    let refusal = refusal
         .header(ETAG, quoted(&info.etag))
-        .header(LAST_MODIFIED, value_of(&http_date(info.modified)))
+        .header(LAST_MODIFIED, value_of(&http_date(info.modified)));
+    let kept = kept.into_iter();
+    kept.fold(refusal, |refusal, (name, value)| match value {
+        Some(value) => refusal.header(name, value_of(&value)),
+        None => refusal,
+    })
 }
 
 /// There is nothing to read, and perhaps a delete marker that says since when.

@@ -1,11 +1,9 @@
 //! ListMultipartUploads.
 
 use dewar_store::api::ListUploadsRequest;
-use s3s::dto::{
-    CommonPrefix, EncodingType, ListMultipartUploadsOutput, MultipartUpload, StorageClass,
-};
+use s3s::dto::{CommonPrefix, EncodingType, ListMultipartUploadsOutput, MultipartUpload};
 
-use super::shown::{Owners, algorithm, kind, listed};
+use super::shown::{Owners, algorithm, kind, listed, storage_class};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::PAGE_ITEMS_MAX;
@@ -49,7 +47,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         initiator: Some(owners.initiator(upload.owner)),
         key: Some(listed(&upload.key, encode)),
         owner: Some(owners.owner(upload.owner)),
-        storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+        storage_class: Some(storage_class(upload.storage_class.clone())),
         upload_id: Some(upload.upload.to_string()),
     });
     let prefixes = page.prefixes.iter().map(|prefix| CommonPrefix {

@@ -1,7 +1,7 @@
 //! ListObjectVersions. Written by hand: S3 shows versions and delete markers in one sequence, by key
 //! and then by age, and a document type with a list of each would tear it apart.
 
-use dewar_store::api::{ListVersionsRequest, ListedVersion, ObjectChecksum};
+use dewar_store::api::{ListVersionsRequest, ListedVersion};
 
 use super::head_bucket::bucket_region;
 use super::shown::{Owners, listed};
@@ -79,14 +79,14 @@ fn push_version(xml: &mut String, version: &ListedVersion, key: &str, owners: &O
     push_element(xml, "LastModified", &iso_date(object.modified));
     if !version.marker {
         push_element(xml, "ETag", &format!("\"{}\"", object.etag));
-        let checksum = match &object.checksum {
-            None => None,
-            Some(ObjectChecksum::Full(digest)) => Some((digest.algorithm(), "FULL_OBJECT")),
-            Some(ObjectChecksum::Composite(sum)) => Some((sum.digest.algorithm(), "COMPOSITE")),
-        };
-        if let Some((algorithm, kind)) = checksum
+        if let Some((algorithm, composite)) = object.checksum
             && let Some(name) = algorithm.s3_name()
         {
+            let kind = if composite {
+                "COMPOSITE"
+            } else {
+                "FULL_OBJECT"
+            };
             push_element(xml, "ChecksumAlgorithm", name);
             push_element(xml, "ChecksumType", kind);
         }

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dewar_store::api::{BucketRef, ListPage, ListRequest, ListedObject, ObjectChecksum};
+use dewar_store::api::{BucketRef, ListPage, ListRequest, ListedObject};
 use s3s::dto::{
     CommonPrefix, EncodingType, ListObjectsOutput, ListObjectsV2Output, Object, ObjectStorageClass,
 };
@@ -91,11 +91,7 @@ impl Asked {
     }
 
     fn object(&self, object: &ListedObject, owners: Option<&Owners>) -> Object {
-        let checksum = match &object.checksum {
-            None => None,
-            Some(ObjectChecksum::Full(digest)) => Some((digest.algorithm(), false)),
-            Some(ObjectChecksum::Composite(sum)) => Some((sum.digest.algorithm(), true)),
-        };
+        let checksum = object.checksum;
         Object {
             checksum_algorithm: checksum
                 .and_then(|(name, _)| algorithm(name))

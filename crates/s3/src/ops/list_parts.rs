@@ -1,13 +1,13 @@
 //! ListParts.
 
 use dewar_store::api::ListPartsRequest;
-use s3s::dto::{ListPartsOutput, Part, StorageClass};
+use s3s::dto::{ListPartsOutput, Part};
 
-use super::shown::{Checksums, Owners, algorithm, etag, kind, upload_id};
+use super::shown::{Checksums, Owners, algorithm, etag, kind, storage_class, upload_id};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::limits::PAGE_ITEMS_MAX;
-use crate::wire::xml_date;
+use crate::wire::{abort_headers, customer_key, xml_date};
 
 /// The largest number S3 takes in a listing's parameters.
 const NUMBER_MAX: u32 = i32::MAX as u32;
@@ -24,6 +24,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     let request = ListPartsRequest {
         object: object.clone(),
         upload,
+        customer_key: customer_key(exchange)?,
         after,
         max,
     };
@@ -45,7 +46,7 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
     });
     let number = |n: u32| i32::try_from(n).ok();
     let last = page.parts.last().map_or(after, |part| part.number);
-    xml_answer(&ListPartsOutput {
+    let mut answer = xml_answer(&ListPartsOutput {
         bucket: Some(object.bucket.name.to_string()),
         key: Some(object.key.to_string()),
         upload_id: Some(upload.to_string()),
@@ -58,7 +59,9 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         next_part_number_marker: number(page.next.unwrap_or(last)),
         part_number_marker: number(after),
         parts: Some(parts.collect()),
-        storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+        storage_class: Some(storage_class(page.storage_class)),
         ..ListPartsOutput::default()
-    })
+    })?;
+    abort_headers(answer.headers_mut(), page.abort.as_ref());
+    Ok(answer)
 }

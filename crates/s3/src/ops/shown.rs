@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use dewar_checksum::{Algorithm, Digest};
 use dewar_store::api::ObjectChecksum;
 use dewar_types::{UploadId, UserId};
-use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner};
+use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner, StorageClass};
 
 use crate::door::{Door, Exchange};
 use crate::error::{Code, Refusal, Result};
@@ -121,6 +121,14 @@ impl Checksums {
             })
         })
         .transpose()
+    }
+}
+
+/// A storage class as documents have it.
+pub(super) fn storage_class(class: Option<String>) -> StorageClass {
+    match class {
+        Some(class) => StorageClass::from(class),
+        None => StorageClass::from_static(StorageClass::STANDARD),
     }
 }
 

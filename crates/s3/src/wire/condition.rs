@@ -1,7 +1,8 @@
 //! Conditional requests: headers to conditions.
 
-use dewar_store::api::{ETag, ReadCondition, WriteCondition};
+use dewar_store::api::{ETag, IfRange, ReadCondition, WriteCondition};
 use http::HeaderMap;
+use http::header::IF_RANGE;
 
 use super::{header, parse_http_date};
 use crate::error::{Code, Refusal, Result};
@@ -26,6 +27,7 @@ fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
     let tags = |name| Ok::<_, Refusal>(get(name)?.map(etags).unwrap_or_default());
     let date = |name| Ok::<_, Refusal>(get(name)?.and_then(parse_http_date));
     Ok(ReadCondition {
+        if_range: None,
         if_match: tags("if-match")?,
         if_none_match: tags("if-none-match")?,
         if_modified_since: date("if-modified-since")?,
@@ -35,7 +37,23 @@ fn reading(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition> {
 
 /// The conditions of a GET or HEAD.
 pub(crate) fn read_condition(headers: &HeaderMap) -> Result<ReadCondition> {
-    reading(headers, "")
+    Ok(ReadCondition {
+        if_range: header(headers, IF_RANGE.as_str())?.map(if_range),
+        ..reading(headers, "")?
+    })
+}
+
+/// The value of an If-Range. A weak ETag keeps its `W/` here, and so is nobody's.
+fn if_range(text: &str) -> IfRange {
+    let text = text.trim();
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    match (quoted, parse_http_date(text)) {
+        (Some(etag), _) => IfRange::Is(etag.to_owned()),
+        (None, Some(date)) => IfRange::ModifiedAt(date),
+        (None, None) => IfRange::Is(text.to_owned()),
+    }
 }
 
 /// The conditions that a copy puts on its source.
@@ -48,19 +66,24 @@ pub(crate) fn copy_source_condition(headers: &HeaderMap) -> Result<ReadCondition
 /// # Errors
 /// `NotImplemented` for those that S3 does not have on writes either.
 pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
+    writing(headers, "")
+}
+
+fn writing(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
+    let get = |name: &str| header(headers, &format!("{prefix}{name}"));
     let not_here = |what: &str| {
         Refusal::new(
             Code::NotImplemented,
             format!("A header you provided implies functionality that is not implemented: {what}"),
         )
     };
-    let (if_absent, if_none_match) = match header(headers, "if-none-match")?.map(etags) {
+    let (if_absent, if_none_match) = match get("if-none-match")?.map(etags) {
         None => (false, None),
         Some(tags) if tags == [ETag::Any] => (true, None),
         Some(mut tags) if tags.len() == 1 => (false, tags.pop()),
         Some(_) => return Err(not_here("If-None-Match with other than one ETag")),
     };
-    let if_match = match header(headers, "if-match")?.map(etags) {
+    let if_match = match get("if-match")?.map(etags) {
         None => None,
         Some(mut tags) if tags.len() == 1 => tags.pop(),
         Some(_) => return Err(not_here("If-Match with other than one ETag")),
@@ -73,19 +96,31 @@ pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition> {
     })
 }
 
-/// One entity tag that must match.
+/// The conditions of a rename, on its source or on its target, by what their names begin with. As
+/// RFC 9110 section 13.2.2 has it, an ETag takes the place of the date that goes with it.
 ///
 /// # Errors
-/// `InvalidArgument` for anything but one.
-pub(crate) fn etag_condition(text: &str) -> Result<ETag> {
-    let mut tags = etags(text);
-    match (tags.pop(), tags.is_empty()) {
-        (Some(tag), true) => Ok(tag),
-        _ => {
-            let message = "A condition does not name one ETag.";
-            Err(Refusal::new(Code::InvalidArgument, message))
-        }
-    }
+/// `InvalidArgument` for a broken date, which would rename what is not meant; else as
+/// [`write_condition`].
+pub(crate) fn rename_condition(headers: &HeaderMap, prefix: &str) -> Result<WriteCondition> {
+    let date = |name: &str| {
+        let name = format!("{prefix}{name}");
+        let text = header(headers, &name)?;
+        let date = text.map(|text| parse_http_date(text).ok_or_else(|| broken(&name)));
+        date.transpose()
+    };
+    let condition = writing(headers, prefix)?;
+    let none_match = condition.if_absent || condition.if_none_match.is_some();
+    Ok(WriteCondition {
+        if_modified_since: date("if-modified-since")?.filter(|_| !none_match),
+        if_unmodified_since: date("if-unmodified-since")?.filter(|_| condition.if_match.is_none()),
+        ..condition
+    })
+}
+
+fn broken(name: &str) -> Refusal {
+    let message = format!("The value of {name} is not valid.");
+    Refusal::new(Code::InvalidArgument, message)
 }
 
 /// The conditions of a DELETE.
@@ -93,10 +128,6 @@ pub(crate) fn etag_condition(text: &str) -> Result<ETag> {
 /// # Errors
 /// `InvalidArgument` for a broken date or size: ignoring it would delete too much.
 pub(crate) fn delete_condition(headers: &HeaderMap) -> Result<WriteCondition> {
-    let broken = |name: &str| {
-        let message = format!("The value of {name} is not valid.");
-        Refusal::new(Code::InvalidArgument, message)
-    };
     let mut condition = write_condition(headers)?;
     if condition.if_absent || condition.if_none_match.is_some() {
         return Err(broken("If-None-Match"));

@@ -23,12 +23,32 @@ pub(crate) fn http_date(when: Timestamp) -> String {
     )
 }
 
-/// A date in a header. `None` for what is none, which RFC 9110 wants ignored.
+/// A date in a header, in any of the three forms of RFC 9110 section 5.6.7. `None` for what is none,
+/// which it wants ignored.
 pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
-    let at = OffsetDateTime::parse(text, &Rfc2822).ok()?;
+    let read = |text: &str| OffsetDateTime::parse(text, &Rfc2822).ok();
+    let at = read(text).or_else(|| read(&in_todays_form(text)?))?;
     u64::try_from(at.unix_timestamp())
         .ok()
         .map(Timestamp::from_secs)
+}
+
+/// A date in one of the two forms that are obsolete, in the one that is not.
+fn in_todays_form(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    match *words.as_slice() {
+        // Sun Nov  6 08:49:37 1994
+        [_, month, day, time, year] => Some(format!("{day:0>2} {month} {year} {time} GMT")),
+        // Sunday, 06-Nov-94 08:49:37 GMT
+        [_, date, time, "GMT"] => {
+            let (day, rest) = date.split_once('-')?;
+            let (month, year) = rest.split_once('-')?;
+            let year: u32 = year.parse().ok().filter(|_| year.len() == 2)?;
+            let century = if year < 70 { 2000 } else { 1900 };
+            Some(format!("{day} {month} {} {time} GMT", century + year))
+        }
+        _ => None,
+    }
 }
 
 /// A date as S3 has it in headers of its own: `2030-01-01T00:00:00.000Z`.
@@ -73,7 +93,12 @@ mod tests {
         let when = Timestamp::from_secs(784_111_777);
         assert_eq!(http_date(when), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse_http_date(&http_date(when)), Some(when));
-        assert_eq!(parse_http_date("yesterday"), None);
+        for old in ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            assert_eq!(parse_http_date(old), Some(when), "{old}");
+        }
+        for bad in ["yesterday", "Sunday, 06-Nov-1994 08:49:37 GMT", "a b c d e"] {
+            assert_eq!(parse_http_date(bad), None, "{bad}");
+        }
         assert_eq!(http_date(Timestamp(u64::MAX)).len(), 29);
         assert_eq!(iso_date(when), "1994-11-06T08:49:37.000Z");
         assert_eq!(parse_iso_date(&iso_date(when)), Some(when));

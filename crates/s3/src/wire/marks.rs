@@ -141,6 +141,18 @@ pub(crate) fn version_headers(headers: &mut HeaderMap, info: &ObjectInfo) {
     expiration_header(headers, info);
 }
 
+/// When an upload in parts is given up, and by which rule.
+pub(crate) fn abort_headers(
+    headers: &mut HeaderMap,
+    abort: Option<&dewar_store::lifecycle::Expiry>,
+) {
+    let Some(abort) = abort else {
+        return;
+    };
+    headers.insert("x-amz-abort-date", value_of(&http_date(abort.when)));
+    headers.insert("x-amz-abort-rule-id", value_of(&abort.rule));
+}
+
 fn expiration_header(headers: &mut HeaderMap, info: &ObjectInfo) {
     let Some(expiry) = &info.expiry else {
         return;

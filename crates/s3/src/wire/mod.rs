@@ -17,11 +17,13 @@ pub(crate) use checksum::{
     part_checksum_headers, verify_small,
 };
 pub(crate) use condition::{
-    copy_source_condition, delete_condition, etag_condition, read_condition, write_condition,
+    copy_source_condition, delete_condition, read_condition, rename_condition, write_condition,
 };
 pub(crate) use date::{http_date, iso_date, parse_http_date, parse_iso_date, xml_date};
 pub(crate) use encryption::{customer_key, encryption_headers, encryption_of, source_key};
-pub(crate) use marks::{legal_hold_of, marks_of, mode_name, mode_named, version_headers};
+pub(crate) use marks::{
+    abort_headers, legal_hold_of, marks_of, mode_name, mode_named, version_headers,
+};
 pub(crate) use source::{
     bucket_named, copy_range, key_named, object_named, rename_source, version_named,
 };

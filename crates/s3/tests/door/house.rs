@@ -92,7 +92,10 @@ pub async fn house() -> House {
         small_bytes_max: 4096,
         upkeep: dewar_store::upkeep::UpkeepConfig::default(),
         part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
-        lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
+        lifecycle: dewar_store::lifecycle::LifecycleConfig {
+            classes: [("COLD".to_owned(), None)].into(),
+            ..dewar_store::lifecycle::LifecycleConfig::default()
+        },
         ownership: dewar_auth::Ownership::default(),
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {

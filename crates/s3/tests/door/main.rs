@@ -18,6 +18,7 @@ mod multipart;
 mod objects;
 mod oracles;
 mod payloads;
+mod presigned;
 mod refusals;
 mod versions;
 mod wire;

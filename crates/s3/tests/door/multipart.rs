@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::client::{Client, Reply};
+use crate::client::{Call, Client, Reply, hex};
 use crate::house::{house, talk};
 
 const PART: usize = 5 << 20;
@@ -354,5 +354,311 @@ fn uploads_say_how_their_bucket_encrypts() {
         let begun = client.post("/bucket/k?uploads").send().await.is(200);
         let said = begun.header("x-amz-server-side-encryption");
         assert_eq!(said, Some("AES256"));
+    });
+}
+
+#[test]
+fn a_completion_that_is_repeated_must_say_the_same() {
+    talk(async {
+        let client = house().await.owner;
+        let begun = client.post("/bucket/k?uploads");
+        let begun = begun.header("x-amz-checksum-algorithm", "CRC32");
+        let begun = begun.header("x-amz-checksum-type", "FULL_OBJECT");
+        let id = begun.send().await.is(200).element("UploadId").expect("id");
+        let mut etags = Vec::new();
+        for (number, body) in [
+            (1, part(1, PART)),
+            (2, part(2, PART)),
+            (3, b"last".to_vec()),
+        ] {
+            let sent = upload(&client, "k", &id, number, &body).await.is(200);
+            etags.push(sent.header("etag").expect("an ETag").to_owned());
+        }
+        let target = format!("/bucket/k?uploadId={id}");
+        let complete = |numbers: &[u8]| {
+            let named: Vec<_> = numbers
+                .iter()
+                .map(|number| (*number, etags[usize::from(*number) - 1].as_str()))
+                .collect();
+            client.post(&target).body(list(&named))
+        };
+        let done = complete(&[1, 2, 3]).send().await.is(200);
+        let crc = done.element("ChecksumCRC32").expect("a checksum");
+        for same in [
+            complete(&[1, 2, 3]),
+            complete(&[1, 2, 3]).header("x-amz-checksum-crc32", &crc),
+            // It was so when the first one came.
+            complete(&[1, 2, 3]).header("if-none-match", "*"),
+        ] {
+            let again = same.send().await.is(200);
+            assert_eq!(again.element("ETag"), done.element("ETag"));
+            assert_eq!(again.element("ChecksumCRC32"), Some(crc.clone()));
+        }
+        let foreign = list(&[(1, &etags[1]), (2, &etags[0]), (3, &etags[2])]);
+        let foreign = client.post(&target).body(foreign);
+        let nonsense = client.post(&target).body(list(&[(1, "\"x\"")]));
+        for other in [complete(&[1, 2]), complete(&[1, 3]), foreign, nonsense] {
+            other.send().await.refused_with(400, "InvalidPart");
+        }
+        let other = complete(&[1, 2, 3]).header("x-amz-checksum-crc32", "AAAAAA==");
+        other.send().await.refused_with(400, "BadDigest");
+        let other = complete(&[1, 2, 3]).header("x-amz-mp-object-size", "5");
+        other.send().await.refused_with(400, "InvalidArgument");
+        // What was written since is not this upload's.
+        client.put("/bucket/k").body("new").send().await.is(200);
+        let late = complete(&[1, 2, 3]).send().await;
+        late.refused_with(404, "NoSuchUpload");
+    });
+}
+
+/// With headers of a customer's key.
+fn sealed<'a>(mut call: Call<'a>, prefix: &str) -> Call<'a> {
+    let key = [7; 32];
+    for (name, value) in [
+        ("algorithm", "AES256".to_owned()),
+        ("key", STANDARD.encode(key)),
+        ("key-md5", STANDARD.encode(dewar_checksum::md5(&key))),
+    ] {
+        let name = format!("{prefix}server-side-encryption-customer-{name}");
+        call = call.header(&name, &value);
+    }
+    call
+}
+
+const OBJECT: &str = "x-amz-";
+const SOURCE: &str = "x-amz-copy-source-";
+
+#[test]
+fn parts_under_a_customers_key_are_named_by_nothing_that_tells_of_them() {
+    talk(async {
+        let client = house().await.owner.over_tls([192, 0, 2, 7], "1.3");
+        let begun = client.post("/bucket/k?uploads");
+        let begun = begun.header("x-amz-checksum-algorithm", "SHA256");
+        let begun = sealed(begun, OBJECT).send().await.is(200);
+        let id = begun.element("UploadId").expect("an id");
+        let first = part(1, PART);
+        let target = |number: u8| format!("/bucket/k?partNumber={number}&uploadId={id}");
+        let sent = client.put(&target(1)).body(&first);
+        let sent = sealed(sent, OBJECT).send().await.is(200);
+        let one = sent.header("etag").expect("an ETag").to_owned();
+        let sum = sent.header("x-amz-checksum-sha256").expect("a checksum");
+        client
+            .put("/bucket/from")
+            .body("copied")
+            .send()
+            .await
+            .is(200);
+        let copy = client.put(&target(2));
+        let copy = copy.header("x-amz-copy-source", "bucket/from");
+        let copy = sealed(copy, OBJECT).send().await.is(200);
+        let two = copy.element("ETag").expect("an ETag");
+        let md5 = |bytes: &[u8]| format!("\"{}\"", hex(&dewar_checksum::md5(bytes)));
+        assert_ne!(one, md5(&first));
+        assert_ne!(two, md5(b"copied"));
+        // The same names everywhere, and checksums for those with the key.
+        let listed = client.get(&format!("/bucket/k?uploadId={id}"));
+        let told = sealed(listed, OBJECT).send().await.is(200);
+        assert_eq!(told.elements("ETag"), [one.as_str(), two.as_str()]);
+        assert_eq!(told.element("ChecksumSHA256").as_deref(), Some(sum));
+        let listed = client.get(&format!("/bucket/k?uploadId={id}"));
+        let listed = listed.send().await.is(200);
+        assert_eq!(listed.elements("ETag"), [one.as_str(), two.as_str()]);
+        assert_eq!(listed.element("ChecksumSHA256"), None);
+        let complete = |etags: [&str; 2]| {
+            let xml = list(&[(1, etags[0]), (2, etags[1])]);
+            let call = client.post(&format!("/bucket/k?uploadId={id}")).body(xml);
+            sealed(call, OBJECT)
+        };
+        let wrong = complete([&md5(&first), &two]).send().await;
+        wrong.refused_with(400, "InvalidPart");
+        let done = complete([&one, &two]).send().await.is(200);
+        let again = complete([&one, &two]).send().await.is(200);
+        assert_eq!(again.element("ETag"), done.element("ETag"));
+        assert_eq!(
+            again.element("ChecksumSHA256"),
+            done.element("ChecksumSHA256")
+        );
+        let both = [dewar_checksum::md5(&first), dewar_checksum::md5(b"copied")];
+        let clear = format!("\"{}\"", dewar_checksum::multipart_etag(&both));
+        let etag = done.element("ETag").expect("an ETag");
+        assert!(etag != clear && etag.ends_with("-2\""), "{etag}");
+        let head = sealed(client.head("/bucket/k"), OBJECT)
+            .send()
+            .await
+            .is(200);
+        assert_eq!(head.header("etag"), Some(&*etag));
+    });
+}
+
+/// What is told of an object by each way to ask, but for its value in listings.
+async fn told(client: &Client, key: &str, name: &str, sse_c: bool) -> Option<String> {
+    let with = |call| if sse_c { sealed(call, OBJECT) } else { call };
+    let head = client.head(&format!("/bucket/{key}"));
+    let head = head.header("x-amz-checksum-mode", "ENABLED");
+    let head = with(head).send().await.is(200);
+    let header = format!("x-amz-checksum-{}", name.to_lowercase());
+    let sum = head.header(&header).map(str::to_owned);
+    let attributes = client.get(&format!("/bucket/{key}?attributes"));
+    let attributes = attributes.header("x-amz-object-attributes", "Checksum");
+    let attributes = with(attributes).send().await.is(200);
+    assert_eq!(attributes.element(&format!("Checksum{name}")), sum);
+    for list in ["prefix", "list-type=2&prefix", "versions&prefix"] {
+        let listed = client.get(&format!("/bucket?{list}={key}")).send().await;
+        let algorithm = listed.is(200).element("ChecksumAlgorithm");
+        assert_eq!(algorithm.is_some(), sum.is_some(), "{list}");
+    }
+    sum
+}
+
+/// Asks for an encryption of what is written.
+fn how<'a>(call: Call<'a>, how: &str) -> Call<'a> {
+    match how {
+        "plain" => call,
+        "dewar" => call.header("x-amz-server-side-encryption", "AES256"),
+        _ => sealed(call, OBJECT),
+    }
+}
+
+#[test]
+fn checksums_of_encrypted_objects_are_told_like_any() {
+    talk(async {
+        let client = house().await.owner.over_tls([192, 0, 2, 7], "1.3");
+        for from in ["plain", "dewar", "customer"] {
+            // One piece with a SHA-256, and two parts with one over theirs.
+            let put = client.put("/bucket/one").body("hello");
+            let put = put.header(
+                "x-amz-checksum-sha256",
+                "LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=",
+            );
+            how(put, from).send().await.is(200);
+            let begun = client.post("/bucket/two?uploads");
+            let begun = begun.header("x-amz-checksum-algorithm", "SHA256");
+            let begun = how(begun, from).send().await.is(200);
+            let id = begun.element("UploadId").expect("an id");
+            let (mut etags, mut sums) = (Vec::new(), Vec::new());
+            for (number, body) in [(1, part(1, PART)), (2, b"last".to_vec())] {
+                let target = format!("/bucket/two?partNumber={number}&uploadId={id}");
+                // Its own checksum is another: that of the whole is made all the same.
+                let crc = if number == 2 { "StupoA==" } else { "" };
+                let call = client.put(&target).body(&body);
+                let call = match crc {
+                    "" => call,
+                    crc => call.header("x-amz-checksum-crc32", crc),
+                };
+                let call = if from == "customer" {
+                    sealed(call, OBJECT)
+                } else {
+                    call
+                };
+                let sent = call.send().await.is(200);
+                etags.push(sent.header("etag").expect("an ETag").to_owned());
+                sums.push(STANDARD.encode(digest(&SHA256, &body)));
+            }
+            let xml = list(&[(1, &etags[0]), (2, &etags[1])]);
+            let done = client.post(&format!("/bucket/two?uploadId={id}")).body(xml);
+            let done = if from == "customer" {
+                sealed(done, OBJECT)
+            } else {
+                done
+            };
+            let done = done.send().await.is(200).element("ChecksumSHA256");
+            let sse_c = from == "customer";
+            assert!(done.is_some(), "{from}");
+            assert_eq!(told(&client, "two", "SHA256", sse_c).await, done);
+            assert!(told(&client, "one", "SHA256", sse_c).await.is_some());
+            for (number, sum) in (1..).zip(&sums) {
+                let get = client.get(&format!("/bucket/two?partNumber={number}"));
+                let get = get.header("x-amz-checksum-mode", "ENABLED");
+                let get = if sse_c { sealed(get, OBJECT) } else { get };
+                let get = get.send().await.is(206);
+                assert_eq!(get.header("x-amz-checksum-sha256"), Some(sum.as_str()));
+            }
+            let attributes = client.get("/bucket/two?attributes");
+            let attributes = attributes.header("x-amz-object-attributes", "ObjectParts");
+            let attributes = if sse_c {
+                sealed(attributes, OBJECT)
+            } else {
+                attributes
+            };
+            let attributes = attributes.send().await.is(200);
+            assert_eq!(attributes.elements("ChecksumSHA256"), sums);
+            for to in ["plain", "dewar", "customer"] {
+                for source in ["one", "two"] {
+                    for (name, asked) in [("SHA256", false), ("CRC32C", true)] {
+                        let copy = client.put("/bucket/copy");
+                        let copy = copy.header("x-amz-copy-source", &format!("bucket/{source}"));
+                        let copy = if sse_c { sealed(copy, SOURCE) } else { copy };
+                        let copy = match asked {
+                            true => copy.header("x-amz-checksum-algorithm", name),
+                            false => copy,
+                        };
+                        let copy = how(copy, to).send().await.is(200);
+                        let sum = copy.element(&format!("Checksum{name}"));
+                        assert!(sum.is_some(), "{from} {source} to {to}: {}", copy.text());
+                        assert_eq!(told(&client, "copy", name, to == "customer").await, sum);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn uploads_tell_when_they_are_given_up() {
+    talk(async {
+        let client = house().await.owner;
+        let begun = client.post("/bucket/tmp/k?uploads").send().await.is(200);
+        assert_eq!(begun.header("x-amz-abort-date"), None);
+        let rule = |id: &str, prefix: &str, status: &str, days: u32| {
+            format!(
+                "<Rule><ID>{id}</ID><Filter><Prefix>{prefix}</Prefix></Filter>\
+                 <Status>{status}</Status><AbortIncompleteMultipartUpload>\
+                 <DaysAfterInitiation>{days}</DaysAfterInitiation>\
+                 </AbortIncompleteMultipartUpload></Rule>"
+            )
+        };
+        let rules = [
+            rule("later", "", "Enabled", 9),
+            rule("soon", "tmp/", "Enabled", 3),
+            rule("off", "tmp/", "Disabled", 1),
+        ];
+        let xml = format!(
+            "<LifecycleConfiguration>{}</LifecycleConfiguration>",
+            rules.concat()
+        );
+        let sum = STANDARD.encode(dewar_checksum::md5(xml.as_bytes()));
+        let put = client.put("/bucket?lifecycle").header("content-md5", &sum);
+        put.body(xml).send().await.is(200);
+        for (key, rule) in [("tmp/k", "soon"), ("k", "later")] {
+            let begun = client.post(&format!("/bucket/{key}?uploads"));
+            let begun = begun.send().await.is(200);
+            let date = begun.header("x-amz-abort-date").expect("a date");
+            assert!(date.ends_with(" GMT"), "{date}");
+            assert_eq!(begun.header("x-amz-abort-rule-id"), Some(rule));
+            let id = begun.element("UploadId").expect("an id");
+            let listed = client.get(&format!("/bucket/{key}?uploadId={id}"));
+            let listed = listed.send().await.is(200);
+            assert_eq!(listed.header("x-amz-abort-date"), Some(date));
+            assert_eq!(listed.header("x-amz-abort-rule-id"), Some(rule));
+        }
+    });
+}
+
+#[test]
+fn uploads_are_listed_with_the_class_of_their_object() {
+    talk(async {
+        let client = house().await.owner;
+        for class in ["COLD", "STANDARD"] {
+            let begun = client.post("/bucket/k?uploads");
+            let begun = begun.header("x-amz-storage-class", class);
+            let begun = begun.send().await.is(200);
+            let id = begun.element("UploadId").expect("an id");
+            let target = format!("/bucket/k?uploadId={id}");
+            for listed in [target.as_str(), "/bucket?uploads"] {
+                let listed = client.get(listed).send().await.is(200);
+                assert_eq!(listed.element("StorageClass").as_deref(), Some(class));
+            }
+            client.delete(&target).send().await.is(204);
+        }
     });
 }

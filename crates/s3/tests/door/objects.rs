@@ -172,6 +172,56 @@ fn ranges_are_what_was_asked_for() {
 }
 
 #[test]
+fn a_range_of_what_the_client_does_not_hold_is_the_whole() {
+    talk(async {
+        let client = house().await.owner;
+        let body = large();
+        client.put("/bucket/k").body("older").send().await.is(200);
+        let old = client.head("/bucket/k").send().await.is(200);
+        client.put("/bucket/k").body(&body).send().await.is(200);
+        let new = client.head("/bucket/k").send().await.is(200);
+        let etag = new.header("etag").expect("an ETag");
+        let modified = new.header("last-modified").expect("a date");
+        let ask = |method, range: &str, held: &str| {
+            let call = client.call(method, "/bucket/k").header("range", range);
+            call.header("if-range", held)
+        };
+        for held in [etag, modified] {
+            let get = ask("GET", "bytes=5-9", held).send().await.is(206);
+            assert_eq!(get.body, body[5..10], "{held}");
+            assert_eq!(get.header("content-range"), Some("bytes 5-9/700001"));
+            ask("HEAD", "bytes=5-9", held).send().await.is(206);
+            let beyond = ask("GET", "bytes=800000-", held).send().await;
+            beyond.refused_with(416, "InvalidRange");
+        }
+        let old_etag = old.header("etag").expect("an ETag");
+        let weak = format!("W/{etag}");
+        for held in [
+            old_etag,
+            &weak,
+            "*",
+            "\"",
+            "yesterday",
+            // Neither older nor newer than what is there will do.
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 2094 08:49:37 GMT",
+        ] {
+            // A range that lies beyond the object does not count either.
+            for range in ["bytes=5-9", "bytes=800000-"] {
+                let get = ask("GET", range, held).send().await.is(200);
+                assert_eq!(get.body, body, "{held}");
+                assert_eq!(get.header("content-range"), None);
+                let head = ask("HEAD", range, held).send().await.is(200);
+                assert_eq!(head.header("content-length"), Some("700001"));
+            }
+        }
+        // Without a range it means nothing.
+        let plain = client.get("/bucket/k").header("if-range", old_etag);
+        plain.send().await.is(200);
+    });
+}
+
+#[test]
 fn answers_can_be_given_other_headers() {
     talk(async {
         let client = house().await.owner;
@@ -255,7 +305,8 @@ fn conditions_on_reads_hold() {
     talk(async {
         let client = house().await.owner;
         let k = "/bucket/k";
-        let put = client.put(k).body("a").send().await.is(200);
+        let put = client.put(k).header("cache-control", "max-age=5").body("a");
+        let put = put.header("expires", "tomorrow").send().await.is(200);
         let etag = put.header("etag").expect("an ETag").to_owned();
         client.get(k).header("if-match", &etag).send().await.is(200);
         let miss = client.get(k).header("if-match", "\"x\"").send().await;
@@ -269,6 +320,8 @@ fn conditions_on_reads_hold() {
         assert!(same.body.is_empty());
         assert_eq!(same.header("etag"), Some(&*etag));
         assert!(same.header("last-modified").is_some());
+        assert_eq!(same.header("cache-control"), Some("max-age=5"));
+        assert_eq!(same.header("expires"), Some("tomorrow"));
         client
             .head(k)
             .header("if-none-match", &format!("\"y\", {etag}"))
@@ -288,6 +341,15 @@ fn conditions_on_reads_hold() {
             .send()
             .await
             .is(304);
+        // Forms that no client should send any more, and every server has to read.
+        for old in ["Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            let changed = client
+                .get(k)
+                .header("if-unmodified-since", old)
+                .send()
+                .await;
+            changed.refused_with(412, "PreconditionFailed");
+        }
         client
             .get(k)
             .header("if-unmodified-since", &date)
@@ -404,6 +466,80 @@ fn renames_move_names_only() {
             .send()
             .await
             .refused_with(400, "InvalidRequest");
+    });
+}
+
+#[test]
+fn renames_are_judged_by_all_their_conditions() {
+    talk(async {
+        let client = house().await.owner;
+        const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        const FUTURE: &str = "Sun, 06 Nov 2094 08:49:37 GMT";
+        let put = |key: &'static str, body: &'static str| {
+            client.put(&format!("/bucket/{key}")).body(body).send()
+        };
+        let etag = put("a", "1").await.is(200);
+        let etag = etag.header("etag").expect("an ETag").to_owned();
+        put("there", "2").await.is(200);
+        let rename = |to: &str, headers: &[(&str, &str)]| {
+            let call = client.put(&format!("/bucket/{to}?renameObject"));
+            let call = call.header("x-amz-rename-source", "a");
+            let pairs = headers.iter();
+            pairs.fold(call, |call, (name, value)| call.header(name, value))
+        };
+        let source = |name: &str| format!("x-amz-rename-source-if-{name}");
+        for (name, value) in [
+            (&*source("match"), "\"other\""),
+            (&*source("none-match"), &*etag),
+            (&*source("none-match"), "*"),
+            (&*source("modified-since"), FUTURE),
+            (&*source("unmodified-since"), PAST),
+            ("if-match", "\"other\""),
+            ("if-none-match", "*"),
+            ("if-modified-since", FUTURE),
+            ("if-unmodified-since", PAST),
+        ] {
+            let refused = rename("there", &[(name, value)]).send().await;
+            refused.refused_with(412, "PreconditionFailed");
+        }
+        // Of a target that must be there and is not.
+        for (name, value) in [
+            ("if-match", "*"),
+            ("if-modified-since", PAST),
+            ("if-unmodified-since", FUTURE),
+        ] {
+            let refused = rename("free", &[(name, value)]).send().await;
+            refused.refused_with(404, "NoSuchKey");
+        }
+        for name in [&source("modified-since"), "if-unmodified-since"] {
+            let refused = rename("there", &[(name, "yesterday")]).send().await;
+            refused.refused_with(400, "InvalidArgument");
+        }
+        assert_eq!(client.get("/bucket/a").send().await.is(200).body, "1");
+        assert_eq!(client.get("/bucket/there").send().await.is(200).body, "2");
+        let all = [
+            (&*source("match"), &*etag),
+            // An ETag takes the place of a date.
+            (&*source("unmodified-since"), PAST),
+            (&*source("modified-since"), PAST),
+            ("if-none-match", "\"other\""),
+            ("if-modified-since", FUTURE),
+            ("if-unmodified-since", FUTURE),
+        ];
+        rename("there", &all).send().await.is(200);
+        assert_eq!(client.get("/bucket/there").send().await.is(200).body, "1");
+        // A directory has nothing that could be judged, but may ask for a free name.
+        put("d/x", "3").await.is(200);
+        let directory = |name: &str, value: &str| {
+            let call = client.put("/bucket/e/?renameObject");
+            call.header("x-amz-rename-source", "d/").header(name, value)
+        };
+        for (name, value) in [(&*source("modified-since"), PAST), ("if-match", "*")] {
+            let refused = directory(name, value).send().await;
+            refused.refused_with(412, "PreconditionFailed");
+        }
+        directory("if-none-match", "*").send().await.is(200);
+        assert_eq!(client.get("/bucket/e/x").send().await.is(200).body, "3");
     });
 }
 

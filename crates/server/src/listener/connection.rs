@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -289,6 +289,7 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
         // At every level: a warning that does not say which request it is about helps nobody.
         let span = tracing::error_span!("request", request_id = %arrival.id);
         let (mut parts, body) = request.into_parts();
+        let expects_in_vain = parts.headers.contains_key(EXPECT) && body.is_end_stream();
         parts.extensions.insert(arrival);
         parts.extensions.insert(arrival.id);
         let body = RequestBody::new(body, Arc::clone(&self.watch));
@@ -296,6 +297,7 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
         Answer {
             answer: Box::pin(answer.instrument(span.clone())),
             open: Some((account, span)),
+            expects_in_vain,
         }
     }
 }
@@ -305,6 +307,8 @@ struct Answer<A> {
     /// Boxed: fronts' futures are large, and hyper moves this one.
     answer: Pin<Box<Instrumented<A>>>,
     open: Option<(Account, Span)>,
+    /// It waits for `100 Continue`, which hyper does not send since there is no body.
+    expects_in_vain: bool,
 }
 
 impl<A, B, E> Future for Answer<A>
@@ -320,6 +324,7 @@ where
             Poll::Pending => return Poll::Pending,
             Poll::Ready(result) => result,
         };
+        let expects_in_vain = self.expects_in_vain;
         let (mut account, span) = self
             .open
             .take()
@@ -327,9 +332,10 @@ where
         Poll::Ready(match result {
             Ok(mut response) => {
                 account.answered(&mut response);
-                if account.watch().body_left() {
+                if expects_in_vain || account.watch().body_left() {
                     // A client that still waits for `100 Continue` never sends the body; the next
-                    // request on this connection would be taken for it.
+                    // request on this connection would be taken for it. And older botocore (1.29)
+                    // takes the answers to later requests for this one, until it connects anew.
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }

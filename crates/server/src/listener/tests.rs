@@ -336,6 +336,35 @@ async fn an_answer_before_the_body_announces_the_end_of_its_connection() {
     assert!(!answer.contains("connection: close"), "{answer}");
 }
 
+/// Old SDKs announce empty bodies too, wait for `100 Continue`, and remember on their connection that
+/// it did not come: they read the answers to all that they send on it later as if it were this one.
+#[tokio::test]
+async fn an_answer_to_an_announced_body_that_is_empty_ends_its_connection() {
+    let running = start(LIMITS, None).await;
+    for path in ["/", "/early"] {
+        let mut socket = running.connect().await;
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nexpect: 100-continue\r\n\r\n"
+        );
+        send(&mut socket, &head).await;
+        let (answer, after) = to_end(&mut socket).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("connection: close\r\n"), "{answer}");
+        assert!(after < LIMITS.idle_timeout, "{after:?}");
+    }
+    // A body that does come is asked for, and its connection goes on.
+    let mut socket = running.connect().await;
+    let head = "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\nexpect: 100-continue\r\n\r\n";
+    send(&mut socket, head).await;
+    let mut asked = [0; 25];
+    let read = timeout(PATIENCE, socket.read_exact(&mut asked)).await;
+    read.expect("an answer").expect("no error");
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    send(&mut socket, "\x02").await;
+    let answer = one_answer(&mut socket).await;
+    assert!(!answer.contains("connection: close"), "{answer}");
+}
+
 #[tokio::test]
 async fn an_idle_connection_keeps_no_large_buffer() {
     let limits = Limits {

@@ -4,6 +4,27 @@ use dewar_types::Timestamp;
 
 use super::ETag;
 
+/// What the client holds already, and asks for the rest of (`If-Range`, RFC 9110 section 13.1.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IfRange {
+    /// Content with this ETag, without quotes. What is no strong ETag matches none.
+    Is(String),
+    /// Content that was last modified at this second.
+    ModifiedAt(Timestamp),
+}
+
+impl IfRange {
+    /// Whether content with this ETag and time is what the client holds. Only the same content is:
+    /// a range of another would be put behind bytes that it does not belong to.
+    #[must_use]
+    pub fn holds(&self, etag: &str, modified: Timestamp) -> bool {
+        match self {
+            Self::Is(value) => value == etag,
+            Self::ModifiedAt(time) => time.secs() == modified.secs(),
+        }
+    }
+}
+
 /// What must hold for a read to answer with content. Where both an ETag and a date are given, the
 /// ETag decides (RFC 9110 section 13.2.2). Dates compare in whole seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +37,8 @@ pub struct ReadCondition {
     pub if_modified_since: Option<Timestamp>,
     /// Not changed after.
     pub if_unmodified_since: Option<Timestamp>,
+    /// Otherwise the range that is asked for does not count, and the whole is read.
+    pub if_range: Option<IfRange>,
 }
 
 /// What must hold for a write or delete to happen, checked in the transaction that does it.
@@ -29,6 +52,10 @@ pub struct WriteCondition {
     pub if_match: Option<ETag>,
     /// The current version was last modified at this second.
     pub if_modified_at: Option<Timestamp>,
+    /// It was modified after this second; something has the name.
+    pub if_modified_since: Option<Timestamp>,
+    /// It was not modified after this second; something has the name.
+    pub if_unmodified_since: Option<Timestamp>,
     /// The current version has this many bytes.
     pub if_size: Option<u64>,
 }

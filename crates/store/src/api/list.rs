@@ -1,8 +1,9 @@
 //! Listing.
 
+use dewar_checksum::Algorithm;
 use dewar_types::{Timestamp, UserId, VersionName};
 
-use super::{BucketRef, ObjectChecksum};
+use super::BucketRef;
 
 /// Which keys are wanted; they come in byte order of the whole key.
 #[derive(Clone, Debug)]
@@ -33,8 +34,9 @@ pub struct ListedObject {
     pub modified: Timestamp,
     /// Who wrote it.
     pub owner: UserId,
-    /// The checksum shown to readers, if any.
-    pub checksum: Option<ObjectChecksum>,
+    /// The checksum shown to readers, if any, and whether it is over parts. Its value takes a key where the
+    /// object is encrypted.
+    pub checksum: Option<(Algorithm, bool)>,
     /// Its storage class, if not the default.
     pub storage_class: Option<String>,
 }

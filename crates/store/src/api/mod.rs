@@ -9,7 +9,7 @@ mod object;
 
 pub use access::{AccountName, BucketOptions, GranteeName, NewAcl, ShownAcl};
 pub use bucket::{BucketInfo, BucketPage, BucketRef};
-pub use condition::{ReadCondition, WriteCondition};
+pub use condition::{IfRange, ReadCondition, WriteCondition};
 pub use dewar_meta::ns::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
 };

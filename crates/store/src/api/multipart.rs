@@ -4,6 +4,7 @@ use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
 use dewar_types::{RangeSpec, Timestamp, UploadId, UserId, VersionName};
 
 use crate::encryption::{CustomerKey, Encrypted, Encryption};
+use crate::lifecycle::Expiry;
 
 use super::{
     Attributes, BucketRef, Marks, NewAcl, ObjectChecksum, ObjectRef, ReadCondition, WriteCondition,
@@ -99,6 +100,8 @@ pub struct ListPartsRequest {
     pub object: ObjectRef,
     /// Of which upload.
     pub upload: UploadId,
+    /// The key of an upload that the customer's key encrypts: without it no checksum of such a part is told.
+    pub customer_key: Option<CustomerKey>,
     /// Only parts after this number.
     pub after: u32,
     /// At most this many, 0 to 1,000.
@@ -127,6 +130,10 @@ pub struct ListedPart {
 pub struct PartsPage {
     /// Who began the upload.
     pub owner: UserId,
+    /// The storage class of the object to be, if not the default.
+    pub storage_class: Option<String>,
+    /// When the upload is given up by a rule of the bucket.
+    pub abort: Option<Expiry>,
     /// The checksum the upload was begun with, and whether it is composite.
     pub checksum: Option<(Algorithm, bool)>,
     /// The parts by number.
@@ -163,6 +170,8 @@ pub struct ListedUpload {
     pub initiated: Timestamp,
     /// Who began it.
     pub owner: UserId,
+    /// The storage class of the object to be, if not the default.
+    pub storage_class: Option<String>,
     /// The checksum it was begun with, and whether it is composite.
     pub checksum: Option<(Algorithm, bool)>,
 }

@@ -114,14 +114,28 @@ fn unwrap_once(wrapping: &[u8; 32], wrapped: &[u8]) -> Option<DataKey> {
 
 /// Seals what is told about content: a random nonce, then the sealed bytes.
 pub(super) fn seal(key: &[u8; 32], rng: &dyn Rng, told: &Told) -> Result<Vec<u8>> {
+    let clear = minicbor::to_vec(told)
+        .map_err(|error| Error::with_source(ErrorKind::Internal, "encode digests", error))?;
+    seal_bytes(key, rng, &[], clear)
+}
+
+pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<Told> {
+    minicbor::decode(&unseal_bytes(key, &[], sealed)?).map_err(|_| damaged())
+}
+
+/// Seals bytes for the place that `place` names: a random nonce, then the sealed bytes.
+pub(super) fn seal_bytes(
+    key: &[u8; 32],
+    rng: &dyn Rng,
+    place: &[u8],
+    mut clear: Vec<u8>,
+) -> Result<Vec<u8>> {
     let mut nonce = [0; NONCE_LEN];
     rng.fill(&mut nonce);
-    let mut clear = minicbor::to_vec(told)
-        .map_err(|error| Error::with_source(ErrorKind::Internal, "encode digests", error))?;
     cipher(key)
         .seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),
-            Aad::empty(),
+            Aad::from(place),
             &mut clear,
         )
         .map_err(|_| Error::new(ErrorKind::Internal, "seal digests"))?;
@@ -130,7 +144,7 @@ pub(super) fn seal(key: &[u8; 32], rng: &dyn Rng, told: &Told) -> Result<Vec<u8>
     Ok(out)
 }
 
-pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<Told> {
+pub(super) fn unseal_bytes(key: &[u8; 32], place: &[u8], sealed: &[u8]) -> Result<Vec<u8>> {
     let (nonce, rest) = sealed
         .split_first_chunk::<NONCE_LEN>()
         .ok_or_else(damaged)?;
@@ -138,9 +152,9 @@ pub(super) fn unseal(key: &[u8; 32], sealed: &[u8]) -> Result<Told> {
     let clear = cipher(key)
         .open_in_place(
             Nonce::assume_unique_for_key(*nonce),
-            Aad::empty(),
+            Aad::from(place),
             &mut buffer,
         )
         .map_err(|_| damaged())?;
-    minicbor::decode(clear).map_err(|_| damaged())
+    Ok(clear.to_vec())
 }

@@ -18,6 +18,7 @@ use dewar_checksum::DigestSet;
 use dewar_env::Rng;
 use dewar_meta::ns::record::{ETag, EncryptionRecord, KeyHolder, ShownChecksum, VersionRecord};
 use dewar_types::{Error, ErrorKind, Result};
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use zeroize::Zeroizing;
 
@@ -145,11 +146,7 @@ impl Fresh {
         let etag = match (self.record.holder, digests.md5()) {
             (KeyHolder::Dewar, Some(md5)) => ETag::Md5(md5),
             (KeyHolder::Dewar, None) => ETag::Version,
-            (KeyHolder::Customer, _) => {
-                let mut random = [0; 16];
-                rng.fill(&mut random);
-                ETag::Text(format!("{:032x}", u128::from_be_bytes(random)))
-            }
+            (KeyHolder::Customer, _) => random_etag(rng),
         };
         let told = Told { digests, checksum };
         let sealed = keys::seal(&keys::seal_key(&self.key), rng, &told)?;
@@ -166,6 +163,13 @@ impl Fresh {
     pub(crate) fn upload(self) -> EncryptionRecord {
         self.record
     }
+}
+
+/// The ETag of content, or of a part, under a customer's key: 16 random bytes, which tell nothing of it.
+pub(crate) fn random_etag(rng: &dyn Rng) -> ETag {
+    let mut random = [0; 16];
+    rng.fill(&mut random);
+    ETag::Text(format!("{:032x}", u128::from_be_bytes(random)))
 }
 
 /// What is stored of content that was joined from the parts of the upload that `record` is of.
@@ -265,6 +269,40 @@ pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
     version.digests = told.digests;
     version.checksum = told.checksum;
     Ok(())
+}
+
+/// Which checksum is shown, without its value: for listings, which have no key.
+pub(crate) fn named(checksum: &ShownChecksum) -> ShownChecksum {
+    match checksum {
+        ShownChecksum::Full(name) => ShownChecksum::Full(name.clone()),
+        ShownChecksum::Composite(name, _, parts) => {
+            ShownChecksum::Composite(name.clone(), Vec::new().into(), *parts)
+        }
+    }
+}
+
+/// Seals the digests of the parts that content was joined from, in their order.
+pub(crate) fn seal_parts(
+    key: &DataKey,
+    rng: &dyn Rng,
+    digests: Vec<ByteVec>,
+) -> Result<Vec<ByteVec>> {
+    let key = keys::seal_key(key);
+    let digests = (0_u32..).zip(digests);
+    digests
+        .map(|(index, digest)| {
+            let sealed = keys::seal_bytes(&key, rng, &index.to_be_bytes(), digest.into())?;
+            Ok(sealed.into())
+        })
+        .collect()
+}
+
+/// Opens the digest of a part, counted from 0.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it does not open.
+pub(crate) fn unseal_part(key: &DataKey, index: u32, sealed: &[u8]) -> Result<Vec<u8>> {
+    keys::unseal_bytes(&keys::seal_key(key), &index.to_be_bytes(), sealed)
 }
 
 fn damaged() -> Error {

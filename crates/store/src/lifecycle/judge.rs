@@ -178,6 +178,21 @@ impl Lifecycle {
         })
     }
 
+    /// When an upload that began at `initiated` is given up, and by which rule, for those who go on
+    /// with it: in real days, as [`Lifecycle::expiry`].
+    #[must_use]
+    pub fn abort(&self, key: &str, initiated: Timestamp) -> Option<Expiry> {
+        let rules = self.rules.iter().filter(|rule| rule.enabled);
+        let rules = rules.filter(|rule| rule.filter.matches_key(key));
+        rules
+            .filter_map(|rule| Some((after(initiated, rule.abort_days?, DAY), rule)))
+            .min_by_key(|(when, _)| *when)
+            .map(|(when, rule)| Expiry {
+                when,
+                rule: rule.id.clone(),
+            })
+    }
+
     /// When a current version expires, for its readers: days are real ones here, however long they
     /// last in a test.
     #[must_use]

@@ -83,6 +83,7 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
     let list_parts = ListPartsRequest {
         object: object("key"),
         upload,
+        customer_key: None,
         after: 0,
         max: 10,
     };

@@ -152,6 +152,23 @@ fn no_clear_byte_and_no_digest_of_one_reaches_a_disk() {
     });
 }
 
+fn list_all() -> ListRequest {
+    ListRequest {
+        bucket: bucket("first"),
+        prefix: String::new(),
+        delimiter: String::new(),
+        after: String::new(),
+        max: 10,
+    }
+}
+
+fn sha256_of(bytes: &Bytes) -> Vec<u8> {
+    let mut pipeline = dewar_checksum::Pipeline::new(AlgorithmSet::EMPTY.with(Algorithm::Sha256));
+    pipeline.update(bytes);
+    let digest = pipeline.finish().get(Algorithm::Sha256);
+    digest.expect("computed").as_bytes().to_vec()
+}
+
 async fn upload(
     rig: &Rig,
     key: &str,
@@ -245,8 +262,17 @@ fn parts_are_sealed_each_by_itself_and_read_as_one() {
             );
             // Of the parts nothing is kept in clear, and who has no key learns nothing.
             let found = rig.found("m").await;
-            let digests = rig.store.tree().part_digests(&found).await;
-            assert!(digests.expect("read").is_empty());
+            let sealed = rig.store.tree().part_digests(&found).await.expect("read");
+            assert_eq!(sealed.len(), 3);
+            let sums = parts.iter().map(sha256_of).collect::<Vec<_>>();
+            for sum in &sums {
+                let holds = |sealed: &[u8]| sealed.windows(8).any(|some| some == &sum[..8]);
+                assert!(!sealed.iter().any(|sealed| holds(sealed)));
+            }
+            let listed = rig.store.list(&rig.ann, list_all()).await.expect("listed");
+            let shown = listed.objects.iter().find(|listed| listed.key == "m");
+            let shown = shown.expect("listed").checksum;
+            assert_eq!(shown, Some((Algorithm::Sha256, true)), "by name alone");
             let attributes = |customer_key| AttributesRequest {
                 object: object("m"),
                 version: None,
@@ -257,6 +283,10 @@ fn parts_are_sealed_each_by_itself_and_read_as_one() {
             let told = rig.store.attributes(&rig.ann, attributes(with.clone()));
             let (told, told_parts) = told.await.expect("told");
             assert_eq!((told.checksum, told_parts.len()), (info.checksum, 3));
+            for (part, sum) in told_parts.iter().zip(&sums) {
+                let told = part.checksum.as_ref().expect("of the part");
+                assert_eq!(told.as_bytes(), &sum[..]);
+            }
             if with.is_some() {
                 let without = rig.store.attributes(&rig.ann, attributes(None)).await;
                 assert!(without.is_err(), "without the key");
@@ -266,8 +296,10 @@ fn parts_are_sealed_each_by_itself_and_read_as_one() {
                 part: Some(2),
                 ..get("m")
             };
-            let (_, _, got) = rig.read(request).await.expect("read");
+            let (info, _, got) = rig.read(request).await.expect("read");
             assert_eq!(got, parts[1]);
+            let told = info.part_checksum.expect("of the part");
+            assert_eq!(told.as_bytes(), &sums[1][..]);
             let request = GetRequest {
                 customer_key: with,
                 ..get_range("m", RangeSpec::FromTo(5_299_000, 10_551_000))

@@ -226,6 +226,7 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             });
         }
         let list = |max| ListPartsRequest {
+            customer_key: None,
             object: object("big"),
             upload,
             after: 0,
