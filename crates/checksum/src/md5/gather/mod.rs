@@ -502,8 +502,9 @@ impl<'a> Batch<'a> {
         Self { shared, jobs }
     }
 
-    /// Hashes until one of the long streams that somebody waits for is done or has had its share; then the others meet again, with what
-    /// came meanwhile. Only short rests are finished with the lanes that remain. The owners hear of it when the batch is dropped.
+    /// Hashes until one of the long streams that somebody waits for is done or has had its share, or half of the lanes have run dry; then
+    /// the others meet again, with what came meanwhile. Only short rests are finished with the lanes that remain. The owners hear of it
+    /// when the batch is dropped.
     fn run(mut self) {
         let is_waited_for = |job: &Owed| job.awaited && !job.pending.is_empty();
         let goes_on = |job: &Owed| job.is_long() && job.hashed < BATCH_MAX;
@@ -513,21 +514,23 @@ impl<'a> Batch<'a> {
             .map(|job| job.awaited && job.is_long())
             .collect();
         let any_is_long = long.contains(&true);
-        while self.round(|_| true) {
+        let mut fullest = 0;
+        while let Some(lanes) = self.round(|_| true) {
+            fullest = fullest.max(lanes);
             let mut of_long = self.jobs.iter().zip(&long).filter(|(_, long)| **long);
             let enough = match any_is_long {
                 true => !of_long.all(|(job, _)| goes_on(job)),
                 false => !self.jobs.iter().any(is_waited_for),
             };
-            if enough {
+            if enough || lanes < fullest / 2 {
                 break;
             }
         }
-        while self.round(|job| job.awaited && !job.is_long()) {}
+        while self.round(|job| job.awaited && !job.is_long()).is_some() {}
     }
 
-    /// Hashes a stretch of each stream that `takes_part`, until the first of them ends; false if there was none.
-    fn round(&mut self, takes_part: impl Fn(&Owed) -> bool) -> bool {
+    /// Hashes a stretch of each stream that `takes_part`, until the first of them ends; says how many there were, if any.
+    fn round(&mut self, takes_part: impl Fn(&Owed) -> bool) -> Option<usize> {
         let mut lengths = [0; WIDEST];
         for (job, length) in self.jobs.iter_mut().zip(&mut lengths) {
             if takes_part(job) {
@@ -545,8 +548,9 @@ impl<'a> Batch<'a> {
             }
         }
         if lanes.is_empty() {
-            return false;
+            return None;
         }
+        let count = lanes.len();
         self.shared.instructions.hash_while(lanes.len(), &mut lanes);
         let left: Vec<(usize, [u32; 4], usize)> = lanes
             .iter()
@@ -555,7 +559,7 @@ impl<'a> Batch<'a> {
         for (owner, state, left) in left {
             self.jobs[owner].advance(state, lengths[owner] - left);
         }
-        true
+        Some(count)
     }
 }
 
