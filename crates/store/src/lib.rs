@@ -34,6 +34,7 @@ pub mod file;
 mod get;
 mod identity;
 mod info;
+mod join;
 pub mod lifecycle;
 pub mod limits;
 mod list;

@@ -4,21 +4,21 @@ use std::fmt;
 
 use bytes::Bytes;
 use dewar_auth::{Action, Caller, Details};
-use dewar_checksum::{Algorithm, AlgorithmSet, Composite, Digest, DigestSet, multipart_etag};
+use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_meta::ns::record::{
-    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord, VersionRecord,
+    ETag, EncryptionRecord, PartRecord, ShownChecksum, UploadChecksum, UploadRecord,
 };
 use dewar_meta::ns::{
-    Bucket, CompletePart as NamedPart, CopyOptions, Joined, ListedUpload as Item, NewPart,
-    NewUpload, PartNames, UploadQuery,
+    Bucket, CompletePart as NamedPart, CopyOptions, ListedUpload as Item, NewPart, NewUpload,
+    PartNames, UploadQuery,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, PoolId, RangeSpec, Result, UploadId};
 
 use crate::admit::{actor, pairs};
 use crate::api::{
-    CompletePart, CompleteRequest, CreateUploadRequest, Expect, GetRequest, ListPartsRequest,
-    ListUploadsRequest, ListedPart, ListedUpload, ObjectChecksum, ObjectInfo, ObjectRef,
-    PartSource, PartsPage, UploadPartRequest, UploadsPage,
+    CompleteRequest, CreateUploadRequest, Expect, GetRequest, ListPartsRequest, ListUploadsRequest,
+    ListedPart, ListedUpload, ObjectInfo, ObjectRef, PartSource, PartsPage, UploadPartRequest,
+    UploadsPage,
 };
 use crate::content::Incoming;
 use crate::copy::{is_in_pool, named_from};
@@ -26,6 +26,7 @@ use crate::description::{Origin, PartOf};
 use crate::document::document_of;
 use crate::encryption::{self, DataKey, Encrypted};
 use crate::info::{headers, read_condition, version_info};
+use crate::join::{announced, check_made, join};
 use crate::lifecycle::{Expiry, Lifecycle};
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
 use crate::put::uncut;
@@ -42,6 +43,8 @@ pub struct PartUpload {
     checksum: Option<Algorithm>,
     encrypted: Option<Encrypted>,
     encryption: Option<EncryptionRecord>,
+    /// Under which the part is named, where its MD5 must not show.
+    naming: Option<DataKey>,
     incoming: Incoming,
 }
 
@@ -181,6 +184,7 @@ impl Store {
             tree.check_room(&bucket, &key, owner, size).await?;
         }
         let incoming = Incoming::new(&self.inner, want, size, origin, key_of).await?;
+        let naming = data_key.filter(|_| encrypted == Some(Encrypted::ByCustomer));
         Ok(PartUpload {
             shared: Shared::clone(&self.inner),
             bucket,
@@ -190,6 +194,7 @@ impl Store {
             checksum,
             encrypted,
             encryption,
+            naming,
             incoming,
         })
     }
@@ -568,14 +573,13 @@ impl PartUpload {
         let id = self.incoming.version();
         let of_upload = self.encryption;
         let encrypted = self.encrypted;
-        // An MD5 would tell what the customer encrypts.
-        let random = (encrypted == Some(Encrypted::ByCustomer))
-            .then(|| encryption::random_etag(&*self.shared.env.rng));
-        let etag = random.clone();
+        let naming = self.naming;
+        let name = |clear: &DigestSet| naming.as_ref().map(|key| encryption::part_etag(key, clear));
         let received = self
             .incoming
-            .finish(&expect, |_| Ok((of_upload, etag)))
+            .finish(&expect, |clear| Ok((of_upload, name(clear))))
             .await?;
+        let name = name(&received.digests);
         let (shared, bucket, key, upload, number, checksum) = (
             self.shared,
             self.bucket,
@@ -588,7 +592,7 @@ impl PartUpload {
             let new = NewPart {
                 id: Some(id),
                 size: received.size,
-                etag: random
+                etag: name
                     .unwrap_or_else(|| received.digests.md5().map_or(ETag::Version, ETag::Md5)),
                 digests: received.digests,
                 copies: received.copies,
@@ -635,12 +639,6 @@ fn wanted(request: &UploadPartRequest, open: &UploadRecord) -> AlgorithmSet {
     all.fold(request.want.with(Algorithm::Md5), AlgorithmSet::with)
 }
 
-/// The checksum an upload was begun with, and whether it is composite.
-fn announced(upload: &UploadRecord) -> Option<(Algorithm, bool)> {
-    let checksum = upload.checksum.as_ref()?;
-    Some((checksum.algorithm.parse().ok()?, !checksum.full_object))
-}
-
 fn encrypted(upload: &UploadRecord) -> Option<Encrypted> {
     let record = upload.encryption.as_ref()?;
     Some(record.holder.into())
@@ -660,152 +658,4 @@ fn listed_part(
         checksum: checksum.and_then(|algorithm| record.digests.get(algorithm)),
         encrypted,
     }
-}
-
-/// Works out what the joined object is called, and holds it against what the client says.
-pub(crate) fn join(
-    open: &UploadRecord,
-    parts: &[(u16, &PartRecord)],
-    request: &CompleteRequest,
-) -> Result<Joined> {
-    for (number, part) in parts {
-        check_part(*number, part, &request.parts)?;
-    }
-    let etags: Vec<String> = parts.iter().map(|(_, part)| part.etag()).collect();
-    let etag = joined_etag(etags.iter().map(String::as_str));
-    let etag = etag.ok_or_else(|| Error::new(ErrorKind::Internal, "the ETag of a part"))?;
-    check_size(parts.iter().map(|(_, part)| part.size).sum(), request.size)?;
-    let digests = DigestSet::concat(parts.iter().map(|(_, part)| (&part.digests, part.size)));
-    let shown = shown(open, parts, &digests)?;
-    let part_digests = match (&shown, announced(open)) {
-        (Some(_), Some((algorithm, _))) => parts
-            .iter()
-            .filter_map(|(_, part)| part.digests.get(algorithm))
-            .map(|digest| digest.as_bytes().to_vec().into())
-            .collect(),
-        _ => Vec::new(),
-    };
-    check_whole(shown.as_ref(), &digests, request.checksum.as_ref())?;
-    Ok(Joined {
-        etag,
-        digests,
-        checksum: shown,
-        encryption: None,
-        part_digests,
-        version: None,
-    })
-}
-
-/// The ETag of the whole, made of those of its parts, which are MD5s or random bytes. `None` where one is
-/// neither.
-fn joined_etag<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ETag> {
-    let bytes = |etag: &str| {
-        let hex = (etag.len() == 32).then(|| u128::from_str_radix(etag, 16).ok());
-        hex.flatten().map(u128::to_be_bytes)
-    };
-    let of_parts: Vec<[u8; 16]> = parts.map(bytes).collect::<Option<_>>()?;
-    let text = multipart_etag(&of_parts);
-    let whole = text.split('-').next().and_then(bytes);
-    Some(match (whole, u16::try_from(of_parts.len())) {
-        (Some(whole), Ok(count)) => ETag::Parts(whole, count),
-        _ => ETag::Text(text),
-    })
-}
-
-fn check_size(size: u64, expected: Option<u64>) -> Result<()> {
-    match expected.filter(|expected| *expected != size) {
-        None => Ok(()),
-        Some(expected) => {
-            let message = format!("the parts have {size} bytes, the client says {expected}");
-            Err(Error::new(ErrorKind::InvalidArgument, message))
-        }
-    }
-}
-
-/// Holds the checksum of the whole against the client's.
-fn check_whole(
-    shown: Option<&ShownChecksum>,
-    digests: &DigestSet,
-    expected: Option<&ObjectChecksum>,
-) -> Result<()> {
-    let Some(expected) = expected else {
-        return Ok(());
-    };
-    let actual = shown.and_then(|shown| shown.value(digests));
-    let same = match (actual, expected) {
-        // minio-go, and what is built on it, leaves the number of parts away; S3 takes that.
-        (Some((actual, _)), ObjectChecksum::Full(expected)) => actual == *expected,
-        (Some((actual, parts)), ObjectChecksum::Composite(expected)) => {
-            actual == expected.digest && parts == Some(expected.parts)
-        }
-        (None, _) => false,
-    };
-    if same {
-        return Ok(());
-    }
-    let message = "the checksum of the whole is another";
-    Err(Error::new(ErrorKind::ChecksumMismatch, message))
-}
-
-/// Whether a version is what a completion asks for. A repeated one is answered with what the first one
-/// made, so it has to have said the same; which numbers its parts had is not kept.
-fn check_made(version: &VersionRecord, request: &CompleteRequest) -> Result<()> {
-    let etags = request.parts.iter().map(|part| part.etag.as_str());
-    if joined_etag(etags).is_none_or(|etag| etag != version.etag) {
-        let message = "the upload was completed with other parts";
-        return Err(Error::new(ErrorKind::InvalidPart, message));
-    }
-    check_size(version.size, request.size)?;
-    let (shown, digests) = (version.checksum.as_ref(), &version.digests);
-    check_whole(shown, digests, request.checksum.as_ref())
-}
-
-/// Holds a part's checksum against the one in the client's list.
-fn check_part(number: u16, part: &PartRecord, listed: &[CompletePart]) -> Result<()> {
-    let expected: Option<&Digest> = listed
-        .iter()
-        .find(|listed| listed.number == u32::from(number))
-        .and_then(|listed| listed.checksum.as_ref());
-    match expected.map(|digest| part.digests.verify(digest)) {
-        None | Some(Some(true)) => Ok(()),
-        Some(_) => Err(Error::new(
-            ErrorKind::InvalidPart,
-            format!("part {number} has another checksum"),
-        )),
-    }
-}
-
-/// The checksum that the object will show: the one announced, or CRC-64/NVME where the parts
-/// have it.
-fn shown(
-    open: &UploadRecord,
-    parts: &[(u16, &PartRecord)],
-    digests: &DigestSet,
-) -> Result<Option<ShownChecksum>> {
-    let Some((algorithm, composite)) = announced(open) else {
-        let crc = Algorithm::Crc64Nvme;
-        return Ok(digests
-            .get(crc)
-            .and_then(|_| crate::info::full_checksum(Some(crc))));
-    };
-    if !composite {
-        return Ok(digests
-            .get(algorithm)
-            .and_then(|_| crate::info::full_checksum(Some(algorithm))));
-    }
-    let of_parts: Option<Vec<Digest>> = parts
-        .iter()
-        .map(|(_, part)| part.digests.get(algorithm))
-        .collect();
-    let Some(of_parts) = of_parts else {
-        return Ok(None);
-    };
-    let composite = Composite::of(&of_parts).map_err(|error| {
-        Error::with_source(
-            ErrorKind::Internal,
-            "the checksum of the parts' checksums",
-            error,
-        )
-    })?;
-    Ok(Some(ShownChecksum::from(&composite)))
 }

@@ -442,6 +442,19 @@ fn parts_under_a_customers_key_are_named_by_nothing_that_tells_of_them() {
         let sent = sealed(sent, OBJECT).send().await.is(200);
         let one = sent.header("etag").expect("an ETag").to_owned();
         let sum = sent.header("x-amz-checksum-sha256").expect("a checksum");
+        // Sent once more it keeps its name; in another upload it has another.
+        let again = sealed(client.put(&target(1)).body(&first), OBJECT);
+        assert_eq!(again.send().await.is(200).header("etag"), Some(&*one));
+        let other = sealed(client.post("/bucket/other?uploads"), OBJECT);
+        let other = other
+            .send()
+            .await
+            .is(200)
+            .element("UploadId")
+            .expect("an id");
+        let other = client.put(&format!("/bucket/other?partNumber=1&uploadId={other}"));
+        let other = sealed(other.body(&first), OBJECT).send().await.is(200);
+        assert_ne!(other.header("etag"), Some(&*one));
         client
             .put("/bucket/from")
             .body("copied")

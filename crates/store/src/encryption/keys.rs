@@ -58,6 +58,14 @@ pub(super) fn seal_key(key: &DataKey) -> Zeroizing<[u8; 32]> {
     derive(&key.0, b"dewar digests 1\0", b"")
 }
 
+/// A name for clear bytes with this MD5 under `key`.
+pub(super) fn name(key: &DataKey, md5: &[u8; 16]) -> [u8; 16] {
+    let derived = derive(&key.0, b"dewar part name 1\0", md5);
+    let mut name = [0; 16];
+    name.copy_from_slice(&derived[..16]);
+    name
+}
+
 const CONTENT_KEY: &[u8] = b"dewar content key 1\0";
 
 /// The id of the master key, then the key sealed with one that is derived for it alone.

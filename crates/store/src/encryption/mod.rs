@@ -146,7 +146,11 @@ impl Fresh {
         let etag = match (self.record.holder, digests.md5()) {
             (KeyHolder::Dewar, Some(md5)) => ETag::Md5(md5),
             (KeyHolder::Dewar, None) => ETag::Version,
-            (KeyHolder::Customer, _) => random_etag(rng),
+            (KeyHolder::Customer, _) => {
+                let mut random = [0; 16];
+                rng.fill(&mut random);
+                etag_of(random)
+            }
         };
         let told = Told { digests, checksum };
         let sealed = keys::seal(&keys::seal_key(&self.key), rng, &told)?;
@@ -165,11 +169,14 @@ impl Fresh {
     }
 }
 
-/// The ETag of content, or of a part, under a customer's key: 16 random bytes, which tell nothing of it.
-pub(crate) fn random_etag(rng: &dyn Rng) -> ETag {
-    let mut random = [0; 16];
-    rng.fill(&mut random);
-    ETag::Text(format!("{:032x}", u128::from_be_bytes(random)))
+/// The ETag of a part under a customer's key, which tells nothing without it. A part that is sent once more has the same, so that
+/// what the first answer said still counts, as with an MD5.
+pub(crate) fn part_etag(key: &DataKey, clear: &DigestSet) -> ETag {
+    etag_of(keys::name(key, &clear.md5().unwrap_or_default()))
+}
+
+fn etag_of(bytes: [u8; 16]) -> ETag {
+    ETag::Text(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 /// What is stored of content that was joined from the parts of the upload that `record` is of.

@@ -14,8 +14,8 @@ use super::Walk;
 use super::place::{PRINCIPAL, actor};
 use super::report::Finding;
 use crate::api::{BucketRef, CompleteRequest, ObjectRef, WriteCondition};
+use crate::join::join;
 use crate::limits::{PAGE_ITEMS_MAX, PART_NUMBER_MAX};
-use crate::multipart::join;
 
 impl Walk<'_> {
     /// Joins what can be joined, in all buckets.
