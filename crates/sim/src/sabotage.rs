@@ -51,7 +51,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
     known(76, "only what is durable is shown"),
     known(7, "preconditions of batches"),
     known(0, "ids are reserved before they are used"),
-    known(99, "the sweep spares new blobs"),
+    known(108, "the sweep spares new blobs"),
     known(10, "emptied segments stay gone"),
     known(0, "readers keep what they read"),
     known(144, "one hand on a blob"),

@@ -224,7 +224,7 @@ impl BlobStore {
                 let end = ((stretch.end - rows.start) as usize * PAGE_BYTES).min(bytes.len());
                 let taken = open.write(stretch.start, bytes.slice(at..end)).await?;
                 if open.grows {
-                    rooms.wrote(open.disk, taken);
+                    drop(rooms.give(open.disk, taken));
                 }
                 written += taken;
             }

@@ -24,7 +24,7 @@ use crate::format::runs::{self, checksum_page_at, run_spans};
 use crate::format::{
     BLOB_BYTES_MAX, ChecksumKind, OWNER_BYTES_MAX, PageKey, SLOT_BYTES, ShardHeader, ShardKind,
 };
-use crate::pool::{Demand, Resting, Rooms};
+use crate::pool::{Demand, Given, Resting, Rooms};
 
 /// User bytes gathered before they go to the disks, rounded down to whole stripes but at least one.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -507,9 +507,10 @@ impl ShardTask {
         while let Some(next) = work.recv().await {
             match next {
                 Work::Window(part) => {
-                    self.take_room(part.bytes.len() as u64)?;
+                    let given = self.take_room(part.bytes.len() as u64)?;
                     let pieces = self.pieces(part);
                     self.file().await?.write_pieces(pieces).await?;
+                    drop(given);
                 }
                 Work::Finish { last, header } => {
                     self.finish(last, header).await?;
@@ -521,15 +522,13 @@ impl ShardTask {
     }
 
     /// Stops before the file system has to: what empties the disk needs the rest.
-    fn take_room(&self, bytes: u64) -> Result<()> {
+    fn take_room(&self, bytes: u64) -> Result<Option<Given>> {
         if !self.may_go_on() {
             let message = format!("{} is full but for its reserve", self.disk.label());
             return Err(Error::new(ErrorKind::NoSpace, message));
         }
-        if let Some(rooms) = &self.rooms {
-            rooms.wrote(self.id, bytes);
-        }
-        Ok(())
+        let rooms = self.rooms.as_ref();
+        Ok(rooms.map(|rooms| rooms.give(self.id, bytes)))
     }
 
     fn may_go_on(&self) -> bool {
@@ -582,7 +581,7 @@ impl ShardTask {
 
     async fn finish(&mut self, last: Option<Part>, header: Bytes) -> Result<()> {
         let left = last.as_ref().map_or(0, |part| part.bytes.len());
-        self.take_room((left + OVERHEAD_BYTES) as u64)?;
+        let _given = self.take_room((left + OVERHEAD_BYTES) as u64)?;
         let mut pieces = last.map_or_else(Vec::new, |part| self.pieces(part));
         if !self.run.is_empty() {
             pieces.push(self.end_run());

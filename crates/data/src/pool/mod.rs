@@ -20,7 +20,7 @@ pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identit
 pub use placement::Placement;
 pub(crate) use placement::Resting;
 pub use room::reserve_bytes;
-pub(crate) use room::{Demand, Rooms};
+pub(crate) use room::{Demand, Given, Rooms};
 
 /// A disk of a pool that was found and is ours.
 #[derive(Clone, Debug)]

@@ -103,8 +103,9 @@ impl Placement {
     /// count as roomy.
     pub async fn refresh(&self, pool: &Pool) {
         for member in pool.members() {
+            let asked = self.rooms.ask(member.id);
             if let Ok(space) = member.disk.space().await {
-                self.rooms.saw(member.id, space);
+                self.rooms.saw(&asked, space);
             }
         }
     }

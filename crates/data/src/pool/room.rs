@@ -1,9 +1,11 @@
 //! The room on each disk: what it said last, less what was written since.
 //!
 //! Disks are asked every few seconds, in which a fast client writes hundreds of megabytes. So whoever
-//! writes shards says how much, and is told when to stop: the reserve is for what empties the disk.
+//! writes shards says how much, and is told when to stop: the reserve is for what empties the disk. What
+//! is on its way while a disk is asked is not in its answer, and counts on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dewar_env::Space;
 use dewar_types::DiskId;
@@ -45,32 +47,78 @@ impl Demand {
 /// The room on all disks. Those that were never asked count as roomy.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
-    disks: Mutex<BTreeMap<DiskId, Space>>,
+    disks: Mutex<BTreeMap<DiskId, Room>>,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    /// What it said last, less what was given since. `None` until it was asked.
+    space: Option<Space>,
+    /// Bytes that it was ever given, and those of them that are no longer on their way.
+    given: u64,
+    landed: u64,
+}
+
+/// A disk that is being asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    disk: DiskId,
+    landed: u64,
+}
+
+/// Bytes on their way to a disk, until it is dropped.
+#[must_use = "what is dropped counts as written"]
+pub(crate) struct Given {
+    rooms: Arc<Rooms>,
+    disk: DiskId,
+    bytes: u64,
 }
 
 impl Rooms {
-    /// A disk said what room it has.
-    pub(crate) fn saw(&self, disk: DiskId, space: Space) {
-        self.disks.lock().insert(disk, space);
+    /// A disk is about to be asked.
+    pub(crate) fn ask(&self, disk: DiskId) -> Asked {
+        let landed = self.disks.lock().get(&disk).map_or(0, |room| room.landed);
+        Asked { disk, landed }
     }
 
-    /// So many bytes were given to a disk.
-    pub(crate) fn wrote(&self, disk: DiskId, bytes: u64) {
-        if let Some(space) = self.disks.lock().get_mut(&disk) {
+    /// It said what room it has. Whatever had not landed when it was asked may not be in the answer.
+    pub(crate) fn saw(&self, asked: &Asked, space: Space) {
+        let mut disks = self.disks.lock();
+        let room = disks.entry(asked.disk).or_default();
+        let under_way = room.given - asked.landed;
+        room.space = Some(Space {
+            available: space.available.saturating_sub(under_way),
+            ..space
+        });
+    }
+
+    /// So many bytes are given to a disk.
+    pub(crate) fn give(self: &Arc<Self>, disk: DiskId, bytes: u64) -> Given {
+        let mut disks = self.disks.lock();
+        let room = disks.entry(disk).or_default();
+        room.given = room.given.saturating_add(bytes);
+        if let Some(space) = &mut room.space {
             space.available = space.available.saturating_sub(bytes);
+        }
+        Given {
+            rooms: Arc::clone(self),
+            disk,
+            bytes,
         }
     }
 
     /// Whether a disk has room for this.
     pub(crate) fn has(&self, disk: DiskId, demand: Demand) -> bool {
         let disks = self.disks.lock();
-        disks.get(&disk).is_none_or(|space| demand.fits(space))
+        let space = disks.get(&disk).and_then(|room| room.space.as_ref());
+        space.is_none_or(|space| demand.fits(space))
     }
 
     /// Those of some disks that have room for this, with the bytes that they have, if that is known.
     pub(crate) fn among(&self, some: &[DiskId], demand: Demand) -> Vec<(DiskId, Option<u64>)> {
         let disks = self.disks.lock();
-        let known = some.iter().map(|id| (*id, disks.get(id)));
+        let space = |id| disks.get(id).and_then(|room| room.space.as_ref());
+        let known = some.iter().map(|id| (*id, space(id)));
         let roomy = known.filter(|(_, space)| space.is_none_or(|space| demand.fits(space)));
         roomy
             .map(|(id, space)| (id, space.map(|space| space.available)))
@@ -79,7 +127,19 @@ impl Rooms {
 
     /// What each disk has.
     pub(crate) fn all(&self) -> BTreeMap<DiskId, Space> {
-        self.disks.lock().clone()
+        let disks = self.disks.lock();
+        let known = disks.iter();
+        known
+            .filter_map(|(id, room)| Some((*id, room.space?)))
+            .collect()
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(room) = self.rooms.disks.lock().get_mut(&self.disk) {
+            room.landed = room.landed.saturating_add(self.bytes);
+        }
     }
 }
 
@@ -97,23 +157,49 @@ mod tests {
 
     #[test]
     fn what_is_written_counts_before_the_disk_is_asked_again() {
-        let rooms = Rooms::default();
+        let rooms = Arc::<Rooms>::default();
         let disk = DiskId(1);
+        let wrote = |bytes| drop(rooms.give(disk, bytes));
         assert!(rooms.has(disk, Demand::Begin), "nothing is known");
         let space = Space {
             total: 1 << 30,
             available: 100 << 20,
         };
-        rooms.saw(disk, space);
-        rooms.wrote(disk, 35 << 20);
+        rooms.saw(&rooms.ask(disk), space);
+        wrote(35 << 20);
         assert!(rooms.has(disk, Demand::Begin));
-        rooms.wrote(disk, 1 << 20);
+        wrote(1 << 20);
         assert!(!rooms.has(disk, Demand::Begin) && rooms.has(disk, Demand::GoOn));
-        rooms.wrote(disk, 32 << 20);
+        wrote(32 << 20);
         assert!(!rooms.has(disk, Demand::GoOn) && rooms.has(disk, Demand::Seal));
-        rooms.wrote(disk, u64::MAX);
+        wrote(1 << 40);
         assert!(!rooms.has(disk, Demand::Seal));
-        rooms.saw(disk, space);
+        rooms.saw(&rooms.ask(disk), space);
         assert!(rooms.has(disk, Demand::Begin));
+    }
+
+    #[test]
+    fn what_is_on_its_way_while_a_disk_is_asked_counts_on() {
+        let rooms = Arc::<Rooms>::default();
+        let disk = DiskId(1);
+        let space = Space {
+            total: 1 << 30,
+            available: 100 << 20,
+        };
+        let left = || rooms.all()[&disk].available >> 20;
+        let before = rooms.give(disk, 10 << 20);
+        let asked = rooms.ask(disk);
+        let meanwhile = rooms.give(disk, 20 << 20);
+        drop(before);
+        drop(meanwhile);
+        rooms.saw(&asked, space);
+        assert_eq!(left(), 70);
+        let later = rooms.give(disk, 5 << 20);
+        assert_eq!(left(), 65);
+        rooms.saw(&rooms.ask(disk), space);
+        assert_eq!(left(), 95);
+        drop(later);
+        rooms.saw(&rooms.ask(disk), space);
+        assert_eq!(left(), 100);
     }
 }

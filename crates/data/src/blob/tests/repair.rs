@@ -329,7 +329,8 @@ fn a_rebuild_keeps_to_the_reserve() {
             total: 64 << 20,
             available: 5 << 20,
         };
-        (1..=7).for_each(|id| store.placement().rooms().saw(DiskId(id), full));
+        let rooms = store.placement().rooms();
+        (1..=7).for_each(|id| rooms.saw(&rooms.ask(DiskId(id)), full));
         let record = Arc::new(record);
         let target = |disk, pages| Target {
             shard: 0,
@@ -361,10 +362,10 @@ fn a_pool_whose_only_room_is_on_disks_to_be_emptied_is_full() {
             total: 1 << 30,
             available,
         };
+        let rooms = placement.rooms();
         (1..=6).for_each(|id| {
-            placement
-                .rooms()
-                .saw(DiskId(id), space(if id <= 3 { 0 } else { 1 << 29 }))
+            let left = if id <= 3 { 0 } else { 1 << 29 };
+            rooms.saw(&rooms.ask(DiskId(id)), space(left));
         });
         assert!(!placement.is_full(pool, pool.number()));
         placement.avoid((4..=6).map(DiskId).collect());
