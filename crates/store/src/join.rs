@@ -47,8 +47,8 @@ pub(crate) fn join(
     })
 }
 
-/// The ETag of the whole, made of those of its parts, which are MD5s or random bytes. `None` where one is
-/// neither.
+/// The ETag of the whole, made of those of its parts, which are MD5s, under a key or not. `None` where one is
+/// none.
 fn joined_etag<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ETag> {
     let bytes = |etag: &str| {
         let hex = (etag.len() == 32).then(|| u128::from_str_radix(etag, 16).ok());

@@ -4,8 +4,8 @@
 //! need their MD5: those that wait are company for the one whose turn it is, so that their bytes are hashed side by side
 //! ([`dewar_checksum::Md5Lanes`]). Where disks are faster than what fills them nobody waits.
 //!
-//! A turn orders, it protects nothing: whoever has waited for [`PATIENCE`] goes on without one, so that a disk that hangs
-//! does not hold up uploads to others.
+//! A turn lasts until all shards are durable, what they still had to write included. It orders, it protects nothing: whoever has
+//! waited for [`PATIENCE`] goes on without one, so that a disk that hangs holds up uploads to others by that at most.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use dewar_types::{RequestId, Timestamp};
 use http::HeaderMap;
 use http::request::Parts;
 
+use super::Verb;
 use crate::sigv4::{CONTENT_SHA256, Query, RequestDate};
 
 /// The version of TLS that a request came over, as policies write it, like `1.3`: what serves the
@@ -33,16 +34,41 @@ struct Form {
 pub(crate) struct WireFacts {
     head: Arc<Parts>,
     form: Option<Form>,
+    /// What the verb takes from its document alone: a header that says it does nothing, so it is not said.
+    in_document: &'static [Fact],
     now: Timestamp,
     region: Arc<str>,
 }
 
+/// What a verb takes from its document and not from headers.
+fn in_document(verb: &Verb) -> &'static [Fact] {
+    match verb {
+        Verb::DeleteObjects => &[Fact::IfMatch],
+        Verb::PutObjectRetention | Verb::PutObjectLegalHold => &[
+            Fact::ObjectLockMode,
+            Fact::ObjectLockRetainUntil,
+            Fact::ObjectLockLegalHold,
+        ],
+        Verb::PutObjectTagging
+        | Verb::DeleteObjectTagging
+        | Verb::PutBucketTagging
+        | Verb::DeleteBucketTagging => &[Fact::Tagging],
+        _ => &[],
+    }
+}
+
 impl WireFacts {
-    /// Of a request to the door of a region.
-    pub(crate) fn of(head: &Arc<Parts>, now: Timestamp, region: &Arc<str>) -> Arc<dyn Facts> {
+    /// Of a request to the door of a region; `verb` where it is one of S3's.
+    pub(crate) fn of(
+        head: &Arc<Parts>,
+        verb: Option<&Verb>,
+        now: Timestamp,
+        region: &Arc<str>,
+    ) -> Arc<dyn Facts> {
         Arc::new(Self {
             head: Arc::clone(head),
             form: None,
+            in_document: verb.map_or(&[], in_document),
             now,
             region: Arc::clone(region),
         })
@@ -61,6 +87,7 @@ impl WireFacts {
         Arc::new(Self {
             head: Arc::clone(head),
             form: Some(Form { headers, signature }),
+            in_document: &[],
             now,
             region: Arc::clone(region),
         })
@@ -158,6 +185,9 @@ fn joined<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
 
 impl Facts for WireFacts {
     fn fact(&self, fact: Fact) -> Option<Cow<'_, str>> {
+        if self.in_document.contains(&fact) {
+            return None;
+        }
         let name = match fact {
             Fact::UserAgent => return self.head("user-agent"),
             Fact::Referer => return self.head("referer"),
@@ -236,7 +266,7 @@ mod tests {
 
     fn facts(target: &str, headers: &[(&'static str, &str)]) -> Arc<dyn Facts> {
         let now = Timestamp::from_secs(1_700_000_000);
-        WireFacts::of(&head(target, headers), now, &"here".into())
+        WireFacts::of(&head(target, headers), None, now, &"here".into())
     }
 
     fn said(facts: &Arc<dyn Facts>, fact: Fact) -> Option<String> {

@@ -45,9 +45,12 @@ pub(super) async fn call(
     told: &mut Told,
 ) -> Result<Answer> {
     // Who asks is known only when the form is here, which is part of what is signed.
-    let room = door.documents.room(Holder::at(origin), IAM_BODY_BYTES_MAX);
-    let _room = room.ok_or_else(no_room)?;
     let body_head = BodyHead::read(&head.headers)?;
+    let announced = body_head.content_length.map(usize::try_from);
+    let most = announced.and_then(Result::ok).unwrap_or(usize::MAX);
+    let room = most.min(IAM_BODY_BYTES_MAX);
+    let room = door.documents.room(Holder::at(origin), room);
+    let _room = room.ok_or_else(no_room)?;
     let mut body = RequestBody::new(wire, PayloadMode::Unsigned, body_head, None)?;
     let bytes = body.collect(IAM_BODY_BYTES_MAX).await?;
     let mut hex = String::with_capacity(64);
@@ -70,7 +73,7 @@ pub(super) async fn call(
         let caller = door.store.bearer(token, origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         told.verb = Some("Sts");
-        let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
+        let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }
     let sts = signed_for("/sts/aws4_request") || (unsigned && ops::is_unsigned_call(&bytes));
@@ -90,7 +93,7 @@ pub(super) async fn call(
     };
     told.user = caller.user().map(|user| user.name.clone());
     told.verb = Some(if sts { "Sts" } else { "Iam" });
-    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
+    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
     if sts {
         return Ok(ops::sts(&door.store, &caller, &bytes, id).await);
     }

@@ -105,7 +105,7 @@ pub(super) async fn call(
     wish.location = host;
     let oauth = matches!(call, Call::Token);
     let now = door.env.clock.now();
-    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), now, door.region()));
+    let caller = caller.with_facts(WireFacts::of(&Arc::new(head), None, now, door.region()));
     let (token, ends) = door.store.accounts().macaroon(&caller, wish).await?;
     let lasts = ends.secs().saturating_sub(now.secs());
     let told = if oauth {

@@ -267,7 +267,7 @@ impl Door {
         let verb = Verb::of(&head.method, &address, &query, &head.headers).map_err(closed)?;
         told.verb = Some(verb.name());
         let head = Arc::new(head);
-        let caller = caller.with_facts(WireFacts::of(&head, now, self.region()));
+        let caller = caller.with_facts(WireFacts::of(&head, Some(&verb), now, self.region()));
         let mode = PayloadMode::parse(payload.as_deref())?;
         let body_head = BodyHead::read(&head.headers)?;
         if verb.reads_body() && wire.is_some() {

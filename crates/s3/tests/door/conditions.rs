@@ -430,6 +430,36 @@ fn bucket_of(case: &Case) -> &str {
         .unwrap_or_default()
 }
 
+/// A header that the verb does not look at says nothing: what it does stands in its document.
+#[test]
+fn headers_do_not_say_what_documents_leave_out() {
+    talk(async {
+        let owner = house().await.owner;
+        owner.put("/bucket/k").body("kept").send().await.is(200);
+        let unless = |action: &str, key: &str| {
+            format!(
+                r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Deny","Principal":"*","Action":"{action}",
+                "Resource":"arn:aws:s3:::bucket/*","Condition":{{"Null":{{"{key}":"true"}}}}}}]}}"#
+            )
+        };
+        let policy = async |action: &str, key: &str| {
+            let put = owner.put("/bucket?policy").body(unless(action, key));
+            put.send().await.is(204);
+        };
+        policy("s3:DeleteObject", "s3:if-match").await;
+        let body = "<Delete><Object><Key>k</Key></Object></Delete>";
+        let all = owner.post("/bucket?delete").body(body);
+        let all = all.header("x-amz-content-sha256", &sha256(body.as_bytes()));
+        let reply = all.header("if-match", "\"x\"").send().await.is(200);
+        assert!(reply.text().contains("<Code>AccessDenied</Code>"));
+        owner.get("/bucket/k").send().await.is(200);
+        policy("s3:DeleteObjectTagging", "s3:RequestObjectTag/team").await;
+        let tags = owner.delete("/bucket/k?tagging");
+        let tags = tags.header("x-amz-tagging", "team=muons").send().await;
+        tags.refused_with(403, "AccessDenied");
+    });
+}
+
 #[test]
 fn every_key_has_a_value_in_some_request() {
     talk(async {

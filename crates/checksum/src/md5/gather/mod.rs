@@ -14,8 +14,9 @@
 //!
 //! # Bounds
 //!
-//! Of each stream a batch hashes at most [`BATCH_MAX`] bytes: under a millisecond of one core between two awaits. Bytes that wait are
-//! shared with the caller's buffer, not copied: [`LAZY_MAX`] of each stream, or its share of [`LAZY_TOTAL`] where there are many.
+//! Of each stream a batch hashes about [`BATCH_MAX`] bytes at most: under a millisecond of one core between two awaits. Bytes that wait are
+//! shared with the caller's buffer, not copied: [`LAZY_MAX`] of each stream, or its share of [`LAZY_TOTAL`] where there are many (a stream
+//! that has more from a time when there were fewer keeps it until its next bytes come), in [`CHUNKS_MAX`] chunks. Crumbs are hashed at once.
 //!
 //! # Cancellation
 //!
@@ -49,6 +50,9 @@ const REST_MIN: usize = 8 << 10;
 
 /// How many bytes a stream may hold before its owner has to wait for them.
 const LAZY_MAX: usize = 1 << 20;
+
+/// In how many chunks, whose owners wait beyond that: each pins a buffer of its own.
+const CHUNKS_MAX: usize = 256;
 
 /// How many bytes all streams may hold so.
 const LAZY_TOTAL: usize = 16 << 20;
@@ -228,9 +232,12 @@ impl Md5Stream {
     /// Cancellation-safe: `chunk` belongs to the stream from the first poll on, and what a dropped call left unhashed is hashed
     /// by a later one.
     pub async fn update(&mut self, chunk: Bytes) {
-        let held = self.shared.queue().take_in(self.ticket, chunk);
-        let keep = self.shared.keep();
-        if held > keep {
+        let kept = self.shared.queue().take_in(self.ticket, chunk);
+        let keep = match kept.chunks > CHUNKS_MAX {
+            true => 0,
+            false => self.shared.keep(),
+        };
+        if kept.bytes > keep {
             self.hash_beyond(keep).await;
         }
     }
@@ -298,23 +305,40 @@ impl Entry {
     }
 }
 
+/// What a stream holds.
+#[derive(Default)]
+struct Kept {
+    bytes: usize,
+    chunks: usize,
+}
+
 impl Queue {
     fn entry(&mut self, ticket: Ticket) -> &mut Entry {
         let entry = self.streams.get_mut(&ticket);
         entry.expect("a stream is there until it is dropped")
     }
 
-    /// Takes the next bytes of a stream; says how many it holds now.
-    fn take_in(&mut self, ticket: Ticket, chunk: Bytes) -> usize {
+    /// Takes the next bytes of a stream; says what it holds now.
+    fn take_in(&mut self, ticket: Ticket, chunk: Bytes) -> Kept {
         let entry = self.entry(ticket);
+        if chunk.len() < RUN_MIN
+            && entry.held == 0
+            && let Some(hasher) = &mut entry.hasher
+        {
+            hasher.update(&chunk);
+            return Kept::default();
+        }
         let was_worth_a_lane = entry.held >= REST_MIN;
         entry.held += chunk.len();
         entry.pending.push_back(chunk);
-        let held = entry.held;
+        let (held, chunks) = (entry.held, entry.pending.len());
         if entry.hasher.is_some() && !was_worth_a_lane && held >= REST_MIN {
             self.spare.push_back(ticket);
         }
-        held
+        Kept {
+            bytes: held,
+            chunks,
+        }
     }
 
     /// Takes a stream out of what is to be hashed.
@@ -429,17 +453,19 @@ struct Owed {
 impl Owed {
     /// The stretch of whole blocks that comes next, if a lane is worth it; what is shorter is hashed or kept on the way.
     fn next_run(&mut self) -> Option<usize> {
-        while let Some(chunk) = self.pending.front_mut() {
+        while self.hashed < BATCH_MAX
+            && let Some(chunk) = self.pending.front_mut()
+        {
             let filled = self.hasher.fill_carry(chunk);
             drop(chunk.split_to(filled));
             let (blocks, rest) = whole_blocks(chunk);
             if blocks.len() >= RUN_MIN {
-                let length = blocks.len().min(BATCH_MAX.saturating_sub(self.hashed));
-                return (length > 0).then_some(length);
+                let left = (BATCH_MAX - self.hashed).next_multiple_of(BLOCK);
+                return Some(blocks.len().min(left));
             }
             self.hasher.compress(blocks);
             self.hasher.keep(rest);
-            self.hashed += blocks.len();
+            self.hashed += chunk.len();
             self.pending.pop_front();
         }
         None

@@ -188,6 +188,31 @@ async fn a_short_stream_is_not_held_up() {
     assert!(held > 490_000, "{held} bytes are left");
 }
 
+/// Crumbs do not pile up, each with a buffer of its own.
+#[tokio::test]
+async fn crumbs_are_not_kept() {
+    let lanes = Md5Lanes::new();
+    let (mut stream, _other) = (lanes.stream(), lanes.stream());
+    let body = body(3, 300_000);
+    let (first, rest) = (body.slice(..100_000), body.slice(100_000..));
+    for crumb in first.chunks(7) {
+        stream.update(first.slice_ref(crumb)).await;
+        assert_eq!(lanes.held(), 0);
+    }
+    stream.update(rest.slice(..50_000)).await;
+    for crumb in rest[50_000..].chunks(9) {
+        stream.update(rest.slice_ref(crumb)).await;
+        let queue = lanes.shared.queue();
+        let most = queue
+            .streams
+            .values()
+            .map(|entry| entry.pending.len())
+            .max();
+        assert!(most <= Some(CHUNKS_MAX));
+    }
+    assert_eq!(stream.finish().await, reference(&body));
+}
+
 /// Nobody holds without end what is not hashed.
 #[tokio::test]
 async fn what_is_held_is_bounded() {
