@@ -51,11 +51,11 @@ const REST_MIN: usize = 8 << 10;
 /// How many bytes a stream may hold before its owner has to wait for them.
 const LAZY_MAX: usize = 1 << 20;
 
-/// In how many chunks, whose owners wait beyond that: each pins a buffer of its own.
-const CHUNKS_MAX: usize = 256;
-
-/// How many bytes all streams may hold so.
+/// How many bytes all streams may hold so, divided among those that are open.
 const LAZY_TOTAL: usize = 16 << 20;
+
+/// In how many chunks a stream may hold them: each pins a buffer of its own.
+const CHUNKS_MAX: usize = 256;
 
 /// How often an owner lets others run before taking what is there: once for tasks that are ready, once more for those that
 /// the first made ready.
