@@ -126,15 +126,14 @@ def test_servers_are_restarted_one_after_the_other_and_no_transfer_fails(sites, 
         thread.start()
     try:
         for _ in range(3):
+            uploads = len(sent)
             for server in servers:
-                before = len(done)
+                downloads = len(done)
                 server.restart()
                 # Something is fetched while each is the only one that was not restarted just now.
-                waited = threading.Event()
-                for _ in range(600):
-                    if len(done) > before or failed:
-                        break
-                    waited.wait(0.1)
+                until("a download", lambda: len(done) > downloads or failed)
+            # What was refused a connection asks again after its window, 10 seconds here.
+            until("an upload", lambda: len(sent) > uploads or failed)
     finally:
         over.set()
         for thread in threads:

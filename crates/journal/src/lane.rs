@@ -677,6 +677,13 @@ async fn create(disk: &dyn Disk, name: u64, file_bytes: u64) -> Result<Arc<Slot>
         zeroed_bytes: file_bytes,
         direct: true,
     };
+    // A disk that does not say what it has may yet take the file.
+    if let Ok(space) = disk.space().await
+        && !space.for_further_file(file_bytes)
+    {
+        let kind = DiskErrorKind::Full;
+        return Err(DiskError::new(kind, "create", disk.label(), &path));
+    }
     let file = disk.create(&path, options).await?;
     disk.sync_dir(JOURNAL_DIR).await?;
     Ok(Arc::new(Slot { path, file }))

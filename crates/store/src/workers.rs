@@ -261,7 +261,8 @@ async fn sweep(inner: Shared, first_new: BlobId) {
             if !inner.upkeep.may_sweep(member.id) {
                 continue;
             }
-            if inner.upkeep.sweeps_again(member.id) {
+            let left = inner.blobs.has_leftovers(member.id) && !again.contains_key(&member.id);
+            if inner.upkeep.sweeps_again(member.id) || left {
                 swept.remove(&member.id);
             }
             let done = swept

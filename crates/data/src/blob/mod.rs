@@ -3,6 +3,7 @@
 
 mod check;
 mod findings;
+mod leftovers;
 mod notices;
 mod paged;
 mod presence;
@@ -45,6 +46,7 @@ pub use writer::BlobWriter;
 
 use crate::format::ShardKind;
 use crate::pool::{Placement, Pool};
+use leftovers::Leftovers;
 use notices::Notices;
 use reader::Room;
 use shards::{OpenShards, ShardError, ShardReader};
@@ -62,6 +64,7 @@ pub struct BlobStore {
     counts: Counts,
     notices: Notices,
     suspects: Suspects,
+    leftovers: Arc<Leftovers>,
 }
 
 /// What happened since the start, for metrics.
@@ -100,6 +103,7 @@ impl BlobStore {
             counts: Counts::default(),
             notices: Notices::default(),
             suspects: Suspects::default(),
+            leftovers: Arc::default(),
         }
     }
 
@@ -195,6 +199,7 @@ impl BlobStore {
             clock: Arc::clone(&self.pool.env().clock),
             resting: Arc::clone(self.placement.resting()),
             rooms: Arc::clone(self.placement.rooms()),
+            leftovers: Arc::clone(&self.leftovers),
             codec: self.codec(layout)?,
             writers: self.writers.clone(),
         }))

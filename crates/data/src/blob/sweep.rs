@@ -2,12 +2,15 @@
 //!
 //! They come from writes that a crash cut short, from writers that were dropped while their disk
 //! was away, and from removals that a disk missed. A file is removed only when its blob was begun
-//! before this process opened the store (so no writer of ours is on it) and the catalog, asked
-//! after the file was seen, does not name that encoding of the blob.
+//! before this process opened the store (so no writer of ours is on it) or its writer has given it up,
+//! and the catalog, asked after the file was seen, does not name that encoding of the blob.
 
-use dewar_types::{BlobId, Result};
+use std::collections::BTreeSet;
+
+use dewar_types::{BlobId, DiskId, Result};
 
 use super::BlobStore;
+use super::leftovers::Leftovers;
 use super::record::{BlobRecord, parse_shard_name};
 use crate::pool::Member;
 
@@ -58,8 +61,15 @@ impl BlobStore {
         Ok(highest)
     }
 
+    /// Whether writers of this process left files on a disk that they could not remove, so that it should
+    /// be swept once more.
+    #[must_use]
+    pub fn has_leftovers(&self, disk: DiskId) -> bool {
+        self.leftovers.any(disk)
+    }
+
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is never touched. `claim` keeps a blob from being rebuilt while
+    /// store: what is not below it is touched only if its writer gave it up. `claim` keeps a blob from being rebuilt while
     /// what it gives is held, `None` when that is under way; `look_up` asks about a blob.
     ///
     /// # Errors
@@ -68,6 +78,31 @@ impl BlobStore {
         &self,
         member: &Member,
         first_new: BlobId,
+        claim: impl Fn(BlobId) -> Option<G>,
+        look_up: impl Fn(BlobId) -> F,
+    ) -> Result<Swept>
+    where
+        F: Future<Output = Result<Known>>,
+    {
+        let given_up = Remembered {
+            leftovers: &self.leftovers,
+            disk: member.id,
+            paths: self.leftovers.take(member.id),
+        };
+        let swept = self.sweep_with(member, first_new, &given_up.paths, claim, look_up);
+        let swept = swept.await?;
+        // Of what is busy, some is looked at again.
+        if swept.busy == 0 {
+            given_up.forget();
+        }
+        Ok(swept)
+    }
+
+    async fn sweep_with<F, G>(
+        &self,
+        member: &Member,
+        first_new: BlobId,
+        given_up: &BTreeSet<String>,
         claim: impl Fn(BlobId) -> Option<G>,
         look_up: impl Fn(BlobId) -> F,
     ) -> Result<Swept>
@@ -96,7 +131,11 @@ impl BlobStore {
                     continue;
                 };
                 swept.seen += 1;
-                if blob >= first_new && dewar_env::safeguard("the sweep spares new blobs") {
+                let path = format!("{dir}/{}", file.name);
+                if blob >= first_new
+                    && !given_up.contains(&path)
+                    && dewar_env::safeguard("the sweep spares new blobs")
+                {
                     continue;
                 }
                 // Held until the file is gone: a rebuild may be about to make one of this name.
@@ -118,7 +157,7 @@ impl BlobStore {
                     }
                 };
                 if !named {
-                    member.disk.remove(&format!("{dir}/{}", file.name)).await?;
+                    member.disk.remove(&path).await?;
                     removed += 1;
                 }
             }
@@ -128,5 +167,26 @@ impl BlobStore {
             }
         }
         Ok(swept)
+    }
+}
+
+/// What writers gave up, remembered again unless a sweep of the disk came to its end.
+struct Remembered<'a> {
+    leftovers: &'a Leftovers,
+    disk: DiskId,
+    paths: BTreeSet<String>,
+}
+
+impl Remembered<'_> {
+    fn forget(mut self) {
+        self.paths.clear();
+    }
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        for path in core::mem::take(&mut self.paths) {
+            self.leftovers.add(self.disk, path);
+        }
     }
 }

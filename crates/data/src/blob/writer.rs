@@ -18,6 +18,7 @@ use dewar_types::{BlobId, DiskId, Error, ErrorKind, Layout, PAGE_BYTES, Result, 
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
+use super::leftovers::Leftovers;
 use super::paged::{KnownCrcs, Paged};
 use super::record::{BlobRecord, shard_dir, shard_path};
 use crate::format::runs::{self, checksum_page_at, run_spans};
@@ -51,6 +52,7 @@ pub(crate) struct WriterPlan {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) resting: Arc<Resting>,
     pub(crate) rooms: Arc<Rooms>,
+    pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) codec: Arc<dewar_erasure::Codec>,
     pub(crate) writers: Writers,
 }
@@ -437,11 +439,17 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
     let task = ShardTask {
         id: plan.disks[shard].0,
         resting: Arc::clone(&plan.resting),
-        rooms: (plan.kind == ShardKind::Object).then(|| Arc::clone(&plan.rooms)),
+        rooms: Arc::clone(&plan.rooms),
+        demand: match plan.kind {
+            ShardKind::Object => Demand::GoOn,
+            ShardKind::Segment => Demand::Seal,
+        },
+        leftovers: Arc::clone(&plan.leftovers),
         disk: Arc::clone(&plan.disks[shard].1),
         dir: shard_dir(plan.id),
         path: shard_path(plan.id, plan.generation, shard),
         file: None,
+        stopped: false,
         made: false,
         run: BytesMut::new(),
         run_number: 0,
@@ -462,12 +470,16 @@ fn start_shard(plan: &WriterPlan, shard: usize) -> ShardQueue {
 struct ShardTask {
     id: DiskId,
     resting: Arc<Resting>,
-    /// To be asked before each window, but by what may use the reserve.
-    rooms: Option<Arc<Rooms>>,
+    /// To be asked before each window.
+    rooms: Arc<Rooms>,
+    demand: Demand,
+    leftovers: Arc<Leftovers>,
     disk: Arc<dyn Disk>,
     dir: String,
     path: String,
     file: Option<Arc<dyn DiskFile>>,
+    /// Whether it was stopped by the reserve.
+    stopped: bool,
     /// Whether the name may be there.
     made: bool,
     /// Slots of the run being written.
@@ -492,8 +504,8 @@ impl ShardTask {
             }
             Err(error) => {
                 drop(work);
-                // A full queue is no defect.
-                if !matches!(error.kind(), ErrorKind::Busy(_)) && self.may_go_on() {
+                // A full queue is no defect, nor is a full disk that was not even asked to take it.
+                if !matches!(error.kind(), ErrorKind::Busy(_)) && !self.stopped {
                     self.resting.failed(self.id);
                 }
                 self.discard().await;
@@ -507,7 +519,7 @@ impl ShardTask {
         while let Some(next) = work.recv().await {
             match next {
                 Work::Window(part) => {
-                    let given = self.take_room(part.bytes.len() as u64)?;
+                    let given = self.take_room(part.bytes.len() as u64).await?;
                     let pieces = self.pieces(part);
                     self.file().await?.write_pieces(pieces).await?;
                     drop(given);
@@ -522,18 +534,19 @@ impl ShardTask {
     }
 
     /// Stops before the file system has to: what empties the disk needs the rest.
-    fn take_room(&self, bytes: u64) -> Result<Option<Given>> {
-        if !self.may_go_on() {
-            let message = format!("{} is full but for its reserve", self.disk.label());
-            return Err(Error::new(ErrorKind::NoSpace, message));
+    async fn take_room(&mut self, bytes: u64) -> Result<Given> {
+        if self.rooms.is_stale(self.id) {
+            let asked = self.rooms.ask(self.id);
+            if let Ok(space) = self.disk.space().await {
+                self.rooms.saw(&asked, space);
+            }
         }
-        let rooms = self.rooms.as_ref();
-        Ok(rooms.map(|rooms| rooms.give(self.id, bytes)))
-    }
-
-    fn may_go_on(&self) -> bool {
-        let rooms = self.rooms.as_ref();
-        rooms.is_none_or(|rooms| rooms.has(self.id, Demand::GoOn))
+        let given = self.rooms.take(self.id, self.demand, bytes);
+        given.ok_or_else(|| {
+            self.stopped = true;
+            let message = format!("{} is full but for its reserve", self.disk.label());
+            Error::new(ErrorKind::NoSpace, message)
+        })
     }
 
     async fn file(&mut self) -> Result<Arc<dyn DiskFile>> {
@@ -581,7 +594,7 @@ impl ShardTask {
 
     async fn finish(&mut self, last: Option<Part>, header: Bytes) -> Result<()> {
         let left = last.as_ref().map_or(0, |part| part.bytes.len());
-        let _given = self.take_room((left + OVERHEAD_BYTES) as u64)?;
+        let _given = self.take_room((left + OVERHEAD_BYTES) as u64).await?;
         let mut pieces = last.map_or_else(Vec::new, |part| self.pieces(part));
         if !self.run.is_empty() {
             pieces.push(self.end_run());
@@ -600,8 +613,11 @@ impl ShardTask {
     async fn discard(&mut self) {
         if core::mem::take(&mut self.made) {
             self.file = None;
-            // What cannot be removed now is collected by the sweep.
-            let _ = self.disk.remove(&self.path).await;
+            if let Err(error) = self.disk.remove(&self.path).await
+                && error.kind() != DiskErrorKind::NotFound
+            {
+                self.leftovers.add(self.id, self.path.clone());
+            }
         }
     }
 }

@@ -19,7 +19,6 @@ use parking_lot::RwLock;
 pub use identity::{DewarId, IDENTITY_FILE, Identity, IdentityError, fuzz_identity};
 pub use placement::Placement;
 pub(crate) use placement::Resting;
-pub use room::reserve_bytes;
 pub(crate) use room::{Demand, Given, Rooms};
 
 /// A disk of a pool that was found and is ours.

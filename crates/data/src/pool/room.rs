@@ -2,7 +2,9 @@
 //!
 //! Disks are asked every few seconds, in which a fast client writes hundreds of megabytes. So whoever
 //! writes shards says how much, and is told when to stop: the reserve is for what empties the disk. What
-//! is on its way while a disk is asked is not in its answer, and counts on.
+//! is on its way while a disk is asked is not in its answer, and counts on. Files of the journal and the
+//! index take room too and do not say so here: the nearer a disk is to its reserve, the sooner it is to be
+//! asked again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +13,9 @@ use dewar_env::Space;
 use dewar_types::DiskId;
 use parking_lot::Mutex;
 
-/// The most that is kept free on a disk, in bytes.
-const RESERVE_BYTES_MAX: u64 = 256 << 20;
-
-/// A disk of `total` bytes with less room than this takes no new blobs: deletes, compaction, repair
-/// and the catalog need it.
-#[must_use]
-pub fn reserve_bytes(total: u64) -> u64 {
-    RESERVE_BYTES_MAX.min(total / 16)
-}
+/// A disk is asked again when this share of what it had above its reserve was given, or so many bytes.
+const STALE_SHARE: u64 = 8;
+const STALE_BYTES_MIN: u64 = 1 << 20;
 
 /// What is asked of the room on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +29,18 @@ pub(crate) enum Demand {
 }
 
 impl Demand {
-    fn fits(self, space: &Space) -> bool {
-        let reserve = reserve_bytes(space.total);
-        let kept = match self {
+    /// What it leaves free, in bytes. The journal leaves less: see [`Space::for_further_file`].
+    fn leaves(self, space: &Space) -> u64 {
+        let reserve = space.reserve();
+        match self {
             Self::Begin => reserve,
             Self::GoOn => reserve / 2,
             Self::Seal => reserve / 4,
-        };
-        space.available > kept
+        }
+    }
+
+    fn fits(self, space: &Space, bytes: u64) -> bool {
+        space.available.saturating_sub(bytes) > self.leaves(space)
     }
 }
 
@@ -57,6 +57,17 @@ struct Room {
     /// Bytes that it was ever given, and those of them that are no longer on their way.
     given: u64,
     landed: u64,
+    /// It is asked again when it was given so much.
+    stale_at: u64,
+}
+
+impl Room {
+    fn give(&mut self, bytes: u64) {
+        self.given = self.given.saturating_add(bytes);
+        if let Some(space) = &mut self.space {
+            space.available = space.available.saturating_sub(bytes);
+        }
+    }
 }
 
 /// A disk that is being asked.
@@ -90,16 +101,47 @@ impl Rooms {
             available: space.available.saturating_sub(under_way),
             ..space
         });
+        let above = space.available.saturating_sub(space.reserve());
+        room.stale_at = room.given + STALE_BYTES_MIN.max(above / STALE_SHARE);
+    }
+
+    /// Whether a disk should be asked before it is given more, which the caller does then.
+    pub(crate) fn is_stale(&self, disk: DiskId) -> bool {
+        let mut disks = self.disks.lock();
+        let Some(room) = disks.get_mut(&disk) else {
+            return false;
+        };
+        let stale = room.space.is_some() && room.given >= room.stale_at;
+        if stale {
+            // One asks for all.
+            room.stale_at = room.given + STALE_BYTES_MIN;
+        }
+        stale
+    }
+
+    /// As [`Rooms::give`], if there is room for these bytes.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        disk: DiskId,
+        demand: Demand,
+        bytes: u64,
+    ) -> Option<Given> {
+        let mut disks = self.disks.lock();
+        let room = disks.entry(disk).or_default();
+        let fits = (room.space.as_ref()).is_none_or(|space| demand.fits(space, bytes));
+        fits.then(|| {
+            room.give(bytes);
+            Given {
+                rooms: Arc::clone(self),
+                disk,
+                bytes,
+            }
+        })
     }
 
     /// So many bytes are given to a disk.
     pub(crate) fn give(self: &Arc<Self>, disk: DiskId, bytes: u64) -> Given {
-        let mut disks = self.disks.lock();
-        let room = disks.entry(disk).or_default();
-        room.given = room.given.saturating_add(bytes);
-        if let Some(space) = &mut room.space {
-            space.available = space.available.saturating_sub(bytes);
-        }
+        self.disks.lock().entry(disk).or_default().give(bytes);
         Given {
             rooms: Arc::clone(self),
             disk,
@@ -111,7 +153,7 @@ impl Rooms {
     pub(crate) fn has(&self, disk: DiskId, demand: Demand) -> bool {
         let disks = self.disks.lock();
         let space = disks.get(&disk).and_then(|room| room.space.as_ref());
-        space.is_none_or(|space| demand.fits(space))
+        space.is_none_or(|space| demand.fits(space, 0))
     }
 
     /// Those of some disks that have room for this, with the bytes that they have, if that is known.
@@ -119,7 +161,7 @@ impl Rooms {
         let disks = self.disks.lock();
         let space = |id| disks.get(id).and_then(|room| room.space.as_ref());
         let known = some.iter().map(|id| (*id, space(id)));
-        let roomy = known.filter(|(_, space)| space.is_none_or(|space| demand.fits(space)));
+        let roomy = known.filter(|(_, space)| space.is_none_or(|space| demand.fits(space, 0)));
         roomy
             .map(|(id, space)| (id, space.map(|space| space.available)))
             .collect()
@@ -146,14 +188,6 @@ impl Drop for Given {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reserve_follows_small_disks() {
-        assert_eq!(reserve_bytes(0), 0);
-        assert_eq!(reserve_bytes(1 << 30), 64 << 20);
-        assert_eq!(reserve_bytes(4 << 30), 256 << 20);
-        assert_eq!(reserve_bytes(1 << 44), 256 << 20);
-    }
 
     #[test]
     fn what_is_written_counts_before_the_disk_is_asked_again() {
@@ -201,5 +235,46 @@ mod tests {
         drop(later);
         rooms.saw(&rooms.ask(disk), space);
         assert_eq!(left(), 100);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_taken() {
+        let rooms = Arc::<Rooms>::default();
+        let disk = DiskId(1);
+        let take = |demand, mib: u64| rooms.take(disk, demand, mib << 20);
+        assert!(take(Demand::GoOn, 1 << 30).is_some(), "nothing is known");
+        let space = Space {
+            total: 1 << 30,
+            available: 50 << 20,
+        };
+        let asked = rooms.ask(disk);
+        rooms.saw(&asked, space);
+        // 64 MiB are the reserve, of which objects take half.
+        let held: Vec<_> = (0..20).map_while(|_| take(Demand::GoOn, 1)).collect();
+        assert_eq!(held.len(), 17);
+        assert!(take(Demand::Seal, 17).is_none());
+        assert!(take(Demand::Seal, 16).is_some());
+        assert!(take(Demand::Seal, 1).is_none());
+    }
+
+    /// A journal file is made between two answers: the second comes before it is written over.
+    #[test]
+    fn a_disk_is_asked_the_sooner_the_fuller_it_is() {
+        let rooms = Arc::<Rooms>::default();
+        let disk = DiskId(1);
+        let space = |mib: u64| Space {
+            total: 1 << 30,
+            available: mib << 20,
+        };
+        assert!(!rooms.is_stale(disk), "a pool that was never looked at");
+        for (left, after) in [(64 + 800, 100), (64 + 80, 10), (64 + 8, 1), (64, 1), (3, 1)] {
+            rooms.saw(&rooms.ask(disk), space(left));
+            for _ in 0..after {
+                assert!(!rooms.is_stale(disk), "{left}");
+                drop(rooms.give(disk, 1 << 20));
+            }
+            assert!(rooms.is_stale(disk), "{left}");
+            assert!(!rooms.is_stale(disk), "somebody asks already");
+        }
     }
 }

@@ -126,6 +126,31 @@ pub struct Space {
     pub available: u64,
 }
 
+/// The most that is kept free on a device, in bytes.
+const RESERVE_BYTES_MAX: u64 = 256 << 20;
+
+impl Space {
+    /// A device with less room than this, in bytes, takes no new objects: deletes, sealing, compaction,
+    /// repair and the catalog need it.
+    #[must_use]
+    pub const fn reserve(&self) -> u64 {
+        let share = self.total / 16;
+        if share < RESERVE_BYTES_MAX {
+            share
+        } else {
+            RESERVE_BYTES_MAX
+        }
+    }
+
+    /// Whether there is room for a further file of so many bytes of what empties a device, the journal. It
+    /// may use more of the reserve than anything else, and leaves an eighth of it: what is in the journal
+    /// can be let go of only when the index was written.
+    #[must_use]
+    pub const fn for_further_file(&self, bytes: u64) -> bool {
+        self.available.saturating_sub(bytes) > self.reserve() / 8
+    }
+}
+
 /// One folder on one device; see the module.
 pub trait Disk: Send + Sync + Debug {
     /// What messages call it: the folder's path.

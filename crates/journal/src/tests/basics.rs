@@ -233,8 +233,11 @@ async fn full_disks_refuse_what_needs_a_new_file_and_keep_what_they_have() {
     let hold = journal.hold("index", 0);
     drop(recovery);
     write(&journal, "first").await;
-    for disk in world.disks() {
-        disk.set_capacity(300 << 10);
+    // Three more files, and a little: less than what is kept for the index.
+    for disk in world.dyn_disks().iter().zip(world.disks()) {
+        let space = disk.0.space().await.expect("an answer");
+        let used = space.total - space.available;
+        disk.1.set_capacity(used + 3 * config(1).file_bytes + 1000);
     }
     let mut written = 1;
     let refused = loop {
@@ -254,6 +257,10 @@ async fn full_disks_refuse_what_needs_a_new_file_and_keep_what_they_have() {
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(written > 20);
     assert_eq!(journal.status().state, JournalState::Running);
+    for disk in world.dyn_disks() {
+        let space = disk.space().await.expect("an answer");
+        assert!(space.available > space.reserve() / 8, "{space:?}");
+    }
     // It goes on with what it has when that is free, and does not try without pause meanwhile.
     hold.advance(journal.durable_seq());
     tokio::time::sleep(Duration::from_secs(90)).await;

@@ -236,6 +236,8 @@ async fn an_old_copy_never_wins() {
     let world = formatted(1, 5, 2).await;
     let (journal, _) = open(&world, 2).await.expect("opens");
     write(&journal, "old").await;
+    // The holder that was not waited for has it too.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let world = world.crash(1);
     world.disk(3).vanish();
     world.disk(4).vanish();

@@ -306,6 +306,13 @@ async fn disks_too_small_for_the_journal_are_named_and_left_in_peace() {
         assert_eq!(named, n < 2, "{message}");
     }
     assert!(message.contains("65536 bytes"), "{message}");
+    // Disks that say that they have room are asked for a file.
+    for n in [0, 1] {
+        world.disk(n).set_capacity(10 << 20);
+        world
+            .disk(n)
+            .fail_always(SimOp::Create, DiskErrorKind::Full);
+    }
     let asked = |n: usize| world.disk(n).counters().name_changes;
     let before = asked(0);
     for _ in 0..600 {
@@ -317,7 +324,7 @@ async fn disks_too_small_for_the_journal_are_named_and_left_in_peace() {
         (5..30).contains(&asked),
         "asked {asked} times in five minutes"
     );
-    world.disk(0).set_capacity(10 << 20);
+    world.disk(0).heal();
     tokio::time::sleep(Duration::from_secs(31)).await;
     write(&journal, body(1)).await;
 }

@@ -391,8 +391,10 @@ impl Ids {
             match self.kv.commit(batch).await {
                 Ok(_) => return Ok((stored, new)),
                 Err(CommitError::Conflict(_)) => {}
+                // Numbers may have been skipped, which nobody sees: what needed one did not begin.
                 Err(CommitError::Failed(error)) => {
-                    return Err(error.context(format!("reserving {kind:?} ids")));
+                    let doing = format!("reserving {kind:?} ids");
+                    return Err(error.context(doing).unchanged());
                 }
             }
         }

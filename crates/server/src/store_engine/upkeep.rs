@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dewar_data::pool::{Found, IDENTITY_FILE, Identity, Pool, inspect, reserve_bytes};
+use dewar_data::pool::{Found, IDENTITY_FILE, Identity, Pool, inspect};
 use dewar_env::{Disk, DiskState, Space};
 use dewar_store::Store;
 use dewar_store::engine::{Content, Refusal};
@@ -100,7 +100,7 @@ impl UpkeepAdmin {
         let shown = self.changes.states();
         let (hollow, room) = (self.store.hollow(), self.store.space());
         let in_doubt = self.store.in_doubt();
-        let is_full = |space: &Space| space.available <= reserve_bytes(space.total);
+        let is_full = |space: &Space| space.available <= space.reserve();
         let mut states = Vec::new();
         let flaws = self.flaws().await;
         self.changes.folders.each(|folder| {

@@ -1,6 +1,6 @@
 //! What is looked at and done before a folder's disk joins.
 
-use dewar_data::pool::{IDENTITY_FILE, Identity, reserve_bytes};
+use dewar_data::pool::{IDENTITY_FILE, Identity};
 use dewar_env::{Disk, DiskErrorKind};
 use dewar_types::{Error, ErrorKind, Result};
 
@@ -23,7 +23,7 @@ pub(super) async fn check_room(disk: &dyn Disk, file_bytes: u64) -> Result<()> {
         return Err(Error::new(ErrorKind::Unavailable, message));
     }
     let space = disk.space().await?;
-    let needed = FIRST_FILES * file_bytes + reserve_bytes(space.total);
+    let needed = FIRST_FILES * file_bytes + space.reserve();
     if space.available < needed {
         let message = format!(
             "{label} has no room: {} MiB are free, and a disk needs {} MiB to begin with",

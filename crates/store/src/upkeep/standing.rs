@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_data::blob::{BlobRecord, Findings};
 use dewar_data::format::ShardSet;
-use dewar_data::pool::{Pool, reserve_bytes};
+use dewar_data::pool::Pool;
 use dewar_env::{DiskState, Space};
 use dewar_types::{DiskId, Layout};
 
@@ -80,7 +80,7 @@ impl Disks {
                 disks.writable.insert(member.id);
                 let roomy = space
                     .get(&member.id)
-                    .is_none_or(|space| space.available > reserve_bytes(space.total));
+                    .is_none_or(|space| space.available > space.reserve());
                 if roomy && !leaving.contains(&member.id) {
                     disks.takers.insert(member.id, member.pool);
                 }

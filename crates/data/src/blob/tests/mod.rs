@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_env::DiskErrorKind;
 use dewar_env::disk::sim::{SimLatency, SimOp, SimWorld};
+use dewar_env::{CreateOptions, DiskErrorKind};
 use dewar_types::{BlobId, ByteRange, DiskId, ErrorKind, Layout, Result};
 use proptest::prelude::*;
 
@@ -402,6 +402,55 @@ fn a_dropped_seal_leaves_nothing() {
     }
 }
 
+/// Other files of new blobs are left alone: somebody may be writing them.
+#[test]
+fn what_a_writer_could_not_remove_is_swept_while_the_process_lives() {
+    run(async {
+        let world = SimWorld::with_disks(2, 6);
+        let store = store(&world, layout(4, 2));
+        let mut bad = None;
+        for id in 1..100 {
+            let record = write(&store, id, &content(3_000_000, id), 1 << 20).await;
+            let record = record.expect("written");
+            let Some(shard) = record.missing.first() else {
+                let disk = world.disk(0);
+                disk.fail_always(SimOp::Write, DiskErrorKind::Io);
+                disk.fail_always(SimOp::Remove, DiskErrorKind::Io);
+                continue;
+            };
+            bad = Some(record.disks[usize::from(*shard)]);
+            break;
+        }
+        let bad = bad.expect("a shard was not written");
+        let (members, unnamed) = (store.pool().members(), async |_| Ok(Known::Unnamed));
+        let members: Vec<Member> = members.collect();
+        assert!(
+            members
+                .iter()
+                .all(|m| store.has_leftovers(m.id) == (m.id == bad))
+        );
+        let sweep = async |member| {
+            let swept = store.sweep(member, BlobId(0), |_| Some(()), unnamed);
+            swept.await.map(|swept| swept.removed)
+        };
+        let member = members.iter().find(|member| member.id == bad);
+        let member = member.expect("it is one of them");
+        sweep(member).await.expect_err("it cannot be removed yet");
+        assert!(store.has_leftovers(bad));
+        world.disk(0).heal();
+        // Somebody works on it.
+        let busy = store
+            .sweep(member, BlobId(0), |_| None::<()>, unnamed)
+            .await;
+        assert_eq!(busy.expect("swept").busy, 1);
+        for member in &members {
+            let removed = sweep(member).await.expect("swept");
+            assert_eq!(removed, u64::from(member.id == bad));
+            assert!(!store.has_leftovers(member.id));
+        }
+    });
+}
+
 /// What salvage finds when no catalog is left: every shard says whose it is.
 #[test]
 fn headers_describe_the_blob() {
@@ -457,6 +506,46 @@ fn full_disks_refuse_with_no_space() {
 
 /// After a crash at any operation, a blob whose seal returned is whole on every choice of k disks,
 /// and the sweep takes what was never sealed.
+/// Files of the journal take room beside writers, and say so to nobody.
+#[test]
+fn writers_see_what_else_takes_room() {
+    run(async {
+        let world = SimWorld::with_disks(1, 6);
+        world
+            .disks()
+            .iter()
+            .for_each(|disk| disk.set_capacity(64 << 20));
+        let store = store(&world, layout(4, 2));
+        store.placement().refresh(store.pool()).await;
+        let bytes = content(4 << 20, 5);
+        let mut writer = store.create(BlobId(1), ShardKind::Object).expect("room");
+        for _ in 0..12 {
+            writer.write(bytes.clone()).await.expect("room");
+        }
+        for disk in world.dyn_disks() {
+            let options = CreateOptions {
+                zeroed_bytes: 32 << 20,
+                ..CreateOptions::default()
+            };
+            disk.create("journal-file", options).await.expect("room");
+        }
+        let mut more = 0;
+        let error = loop {
+            match writer.write(bytes.clone()).await {
+                Ok(()) => more += 1,
+                Err(error) => break error,
+            }
+            assert!(more < 48, "more than there is room for");
+        };
+        let full = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unavailable);
+        assert!(full, "{:?}: {error}", error.kind());
+        for disk in world.dyn_disks() {
+            let space = disk.space().await.expect("an answer");
+            assert!(space.available > space.reserve() / 4, "{space:?}");
+        }
+    });
+}
+
 #[test]
 fn sealed_blobs_survive_a_crash_at_every_operation() {
     for at in 1.. {
