@@ -179,7 +179,11 @@ impl Incoming {
         let pool = self.shared.number_of(self.origin.pool);
         // Before the MD5, which needs company.
         let turn = match &self.stage {
-            Stage::Small(_) => None,
+            Stage::Small(_) => {
+                // Other small ones that are here by now hash along.
+                tokio::task::yield_now().await;
+                None
+            }
             Stage::Large(writer) => Some(self.shared.turn(pool, writer).await),
         };
         let salt = self.sealer.as_ref().map(Sealer::salt);

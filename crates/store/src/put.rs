@@ -204,17 +204,11 @@ impl Upload {
         );
         uncut(async move {
             let principal = caller.to_string();
-            let outcome = shared
-                .tree
-                .publish(
-                    &owner.actor(&principal),
-                    &bucket,
-                    &key,
-                    new,
-                    &condition,
-                    &held.extra(),
-                )
-                .await;
+            let (actor, extra) = (owner.actor(&principal), held.extra());
+            let tree = &shared.tree;
+            // Boxed, or the task would be five times as large, and copied as a whole when it begins.
+            let published = tree.publish(&actor, &bucket, &key, new, &condition, &extra);
+            let outcome = Box::pin(published).await;
             held.settle(&shared, &outcome).await;
             let mut version = outcome?.version;
             // The writer knows what it wrote, sealed or not.
@@ -235,16 +229,19 @@ impl fmt::Debug for Upload {
 
 /// Runs a commit in a task of its own, so that a client that goes away does not cut it between
 /// the journal and what must follow.
-pub(crate) async fn uncut<T: Send + 'static>(
+///
+/// Its future is boxed at once: it is large, and would be copied by each of the futures around it.
+pub(crate) fn uncut<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    tokio::spawn(work.in_current_span())
-        .await
-        .unwrap_or_else(|error| {
+) -> impl Future<Output = Result<T>> + Send {
+    let task = tokio::spawn(Box::pin(work).in_current_span());
+    async {
+        task.await.unwrap_or_else(|error| {
             Err(Error::with_source(
                 ErrorKind::Internal,
                 "a commit ended early",
                 error,
             ))
         })
+    }
 }

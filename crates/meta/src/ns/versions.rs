@@ -226,6 +226,16 @@ impl<'a> Name<'a> {
         let Some(file) = self.file.clone() else {
             return Ok(None);
         };
+        // A new name, the common case, does not pay for the room that this needs.
+        Box::pin(self.replace(file, stage, versioning)).await
+    }
+
+    async fn replace(
+        &mut self,
+        file: FileRecord,
+        stage: &mut Stage<'_>,
+        versioning: Versioning,
+    ) -> Result<Option<VersionRecord>, Error> {
         let owner = (file.attributes.owner, file.attributes.group);
         self.count(stage, owner, -i64::from(file.is_live()), 0);
         let keeps = versioning == Versioning::Enabled;
@@ -483,7 +493,7 @@ impl<'a> Name<'a> {
             Some(file) => stage.put(key, file.to_value()),
             None => {
                 stage.delete(key);
-                stage.hint(&self.target.chain).await?;
+                Box::pin(stage.hint(&self.target.chain)).await?;
             }
         }
         Ok(())

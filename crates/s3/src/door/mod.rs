@@ -231,17 +231,18 @@ impl Door {
             if let Some(page) = page {
                 page.bucket = address.bucket().map(|bucket| (tenant, bucket.clone()));
             }
-            return preflight(&self.store, &head, page.as_ref()).await;
+            return Box::pin(preflight(&self.store, &head, page.as_ref())).await;
         }
         if iam::is_call(&head, in_host.as_deref())
             && let Some(wire) = wire.take()
         {
-            return iam::call(self, head, wire, origin, id, told).await;
+            return Box::pin(iam::call(self, head, wire, origin, id, told)).await;
         }
         if in_host.is_none()
             && let Some(call) = macaroon::is_call(&head)
         {
-            return macaroon::call(self, call, head, wire, &query, origin, told).await;
+            let call = macaroon::call(self, call, head, wire, &query, origin, told);
+            return Box::pin(call).await;
         }
         let now = self.env.clock.now();
         let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;
