@@ -330,7 +330,7 @@ impl Held {
             Self::Nothing => {}
             Self::Small { slot, .. } => slot.abandon(),
             Self::Large { record } => {
-                shared.blobs.remove(&record).await;
+                shared.blobs.take_back(&record).await;
             }
         }
     }
@@ -355,7 +355,7 @@ impl Held {
             (Self::Small { slot, .. }, Ok(_)) => slot.settle(),
             (Self::Small { slot, .. }, Err(error)) if refused(error) => slot.abandon(),
             (Self::Large { record }, Err(error)) if refused(error) => {
-                shared.blobs.remove(&record).await;
+                shared.blobs.take_back(&record).await;
             }
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! Shard files that could not be removed: their disk was away when their writer gave them up.
+//! Shard files that could not be removed: their disk was away when their writer gave them up, or when their
+//! blob was taken back.
 //!
 //! Whoever sweeps a disk leaves new blobs alone, since somebody may be writing them. These were given up,
 //! and nobody would look at them again before the next process.

@@ -217,9 +217,18 @@ impl BlobStore {
         })
     }
 
+    /// Removes the shards of a blob that got no name. What cannot be removed, because its disk is away, is
+    /// swept when it is back.
+    pub async fn take_back(&self, record: &BlobRecord) {
+        for shard in self.remove(record).await {
+            if let Some(disk) = record.disks.get(shard) {
+                self.leftovers.add(*disk, record.shard_path(shard));
+            }
+        }
+    }
+
     /// Removes a blob's shards. Call it when no name and no reader is left. The shards that could
-    /// not be removed, because their disk is away, come back; if nobody remembers them they stay
-    /// for the sweep.
+    /// not be removed, because their disk is away, come back, for the caller to remember.
     pub async fn remove(&self, record: &BlobRecord) -> Vec<usize> {
         let shards: Vec<usize> = (0..record.disks.len()).collect();
         self.remove_shards(record, &shards).await

@@ -192,7 +192,7 @@ impl Segments {
             // Refused because it had happened, or because a record is another now.
             if !self.happened(change).await? {
                 if let Some(packed) = &change.packed {
-                    self.blobs.remove(packed).await;
+                    self.blobs.take_back(packed).await;
                 }
                 compactor.unfinished = None;
                 return Err(error);

@@ -144,7 +144,7 @@ impl Drop for SealedLogs {
         let (shared, logs) = (Shared::clone(&self.shared), std::mem::take(&mut self.logs));
         runtime.spawn(async move {
             for log in logs {
-                shared.blobs.remove(&log.record).await;
+                shared.blobs.take_back(&log.record).await;
             }
         });
     }

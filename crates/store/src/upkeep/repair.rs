@@ -529,7 +529,7 @@ impl Inner {
         if let Err(error) = self.table.replaced(encoding, &now, findings, left).await {
             // An engine's failure leaves it open which of the two is named.
             if error.kind() == ErrorKind::Conflict {
-                self.blobs.remove(&now).await;
+                self.blobs.take_back(&now).await;
             }
             return Err(error);
         }

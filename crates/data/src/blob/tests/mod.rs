@@ -448,6 +448,19 @@ fn what_a_writer_could_not_remove_is_swept_while_the_process_lives() {
             assert_eq!(removed, u64::from(member.id == bad));
             assert!(!store.has_leftovers(member.id));
         }
+        // The same for a whole blob that got no name.
+        let record = write(&store, 100, &content(100, 1), 100).await;
+        let record = record.expect("written");
+        let away = record.disks[1];
+        let number = away.0 as usize - 1;
+        world.disk(number).vanish();
+        store.take_back(&record).await;
+        world.disk(number).come_back();
+        for member in &members {
+            assert_eq!(store.has_leftovers(member.id), member.id == away);
+            let removed = sweep(member).await.expect("swept");
+            assert_eq!(removed, u64::from(member.id == away));
+        }
     });
 }
 
