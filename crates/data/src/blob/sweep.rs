@@ -69,8 +69,8 @@ impl BlobStore {
     }
 
     /// Walks the shard files of one disk. `first_new` is the first blob id of this opening of the
-    /// store: what is not below it is touched only if its writer gave it up. `claim` keeps a blob from being rebuilt while
-    /// what it gives is held, `None` when that is under way; `look_up` asks about a blob.
+    /// store: what is not below it is touched only if its writer gave it up. `claim` keeps a blob from being
+    /// rebuilt while what it gives is held, `None` when that is under way; `look_up` asks about a blob.
     ///
     /// # Errors
     /// Those of the disk and of the catalog; what was removed until then stays removed.

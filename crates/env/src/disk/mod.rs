@@ -262,3 +262,35 @@ pub trait DiskFile: Send + Sync + Debug {
     /// The file's length in bytes.
     fn len(&self) -> BoxFuture<'_, Result<u64>>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_follows_small_disks() {
+        let reserve = |total| {
+            let space = Space {
+                total,
+                available: 0,
+            };
+            space.reserve()
+        };
+        assert_eq!(reserve(0), 0);
+        assert_eq!(reserve(1 << 30), 64 << 20);
+        assert_eq!(reserve(4 << 30), 256 << 20);
+        assert_eq!(reserve(1 << 44), 256 << 20);
+    }
+
+    #[test]
+    fn the_last_eighth_of_the_reserve_is_for_no_journal_file() {
+        let fits = |mib: u64| {
+            let space = Space {
+                total: 4 << 30,
+                available: mib << 20,
+            };
+            space.for_further_file(32 << 20)
+        };
+        assert!(fits(65) && !fits(64) && !fits(32) && !fits(0));
+    }
+}
