@@ -535,11 +535,10 @@ impl ShardTask {
 
     /// Stops before the file system has to: what empties the disk needs the rest.
     async fn take_room(&mut self, bytes: u64) -> Result<Given> {
-        if self.rooms.is_stale(self.id) {
-            let asked = self.rooms.ask(self.id);
-            if let Ok(space) = self.disk.space().await {
-                self.rooms.saw(&asked, space);
-            }
+        if let Some(asked) = self.rooms.ask_again(self.id)
+            && let Ok(space) = self.disk.space().await
+        {
+            self.rooms.saw(&asked, space);
         }
         let given = self.rooms.take(self.id, self.demand, bytes);
         given.ok_or_else(|| {

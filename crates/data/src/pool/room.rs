@@ -105,18 +105,17 @@ impl Rooms {
         room.stale_at = room.given + STALE_BYTES_MIN.max(above / STALE_SHARE);
     }
 
-    /// Whether a disk should be asked before it is given more, which the caller does then.
-    pub(crate) fn is_stale(&self, disk: DiskId) -> bool {
+    /// As [`Rooms::ask`], if the disk should be asked before it is given more. One asks for all.
+    pub(crate) fn ask_again(&self, disk: DiskId) -> Option<Asked> {
         let mut disks = self.disks.lock();
-        let Some(room) = disks.get_mut(&disk) else {
-            return false;
-        };
-        let stale = room.space.is_some() && room.given >= room.stale_at;
-        if stale {
-            // One asks for all.
+        let room = disks.get_mut(&disk)?;
+        (room.space.is_some() && room.given >= room.stale_at).then(|| {
             room.stale_at = room.given + STALE_BYTES_MIN;
-        }
-        stale
+            Asked {
+                disk,
+                landed: room.landed,
+            }
+        })
     }
 
     /// As [`Rooms::give`], if there is room for these bytes.
@@ -266,15 +265,18 @@ mod tests {
             total: 1 << 30,
             available: mib << 20,
         };
-        assert!(!rooms.is_stale(disk), "a pool that was never looked at");
+        assert!(
+            rooms.ask_again(disk).is_none(),
+            "a pool that was never looked at"
+        );
         for (left, after) in [(64 + 800, 100), (64 + 80, 10), (64 + 8, 1), (64, 1), (3, 1)] {
             rooms.saw(&rooms.ask(disk), space(left));
             for _ in 0..after {
-                assert!(!rooms.is_stale(disk), "{left}");
+                assert!(rooms.ask_again(disk).is_none(), "{left}");
                 drop(rooms.give(disk, 1 << 20));
             }
-            assert!(rooms.is_stale(disk), "{left}");
-            assert!(!rooms.is_stale(disk), "somebody asks already");
+            assert!(rooms.ask_again(disk).is_some(), "{left}");
+            assert!(rooms.ask_again(disk).is_none(), "somebody asks already");
         }
     }
 }
