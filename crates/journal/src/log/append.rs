@@ -35,7 +35,7 @@ impl Shared {
         state.counters.records += 1;
         state.counters.bytes += len as u64;
         let seq = self.encode(&mut state, len, body);
-        self.start_writes(&mut state);
+        self.start_soon(&mut state);
         Ok(seq)
     }
 

@@ -22,6 +22,13 @@ pub(super) struct Flight {
     started: Duration,
 }
 
+/// A group and where it is to be written.
+struct Departure {
+    id: u64,
+    group: Frozen,
+    lanes: Vec<Arc<Lane>>,
+}
+
 impl Flight {
     /// When its writes began.
     pub(super) fn started(&self) -> Duration {
@@ -30,45 +37,55 @@ impl Flight {
 }
 
 impl Shared {
+    /// Starts writing what waits after one turn of the run queue, if a write may start now.
+    pub(super) fn start_soon(self: &Arc<Self>, state: &mut State) {
+        if !state.departing && self.may_start(state, self.env.clock.elapsed()) {
+            state.departing = true;
+            self.runtime.spawn(depart(Arc::clone(self)));
+        }
+    }
+
     /// Starts writing what waits, as far as writes may be started now.
     pub(super) fn start_writes(self: &Arc<Self>, state: &mut State) {
+        while let Some(departure) = self.start_write(state) {
+            self.runtime.spawn(fly(Arc::clone(self), departure));
+        }
+    }
+
+    /// Takes the next group to be written, if a write may be started now.
+    fn start_write(&self, state: &mut State) -> Option<Departure> {
         if !matches!(state.phase, Phase::Running | Phase::Opening) {
-            return;
+            return None;
         }
         let now = self.env.clock.elapsed();
-        while self.may_start(state, now) {
-            let group = match state.sealed.pop_front() {
-                Some(group) => group,
-                None => match state.open.take() {
-                    Some(group) => {
-                        self.seal(state, group);
-                        continue;
-                    }
-                    None => return,
-                },
-            };
-            state.flights += 1;
-            state.counters.groups += 1;
-            state.last_started = now;
-            let id = state.flights;
-            let group = group.freeze();
-            for lane in &state.lanes {
-                lane.begin(id, group.last, group.bytes.len(), now);
-            }
-            self.drop_laggards(state, now);
-            self.runtime.spawn(fly(
-                Arc::clone(self),
-                state.lanes.clone(),
-                id,
-                group.clone(),
-            ));
-            state.flying.push_back(Flight {
-                id,
-                group,
-                landed: 0,
-                started: now,
-            });
+        if !self.may_start(state, now) {
+            return None;
         }
+        if state.sealed.is_empty()
+            && let Some(group) = state.open.take()
+        {
+            self.seal(state, group);
+        }
+        let group = state.sealed.pop_front()?.freeze();
+        state.flights += 1;
+        state.counters.groups += 1;
+        state.last_started = now;
+        let id = state.flights;
+        for lane in &state.lanes {
+            lane.begin(id, group.last, group.bytes.len(), now);
+        }
+        self.drop_laggards(state, now);
+        state.flying.push_back(Flight {
+            id,
+            group: group.clone(),
+            landed: 0,
+            started: now,
+        });
+        Some(Departure {
+            id,
+            group,
+            lanes: state.lanes.clone(),
+        })
     }
 
     /// One write at a time, and further ones where a sync is so slow that waiting costs more.
@@ -114,6 +131,7 @@ impl Shared {
             true => state.quorum,
             false => 1,
         };
+        let before = self.acked();
         let mut acked = None;
         while state
             .flying
@@ -135,7 +153,11 @@ impl Shared {
         }
         if let Some(acked) = acked {
             self.acknowledge(&mut state, acked);
-            self.start_writes(&mut state);
+            if state.last.saturating_sub(acked) >= acked - before {
+                self.start_writes(&mut state);
+            } else {
+                self.start_soon(&mut state);
+            }
         }
     }
 
@@ -204,8 +226,24 @@ impl Shared {
     }
 }
 
+/// Starts what waits once whoever can run now has run.
+async fn depart(shared: Arc<Shared>) {
+    tokio::task::yield_now().await;
+    let first = {
+        let mut state = shared.state.lock();
+        state.departing = false;
+        let first = shared.start_write(&mut state);
+        shared.start_writes(&mut state);
+        first
+    };
+    if let Some(first) = first {
+        fly(shared, first).await;
+    }
+}
+
 /// Writes a group to all holders.
-async fn fly(shared: Arc<Shared>, lanes: Vec<Arc<Lane>>, id: u64, group: Frozen) {
+async fn fly(shared: Arc<Shared>, departure: Departure) {
+    let Departure { id, group, lanes } = departure;
     let mut writes: FuturesUnordered<_> = lanes
         .iter()
         .map(|lane| lane.write(id, group.file, group.offset, group.bytes.clone()))

@@ -6,6 +6,11 @@
 //! durable on m+1 holders. Whoever appends while few writes are under way starts one; all who come
 //! meanwhile share the next. There are no timers.
 //!
+//! A write starts one turn of the run queue late, after all who could append at once have done so:
+//! where the processors are what everybody waits for, groups grow by that, and where they idle the
+//! turn is next to nothing. When a write lands and as much waits as it carried, the next one starts at
+//! once, so that disks and processors work at the same time.
+//!
 //! # Change of holders
 //! While an epoch is being changed nothing is acknowledged and nothing is started. What was not
 //! acknowledged by then is laid out anew in the new epoch, with the same sequences; what the old
@@ -114,6 +119,8 @@ pub(crate) struct State {
     sealed: VecDeque<Group>,
     flying: VecDeque<Flight>,
     flights: u64,
+    /// A task is about to start what waits.
+    departing: bool,
     last_started: Duration,
     sync_time: Duration,
     pub(crate) files: VecDeque<FileInfo>,
@@ -186,6 +193,7 @@ impl Shared {
             sealed: VecDeque::new(),
             flying: VecDeque::new(),
             flights: 0,
+            departing: false,
             last_started: Duration::ZERO,
             sync_time: Duration::ZERO,
             files: VecDeque::new(),
