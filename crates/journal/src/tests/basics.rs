@@ -107,6 +107,65 @@ async fn many_writers_share_syncs() {
     assert!(syncs <= 640 / 10, "{syncs} syncs for 640 records");
 }
 
+/// How many writes it takes when `early` writers append a record, and another as soon as that is durable, and `late` ones append
+/// theirs while the first write is under way.
+async fn groups_of(early: u64, late: u64) -> u64 {
+    // No group reaches the end of a file.
+    const SMALL: &[u8] = &[7; 64];
+    let world = formatted(1, 4, 2).await;
+    for disk in world.disks() {
+        let sync = (Duration::from_millis(5), Duration::from_millis(5));
+        disk.set_latency(SimLatency {
+            sync,
+            ..SimLatency::default()
+        });
+    }
+    let one_at_a_time = JournalConfig {
+        group_spacing: Duration::from_secs(1),
+        ..config(2)
+    };
+    let (journal, _) = Journal::open(world.env(), disks(&world), one_at_a_time)
+        .await
+        .expect("opens");
+    let groups = || journal.status().counters.groups;
+    let before = groups();
+    let again = (0..early).map(|_| {
+        let journal = journal.clone();
+        tokio::spawn(async move {
+            write(&journal, SMALL).await;
+            write(&journal, SMALL).await;
+        })
+    });
+    let mut writers: Vec<_> = again.collect();
+    while groups() == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for _ in 0..late {
+        let journal = journal.clone();
+        writers.push(tokio::spawn(async move {
+            write(&journal, SMALL).await;
+        }));
+    }
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    groups() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_can_append_at_once_shares_a_write() {
+    // All of the first round in one write, all of the second in another.
+    assert_eq!(groups_of(16, 0).await, 2);
+    // Who came meanwhile waits for those who append again: they are more.
+    assert_eq!(groups_of(16, 4).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_much_as_landed_waits_for_nobody() {
+    // The late ones are a write of their own, beside which the early ones can be served.
+    assert_eq!(groups_of(8, 8).await, 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn slow_syncs_overlap_and_are_acknowledged_in_order() {
     let world = formatted(1, 3, 1).await;
