@@ -54,9 +54,6 @@ impl Shared {
 
     /// Takes the next group to be written, if a write may be started now.
     fn start_write(&self, state: &mut State) -> Option<Departure> {
-        if !matches!(state.phase, Phase::Running | Phase::Opening) {
-            return None;
-        }
         let now = self.env.clock.elapsed();
         if !self.may_start(state, now) {
             return None;
@@ -90,6 +87,9 @@ impl Shared {
 
     /// One write at a time, and further ones where a sync is so slow that waiting costs more.
     fn may_start(&self, state: &State, now: Duration) -> bool {
+        if !matches!(state.phase, Phase::Running | Phase::Opening) {
+            return false;
+        }
         let flying = state.flying.len();
         if flying == 0 {
             return true;
