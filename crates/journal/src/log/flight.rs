@@ -226,7 +226,7 @@ impl Shared {
     }
 }
 
-/// Starts what waits once whoever can run now has run.
+/// Starts what waits once this thread has nothing else to do, or has looked at its driver.
 async fn depart(shared: Arc<Shared>) {
     tokio::task::yield_now().await;
     let first = {

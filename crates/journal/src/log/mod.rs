@@ -6,7 +6,8 @@
 //! durable on m+1 holders. Whoever appends while few writes are under way starts one; all who come
 //! meanwhile share the next. There are no timers.
 //!
-//! A write starts one turn of the run queue late, after all who could append at once have done so:
+//! A write starts late: when the thread has nothing else to do, or has looked at its driver (tokio's
+//! yield, at most some tens of polls), so that whoever can append by then shares it:
 //! where the processors are what everybody waits for, groups grow by that, and where they idle the
 //! turn is next to nothing. When a write lands and as much waits as it carried, the next one starts at
 //! once, so that disks and processors work at the same time.
