@@ -122,8 +122,7 @@ def test_bodies_that_stand_still_are_given_up(bad):
 def test_answers_that_nobody_takes_are_given_up(bad):
     bad.boto().put_object(Bucket="data", Key="large", Body=content("large", 32 * MIB))
     before, wires = descriptors(bad), []
-    # 1,280 MiB are asked for. An answer that nobody takes holds 2 to 3 MiB, and 4.5 where the processors are busy with other things.
-    with Memory(bad, 256 * MIB):
+    with Memory(bad, 160 * MIB):
         for _ in range(40):
             wire = socket.socket()
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -37,7 +37,7 @@ impl Flight {
 }
 
 impl Shared {
-    /// Starts writing what waits after one turn of the run queue, if a write may start now.
+    /// Starts writing what waits a little late ([`super`], order), if a write may start now.
     pub(super) fn start_soon(self: &Arc<Self>, state: &mut State) {
         if !state.departing && self.may_start(state, self.env.clock.elapsed()) {
             state.departing = true;

@@ -9,8 +9,8 @@
 //! A write starts late: when the thread has nothing else to do, or has looked at its driver (tokio's
 //! yield, at most some tens of polls), so that whoever can append by then shares it:
 //! where the processors are what everybody waits for, groups grow by that, and where they idle the
-//! turn is next to nothing. When a write lands and as much waits as it carried, the next one starts at
-//! once, so that disks and processors work at the same time.
+//! turn is next to nothing. When a write lands and as much waits or flies as it carried, the next one starts
+//! at once, so that disks and processors work at the same time.
 //!
 //! # Change of holders
 //! While an epoch is being changed nothing is acknowledged and nothing is started. What was not
