@@ -4,13 +4,18 @@
 //! Names are those within the account, as IAM has them. A user that is an account of its own is
 //! found by its name or its id, by itself and by who manages its tenant.
 
+mod providers;
+mod roles;
+
+pub use providers::ProviderInfo;
+
 use dewar_auth::{Action, Caller, Details, Resource, Secret, User};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
     Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role, RoleChange,
-    UserChange,
+    UserChange, is_aws_policy,
 };
 
 /// The IAM API for one caller.
@@ -76,6 +81,11 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`] for callers who are no user.
     pub fn caller(&self) -> Result<&User> {
         self.caller.user().ok_or_else(nobody)
+    }
+
+    /// Whether the caller manages the whole tenant: its roles and providers are the tenant's.
+    fn manages_tenant(&self) -> bool {
+        self.caller.user().is_some_and(|user| user.tenant_admin)
     }
 
     fn full(&self, name: &str) -> String {
@@ -256,11 +266,17 @@ impl Identities<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
-    pub async fn create_key(&self, name: Option<&str>) -> Result<(User, String, Secret)> {
+    pub async fn create_key(&self, name: Option<&str>) -> Result<(User, KeyInfo, Secret)> {
         let user = self.user(Action::CreateAccessKey, name).await?;
         let designation = self.designation(&user.name);
         let (id, secret) = self.accounts().add_key(&designation, None, None).await?;
-        Ok((user, id, secret))
+        let keys = self.accounts().access_keys(Some(&designation)).await?;
+        let key = keys.into_iter().find(|key| key.access_key == id);
+        let key = key.ok_or_else(|| {
+            let message = format!("access key {id:?} was removed meanwhile");
+            Error::new(ErrorKind::NotFound, message)
+        })?;
+        Ok((user, key, secret))
     }
 
     /// The keys of a user, or of the caller.
@@ -405,6 +421,9 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::AlreadyExists`], [`ErrorKind::MalformedPolicy`],
     /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidArgument`].
     pub async fn create_role(&self, name: &str, path: &str, change: RoleChange) -> Result<Role> {
+        if self.manages_tenant() {
+            return self.create_role_of_tenant(name, path, change).await;
+        }
         self.permit_own(Action::CreateRole, &format!("role{path}{name}"))?;
         let full = self.full(name);
         self.accounts()
@@ -417,6 +436,9 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn role(&self, action: Action, name: &str) -> Result<Role> {
+        if let Some(role) = self.role_of_tenant(action, name).await? {
+            return Ok(role);
+        }
         let found = self.accounts().role(&self.tenant, &self.full(name)).await;
         let path = found.as_ref().map_or("/", |role| &role.path);
         self.permit_own(action, &format!("role{path}{name}"))?;
@@ -429,15 +451,12 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`].
     pub async fn list_roles(&self) -> Result<Vec<Role>> {
         self.permit_own(Action::ListRoles, "role/")?;
-        self.accounts().roles(&self.tenant, Some(&self.root)).await
-    }
-
-    /// Whether the caller may ask which issuers of tokens its account has.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Denied`].
-    pub fn may_list_issuers(&self) -> Result<()> {
-        self.permit_own(Action::ListOpenIdConnectProviders, "oidc-provider/")
+        let accounts = self.accounts();
+        let mut roles = accounts.roles(&self.tenant, Some(&self.root)).await?;
+        if self.manages_tenant() {
+            roles.extend(accounts.roles(&self.tenant, None).await?);
+        }
+        Ok(roles)
     }
 
     /// Changes a role.
@@ -485,6 +504,12 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn policy(&self, action: Action, arn: &str) -> Result<ManagedPolicy> {
         let none = || Error::new(ErrorKind::NotFound, format!("there is no policy {arn:?}"));
+        if is_aws_policy(arn) {
+            let found = self.accounts().managed(&self.tenant, arn).await;
+            let name = arn.rsplit_once('/').map_or(arn, |(_, name)| name);
+            self.permit_own(action, &format!("policy/{name}"))?;
+            return found;
+        }
         let own = format!("arn:aws:iam::{}:policy/", self.account);
         let rest = arn.strip_prefix(&own).ok_or_else(none)?;
         let name = rest.rsplit_once('/').map_or(rest, |(_, name)| name);
@@ -494,6 +519,16 @@ impl Identities<'_> {
             .await;
         self.permit_own(action, &format!("policy/{rest}"))?;
         found
+    }
+
+    /// The same, to be changed: none of AWS's.
+    async fn own_policy(&self, action: Action, arn: &str) -> Result<ManagedPolicy> {
+        let policy = self.policy(action, arn).await?;
+        if is_aws_policy(&policy.name) {
+            let message = format!("{arn} is AWS's, which nobody changes");
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(policy)
     }
 
     /// The policies of the account.
@@ -512,7 +547,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Conflict`].
     pub async fn delete_policy(&self, arn: &str) -> Result<()> {
-        let policy = self.policy(Action::DeletePolicy, arn).await?;
+        let policy = self.own_policy(Action::DeletePolicy, arn).await?;
         self.accounts()
             .remove_managed(&self.tenant, &policy.name)
             .await
@@ -529,7 +564,7 @@ impl Identities<'_> {
         text: &str,
         default: bool,
     ) -> Result<(ManagedPolicy, u32)> {
-        let policy = self.policy(Action::CreatePolicyVersion, arn).await?;
+        let policy = self.own_policy(Action::CreatePolicyVersion, arn).await?;
         let accounts = self.accounts();
         let number = accounts
             .reword_policy(&self.tenant, &policy.name, text, default)
@@ -548,7 +583,7 @@ impl Identities<'_> {
         } else {
             Action::SetDefaultPolicyVersion
         };
-        let policy = self.policy(action, arn).await?;
+        let policy = self.own_policy(action, arn).await?;
         self.accounts()
             .choose_wording(&self.tenant, &policy.name, number, remove)
             .await

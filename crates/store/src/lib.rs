@@ -68,14 +68,15 @@ use dewar_meta::ns::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
-    Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
-    KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser, PolicyVersion,
-    Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, caller_identity,
+    Accounts, AssumeRole, AwsPolicy, Becoming, FederationConfig, FetchKeys, Given, Group, Holder,
+    HolderKind, IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare,
+    NewUser, PolicyVersion, Provider, ProviderChange, ProviderOwner, Revoke, Role, RoleChange,
+    ShareInfo, UserChange, WebIdentity, aws_policies, aws_policy, caller_identity, is_aws_policy,
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
-pub use identity::Identities;
+pub use identity::{Identities, ProviderInfo};
 pub use multipart::{Begun, PartUpload};
 pub use put::Upload;
 pub use rebuilt::{Rebuilt, RebuiltFrom};

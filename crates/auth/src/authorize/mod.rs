@@ -151,6 +151,9 @@ pub struct Details<'a> {
     pub transitive: Option<&'a [String]>,
     /// The policy that is to be given or taken.
     pub policy_arn: Option<&'a str>,
+    /// Whether a trust policy may let in all users of a provider whose tokens are for a certain
+    /// client.
+    pub client_trust: bool,
 }
 
 /// The caller may not.
@@ -425,7 +428,7 @@ fn trusted<'a>(ask: &'a Ask<'a>, trust: &'a crate::Policy) -> (bool, Why<'a>) {
     };
     let vouched = ask.caller.bounds().is_some_and(|bounds| bounds.unassumed);
     // Refused when it was set; a second look costs nothing.
-    if user.is_none() && (!vouched || trust.trusts_a_realm()) {
+    if user.is_none() && (!vouched || trust.trusts_a_realm(ask.details.client_trust)) {
         return (false, Why::Nothing);
     }
     let own = match OwnPolicies::of(ask, user) {

@@ -194,10 +194,11 @@ impl Policy {
 
     /// Whether a statement of it lets in every user of a provider: one that names a provider and asks
     /// for no claim that tells its users apart. Who means that writes it down: a claim `sub` that is
-    /// like `*`.
+    /// like `*`. With `client_trust` a claim that names the client of the token is enough.
     #[must_use]
-    pub fn trusts_a_realm(&self) -> bool {
-        self.statements.iter().any(Statement::trusts_a_realm)
+    pub fn trusts_a_realm(&self, client_trust: bool) -> bool {
+        let mut statements = self.statements.iter();
+        statements.any(|statement| statement.trusts_a_realm(client_trust))
     }
 
     /// What it says: the first statement that denies, and the first that allows, preferring one

@@ -1,7 +1,7 @@
 //! Whether a statement speaks of a request, and what the request says about condition keys.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use dewar_types::Timestamp;
 use time::OffsetDateTime;
@@ -142,9 +142,13 @@ impl<'a> Ask<'a> {
                 let identity = session.and_then(|session| session.source_identity.as_deref());
                 Found::maybe(identity.map(Cow::Borrowed))
             }
+            Key::Authentication => Found::maybe(user.map(|_| {
+                let session = self.session().is_some();
+                Cow::Borrowed(if session { "true" } else { "false" })
+            })),
             Key::PrincipalTag(name) => {
-                let tag = self.caller.bounds().and_then(|bounds| bounds.tag(name));
-                Found::maybe(tag.map(Cow::Borrowed))
+                let tags = self.caller.bounds().map(|bounds| bounds.tags.as_slice());
+                tags_named(tags.unwrap_or_default(), name)
             }
             Key::FederatedProvider => {
                 let bounds = self.caller.bounds();
@@ -205,11 +209,9 @@ impl<'a> Ask<'a> {
             }
             Key::Said(fact) => Found::maybe(self.said(*fact)),
             Key::RequestTag(name) => {
-                let tags = details.tags.unwrap_or_default().iter();
                 // Those of objects have a key of their own.
-                let asks = self.action.level() != Level::Object;
-                let tag = tags.filter(|_| asks).find(|(key, _)| key == name.as_ref());
-                Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
+                let tags = details.tags.filter(|_| self.action.level() != Level::Object);
+                tags_named(tags.unwrap_or_default(), name)
             }
             Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
             Key::ExternalId => Found::maybe(details.external_id.map(Cow::Borrowed)),
@@ -298,12 +300,62 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The value of a policy variable.
-    fn variable(&self, key: &Key) -> Option<String> {
+    /// The value of a policy variable. A tag that has several values stands for each of them in
+    /// turn, as `choices` has it.
+    fn variable(&self, key: &Key, choices: &Choices) -> Option<String> {
         match self.find(key) {
             Found::One(value) | Found::Implied(value) => Some(value.into_owned()),
+            Found::Many(values) if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) => {
+                let at = choices.of(key, values.len());
+                values.into_iter().nth(at).map(Cow::into_owned)
+            }
             Found::Absent | Found::Many(_) => None,
         }
+    }
+}
+
+/// The values of a tag.
+fn tags_named<'a>(tags: &'a [(String, String)], name: &str) -> Found<'a> {
+    let mut values = tags
+        .iter()
+        .filter(|(key, _)| key == name)
+        .map(|(_, value)| Cow::Borrowed(value.as_str()));
+    match (values.next(), values.next()) {
+        (None, _) => Found::Absent,
+        (Some(one), None) => Found::One(one),
+        (Some(one), Some(two)) => Found::Many([one, two].into_iter().chain(values).collect()),
+    }
+}
+
+/// Most combinations of the values of tags that one statement is asked with.
+const COMBINATIONS_MAX: usize = 256;
+
+/// Which value each variable with several values stands for now: an odometer over those that a
+/// statement has asked for.
+#[derive(Default)]
+struct Choices(RefCell<Vec<(Key, usize, usize)>>);
+
+impl Choices {
+    /// The place of the value that a variable with `count` values stands for.
+    fn of(&self, key: &Key, count: usize) -> usize {
+        let mut all = self.0.borrow_mut();
+        if let Some((_, at, _)) = all.iter().find(|(known, ..)| known == key) {
+            return *at;
+        }
+        all.push((key.clone(), 0, count));
+        0
+    }
+
+    /// Goes on to the next combination; false after the last.
+    fn next(&self) -> bool {
+        for (_, at, count) in self.0.borrow_mut().iter_mut() {
+            *at += 1;
+            if *at < *count {
+                return true;
+            }
+            *at = 0;
+        }
+        false
     }
 }
 
@@ -363,13 +415,23 @@ impl Statement {
             None => Meant::InPerson,
             Some(principals) => principals.means(ask.caller)?,
         };
-        let variables = |key: &Key| ask.variable(key);
-        let holds = self.resources.holds(&ask.named(), &variables)
-            && self
-                .conditions
-                .iter()
-                .all(|condition| condition.holds(&ask.find(condition.key()), &variables));
-        holds.then_some(meant)
+        let choices = Choices::default();
+        let variables = |key: &Key| ask.variable(key, &choices);
+        for _ in 0..COMBINATIONS_MAX {
+            let holds = self.resources.holds(&ask.named(), &variables)
+                && self
+                    .conditions
+                    .iter()
+                    .all(|condition| condition.holds(&ask.find(condition.key()), &variables));
+            if holds {
+                return Some(meant);
+            }
+            if !choices.next() {
+                return None;
+            }
+        }
+        // Too many to look at them all: what denies does, what allows does not.
+        (self.effect == Effect::Deny).then_some(meant)
     }
 
     /// What the resources that it speaks of begin with.
@@ -388,7 +450,7 @@ impl Statement {
     }
 
     /// Whether it lets in all users of a provider, whoever they are.
-    pub(super) fn trusts_a_realm(&self) -> bool {
+    pub(super) fn trusts_a_realm(&self, client_trust: bool) -> bool {
         self.effect == Effect::Allow
             && self.actions.contains(Action::AssumeRoleWithWebIdentity)
             && self
@@ -398,7 +460,7 @@ impl Statement {
             && !self
                 .conditions
                 .iter()
-                .any(super::Condition::tells_users_apart)
+                .any(|condition| condition.tells_users_apart(client_trust))
     }
 
     /// See [`Policy::tells_keys_apart`].

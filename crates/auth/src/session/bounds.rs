@@ -56,7 +56,7 @@ pub struct Bounds {
     pub unassumed: bool,
     /// What the token said, by `PROVIDER:claim`.
     pub claims: Vec<(String, Vec<String>)>,
-    /// Tags of the session.
+    /// Tags of the session. One of a provider's token may have several values, each a pair here.
     pub tags: Vec<(String, String)>,
     /// What it is held to: all of these.
     pub limits: Vec<Limit>,
@@ -76,10 +76,5 @@ impl Bounds {
     pub(crate) fn claim(&self, name: &str) -> &[String] {
         let found = self.claims.iter().find(|(known, _)| known == name);
         found.map_or(&[], |(_, values)| values)
-    }
-
-    pub(crate) fn tag(&self, name: &str) -> Option<&str> {
-        let found = self.tags.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
     }
 }

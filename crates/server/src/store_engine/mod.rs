@@ -36,6 +36,7 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
+use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
@@ -200,6 +201,11 @@ impl OpenEngine for OpenStore {
                  `dewar catalog rebuild` puts it back, with --discard-unnamed it is given up"
             );
         }
+        engine.store().accounts().set_federation(FederationConfig {
+            provider_hosts: config.federation.provider_hosts.clone(),
+            audiences: config.federation.audiences.clone(),
+            client_trust: config.federation.client_trust,
+        });
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
         if purpose.serves() {

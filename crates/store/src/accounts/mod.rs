@@ -11,6 +11,7 @@
 //! Keys with their users, sessions and tokens with what they speak for, and users by id, with their policies compiled. Any change of any record
 //! here clears all of it, since accounts change rarely; only that an issuer's keys were fetched again changes nothing of it.
 
+mod aws_policies;
 mod bearer;
 mod entities;
 mod issuer_keys;
@@ -18,6 +19,7 @@ mod issuers;
 mod keys;
 mod macaroons;
 mod policies;
+mod providers;
 mod record;
 mod sessions;
 mod shares;
@@ -40,6 +42,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, Use
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
 
+pub use aws_policies::{AwsPolicy, aws_policies, aws_policy, is_aws_policy};
 pub use bearer::Becoming;
 pub use entities::{Group, Role, RoleChange};
 pub use issuer_keys::{FetchKeys, KeyStanding};
@@ -47,6 +50,7 @@ pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
 pub use macaroons::MacaroonWish;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
+pub use providers::{FederationConfig, Provider, ProviderChange, ProviderOwner};
 pub use sessions::Revoke;
 pub use shares::{NewShare, ShareInfo};
 pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
@@ -55,6 +59,7 @@ pub use users::{NewUser, UserChange};
 use crate::audit::Audit;
 use bearer::Bearers;
 use issuer_keys::HeldKeys;
+use providers::Federation;
 use sessions::Sessions;
 
 use record::encode;
@@ -80,6 +85,10 @@ const POLICY: u8 = b'p';
 const ISSUER: u8 = b'o';
 /// Their keys, as they were last published, by address.
 const ISSUER_KEYS: u8 = b'k';
+/// Providers of accounts and tenants, by owner and name.
+const PROVIDER: u8 = b'q';
+/// The same by id.
+const PROVIDER_BY_ID: u8 = b'j';
 /// What was revoked, and when.
 const REVOKED: u8 = b'x';
 
@@ -95,6 +104,8 @@ pub struct Accounts {
     joining: tokio::sync::Mutex<()>,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
+    /// What those may who let providers in for themselves.
+    federation: Federation,
 }
 
 /// What was found lately.
@@ -152,6 +163,7 @@ impl Accounts {
             cache: Arc::default(),
             joining: tokio::sync::Mutex::default(),
             held: HeldKeys::default(),
+            federation: Federation::default(),
         }
     }
 

@@ -13,7 +13,10 @@ use super::record::{
     GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
 };
 use super::users::{bare, default_tenant, user_key};
-use super::{Accounts, GROUP, POLICY, ROLE, check_name, check_path, exists, folded, none};
+use super::{
+    Accounts, GROUP, POLICY, ROLE, aws_policy, check_name, check_path, exists, folded,
+    is_aws_policy, none,
+};
 
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;
@@ -265,6 +268,10 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`].
     pub async fn managed(&self, tenant: &TenantName, name: &str) -> Result<ManagedPolicy> {
+        if is_aws_policy(name) {
+            let found = aws_policy(name).map(Into::into);
+            return found.ok_or_else(|| none("policy", name));
+        }
         let key = self.policy_key(tenant, name).await?;
         let found = self.read::<PolicyRecord>(&key).await?;
         found.map(Into::into).ok_or_else(|| none("policy", name))
@@ -449,6 +456,14 @@ impl Accounts {
             });
         }
         for policy in &held.attached {
+            if let Some(aws) = aws_policy(policy) {
+                policies.push(UserPolicy {
+                    source: format!("{source}, policy {policy} v{}", aws.version()).into(),
+                    policy: Arc::new(compile(aws.text())?),
+                    tenant_wide,
+                });
+                continue;
+            }
             let key = catalog::identity(POLICY, tenant, &folded(policy));
             let Some(record) = self.read::<PolicyRecord>(&key).await? else {
                 continue;
