@@ -11,6 +11,7 @@ mod flame;
 mod history;
 mod layers;
 mod run;
+mod s3_provider;
 mod s3_tests;
 mod tidy;
 mod workspace;

@@ -119,7 +119,8 @@ impl Member {
         let of = |kinds: &[&str]| kinds.iter().any(|kind| rest.starts_with(kind));
         match service {
             "iam" if rest == "root" => Some(Self::Account(account.into())),
-            "iam" if of(&["user/", "role/", "group/"]) => Some(()).map(|()| Self::Arn {
+            // Ceph names sessions of roles by `iam` too.
+            "iam" if of(&["user/", "role/", "group/", "assumed-role/"]) => Some(()).map(|()| Self::Arn {
                 account: account.into(),
                 rest: rest.into(),
             }),
