@@ -269,6 +269,15 @@ mod tests {
 
     use super::*;
 
+    /// Master keys of sevens, all else of nines: what the samples were made with.
+    struct Constant;
+
+    impl Rng for Constant {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(if bytes.len() == 32 { 7 } else { 9 });
+        }
+    }
+
     fn session() -> Session {
         let became = Became {
             id: 7,
@@ -325,17 +334,47 @@ mod tests {
     /// master key 32 x 0x07, salt 24 x 0x09 and the layout in the format page.
     #[test]
     fn a_session_of_version_1_opens() {
-        struct Seven;
-        impl Rng for Seven {
-            fn fill(&self, bytes: &mut [u8]) {
-                bytes.fill(if bytes.len() == 32 { 7 } else { 9 });
-            }
-        }
-        let keys = MasterKeys::generate(&Seven);
+        let keys = MasterKeys::generate(&Constant);
         let token = include_str!("../../testdata/session-v1/token.txt").trim();
         let session = Session::open(&keys, token).expect("opens");
         assert_eq!(session.became.name, "reader");
         assert_eq!(session.expires, Timestamp::from_secs(4600));
-        assert_eq!(session.seal(&keys, &Seven).expect("seals").reveal(), token);
+        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+    }
+
+    /// The same of a session with a login token, as release 708fabe wrote it: nothing in it says whether
+    /// all claims are there.
+    #[test]
+    fn a_login_session_without_a_list_of_unkept_claims_opens() {
+        let keys = MasterKeys::generate(&Constant);
+        let token = include_str!("../../testdata/session-v1/login.txt").trim();
+        let session = Session::open(&keys, token).expect("opens");
+        assert_eq!(session, login());
+        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+    }
+
+    fn login() -> Session {
+        let became = Became {
+            id: 9,
+            tenant: String::new(),
+            name: "ann@idp.example.org".into(),
+            session: None,
+        };
+        let claims = |name: &str, values: &[&str]| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            (format!("idp.example.org:{name}"), values)
+        };
+        let (issued, expires) = (Timestamp::from_secs(1000), Timestamp::from_secs(4600));
+        let mut session = Session::begin(&Constant, issued, expires, became);
+        session.kind = Some(SessionKind::MacaroonOfLogin);
+        session.token = Some(TokenFacts {
+            issuer: 5,
+            url: "https://idp.example.org".into(),
+            subject: "ann".into(),
+            claims: vec![claims("groups", &["/a", "/b"]), claims("sub", &["ann"])],
+            scope: Some(("storage.read:/".into(), "/data".into())),
+            scitoken: false,
+        });
+        session
     }
 }
