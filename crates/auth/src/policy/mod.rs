@@ -25,9 +25,9 @@ mod pattern;
 pub(crate) mod principal;
 mod resource;
 pub(crate) mod statement;
-mod truth;
 #[cfg(test)]
 mod tests;
+mod truth;
 
 use thiserror::Error;
 

@@ -4,10 +4,10 @@
 //! bucket's tenant; on a user, group or role the tenant of whoever has the policy. To speak of a
 //! bucket of another tenant, a policy writes the tenant's name there, or `*`.
 
+use super::condition::Key;
 use super::condition::value::arn_parts;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
-use super::condition::Key;
 use super::pattern::{Pattern, Reading, Variables};
 use super::truth::Truth;
 use super::{PolicyError, PolicyKind};
@@ -89,7 +89,9 @@ impl ResourceSet {
         });
         arns.flat_map(|arn| {
             let account = arn.account.iter().flat_map(Pattern::variables);
-            account.chain(arn.service.variables()).chain(arn.path.variables())
+            account
+                .chain(arn.service.variables())
+                .chain(arn.path.variables())
         })
     }
 

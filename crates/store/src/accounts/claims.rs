@@ -63,7 +63,9 @@ pub(super) fn claims_of(claims: &Claims) -> Vec<Claim> {
         let values = claims.values(&name).into_iter().map(Into::into).collect();
         (name, values)
     });
-    valued.filter(|(_, values): &Claim| !values.is_empty()).collect()
+    valued
+        .filter(|(_, values): &Claim| !values.is_empty())
+        .collect()
 }
 
 fn add_names(name: String, value: Option<&Value>, names: &mut BTreeSet<String>) {
@@ -136,7 +138,13 @@ mod tests {
 
     fn kept(named: &[&str], limits: ClaimLimits) -> Result<KeptClaims> {
         let claims = claims_of(&Claims::parse(TEXT.as_bytes()).expect("claims"));
-        keep("p", claims, Vec::new(), |name| named.contains(&name), limits)
+        keep(
+            "p",
+            claims,
+            Vec::new(),
+            |name| named.contains(&name),
+            limits,
+        )
     }
 
     fn names(kept: &KeptClaims) -> Vec<&str> {
@@ -146,13 +154,19 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told() {
         let all = kept(&[], ClaimLimits::IN_MEMORY).expect("fits");
-        let every = ["p:a.b.c.d.e", "p:groups", "p:long", "p:realm_access.roles", "p:sub"];
+        let every = [
+            "p:a.b.c.d.e",
+            "p:groups",
+            "p:long",
+            "p:realm_access.roles",
+            "p:sub",
+        ];
         assert_eq!(names(&all), every);
         assert!(all.unkept.is_empty());
         let limits = ClaimLimits { named: 60, all: 25 };
         let few = kept(&[], limits).expect("fits");
-        assert_eq!(names(&few), ["p:groups", "p:sub"]);
-        assert_eq!(few.unkept, ["a.b.c.d.e", "long", "realm_access.roles"]);
+        assert_eq!(names(&few), ["p:a.b.c.d.e", "p:sub"]);
+        assert_eq!(few.unkept, ["groups", "long", "realm_access.roles"]);
         let long = kept(&["long"], limits).expect("fits");
         assert_eq!(names(&long), ["p:long"]);
         assert_eq!(long.unkept.len(), 4);

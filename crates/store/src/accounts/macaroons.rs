@@ -188,7 +188,11 @@ impl Accounts {
         let is_named = |name: &str| named.contains(name);
         let unkept = bounds.unkept.clone();
         let kept = keep(provider, claims, unkept, is_named, named.limits())?;
-        if issuer.rules.iter().any(|rule| is_unkept(&kept.unkept, &rule.claim)) {
+        if issuer
+            .rules
+            .iter()
+            .any(|rule| is_unkept(&kept.unkept, &rule.claim))
+        {
             let words = "the login token says too much for a macaroon: the issuer's rules ask for a claim \
                          that does not fit";
             return Err(Error::new(ErrorKind::TooLarge, words));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Base, Capabilities};
 use dewar_auth::{
-    ALL_UNKEPT, AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy, PolicyKind,
-    SESSION_KEY_PREFIX, Session, SessionKind, TokenFacts, User, UserKind, UserPolicies,
+    ALL_UNKEPT, AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy,
+    PolicyKind, SESSION_KEY_PREFIX, Session, SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
