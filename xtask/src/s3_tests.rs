@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::demo::Demo;
-use crate::s3_provider::Provider;
 use crate::run::run;
 use crate::run::{build_as_tested, told};
+use crate::s3_provider::Provider;
 use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of the benchmark.
@@ -206,7 +206,9 @@ fn iam_tests(
         iam.extend(suite(IAM_FILES, "outcomes-iam").run(&selection, 0, &asked.pytest)?);
     }
     let mut sts = suite(STS_FILES, "outcomes-sts").run(&selection, 0, &asked.pytest)?;
-    let expiry = expiry.join().map_err(|_| anyhow!("the run of {EXPIRY} panicked"))?;
+    let expiry = expiry
+        .join()
+        .map_err(|_| anyhow!("the run of {EXPIRY} panicked"))?;
     sts.extend(expiry?);
     ensure!(!iam.is_empty() || !sts.is_empty(), "no test ran");
     let iam = judge(&folder.join("passes-iam.txt"), &iam, asked);
@@ -236,7 +238,11 @@ impl SuiteRun {
             .args(["-p", "outcomes", "-k", selection])
             .args(["-n", &jobs.to_string(), "--dist", "worksteal"])
             .args(more)
-            .args(self.files.iter().map(|file| format!("s3tests/functional/{file}")))
+            .args(
+                self.files
+                    .iter()
+                    .map(|file| format!("s3tests/functional/{file}")),
+            )
             .current_dir(&self.checkout)
             .env("S3TEST_CONF", &self.configuration)
             .env("PYTHONPATH", &self.folder)
@@ -305,7 +311,9 @@ fn configure(demo: &Demo, port: u16, asked: &S3Tests) -> Result<String> {
         } else {
             &user["id"]
         };
-        let id = id.as_str().with_context(|| format!("no id of user {name}"))?;
+        let id = id
+            .as_str()
+            .with_context(|| format!("no id of user {name}"))?;
         let designation = user["name"].as_str().unwrap_or(name);
         let key = demo.admin(&["key", "add", "--user", designation])?;
         let said = |member: &str| {

@@ -15,6 +15,7 @@
 //! | `principal` | who is meant |
 //! | `resource` | what is meant: ARNs with tenants |
 //! | `statement` | whether a statement speaks of a request |
+//! | `truth` | yes, no, and what depends on a claim that was not kept |
 
 pub(crate) mod condition;
 mod index;
@@ -26,6 +27,7 @@ mod resource;
 pub(crate) mod statement;
 #[cfg(test)]
 mod tests;
+mod truth;
 
 use thiserror::Error;
 
@@ -199,6 +201,12 @@ impl Policy {
     pub fn trusts_a_realm(&self, client_trust: bool) -> bool {
         let mut statements = self.statements.iter();
         statements.any(|statement| statement.trusts_a_realm(client_trust))
+    }
+
+    /// The claims that it asks for, in conditions and in variables, as `PROVIDER:claim`; one may come
+    /// more than once.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.statements.iter().flat_map(Statement::claims)
     }
 
     /// What it says: the first statement that denies, and the first that allows, preferring one

@@ -120,10 +120,12 @@ impl Member {
         match service {
             "iam" if rest == "root" => Some(Self::Account(account.into())),
             // Ceph names sessions of roles by `iam` too.
-            "iam" if of(&["user/", "role/", "group/", "assumed-role/"]) => Some(()).map(|()| Self::Arn {
-                account: account.into(),
-                rest: rest.into(),
-            }),
+            "iam" if of(&["user/", "role/", "group/", "assumed-role/"]) => {
+                Some(()).map(|()| Self::Arn {
+                    account: account.into(),
+                    rest: rest.into(),
+                })
+            }
             "sts" if of(&["assumed-role/", "federated-user/"]) => Some(Self::Arn {
                 account: account.into(),
                 rest: rest.into(),

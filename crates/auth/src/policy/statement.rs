@@ -12,7 +12,9 @@ use crate::{
 };
 
 use super::condition::{Found, Key};
+use super::pattern::Unkept;
 use super::resource::Named;
+use super::truth::Truth;
 use super::{Effect, Meant, Policy, Statement};
 
 /// A request, as policies are asked about it. What must be put together for that is put together
@@ -155,13 +157,17 @@ impl<'a> Ask<'a> {
                 let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
                 Found::maybe(provider.map(Cow::Borrowed))
             }
-            Key::Claim(name) => match self.caller.bounds().map(|bounds| bounds.claim(name)) {
-                None | Some([]) => Found::Absent,
-                Some([one]) => Found::One(Cow::Borrowed(one)),
-                Some(many) => {
-                    Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+            Key::Claim(name) => {
+                let bounds = self.caller.bounds();
+                match bounds.map(|bounds| (bounds, bounds.claim(name))) {
+                    Some((bounds, [])) if bounds.lacks_claim(name) => Found::Unkept,
+                    None | Some((_, [])) => Found::Absent,
+                    Some((_, [one])) => Found::One(Cow::Borrowed(one)),
+                    Some((_, many)) => {
+                        Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+                    }
                 }
-            },
+            }
             _ => return None,
         })
     }
@@ -210,7 +216,9 @@ impl<'a> Ask<'a> {
             Key::Said(fact) => Found::maybe(self.said(*fact)),
             Key::RequestTag(name) => {
                 // Those of objects have a key of their own.
-                let tags = details.tags.filter(|_| self.action.level() != Level::Object);
+                let tags = details
+                    .tags
+                    .filter(|_| self.action.level() != Level::Object);
                 tags_named(tags.unwrap_or_default(), name)
             }
             Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
@@ -302,14 +310,15 @@ impl<'a> Ask<'a> {
 
     /// The value of a policy variable. A tag that has several values stands for each of them in
     /// turn, as `choices` has it.
-    fn variable(&self, key: &Key, choices: &Choices) -> Option<String> {
+    fn variable(&self, key: &Key, choices: &Choices) -> Result<Option<String>, Unkept> {
         match self.find(key) {
-            Found::One(value) | Found::Implied(value) => Some(value.into_owned()),
+            Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),
             Found::Many(values) if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) => {
                 let at = choices.of(key, values.len());
-                values.into_iter().nth(at).map(Cow::into_owned)
+                Ok(values.into_iter().nth(at).map(Cow::into_owned))
             }
-            Found::Absent | Found::Many(_) => None,
+            Found::Absent | Found::Many(_) => Ok(None),
+            Found::Unkept => Err(Unkept),
         }
     }
 }
@@ -406,7 +415,9 @@ fn decoded(text: &str) -> String {
 }
 
 impl Statement {
-    /// Whether it speaks of the request, and how it means the caller.
+    /// Whether it speaks of the request, and how it means the caller. Where that depends on a claim that
+    /// the caller's session does not carry, a statement that denies does and one that allows does not: the
+    /// size of a login must never widen what it may.
     pub(super) fn speaks_of(&self, ask: &Ask<'_>) -> Option<Meant> {
         if !self.actions.contains(ask.action) {
             return None;
@@ -415,15 +426,22 @@ impl Statement {
             None => Meant::InPerson,
             Some(principals) => principals.means(ask.caller)?,
         };
+        let denies = self.effect == Effect::Deny;
         let choices = Choices::default();
         let variables = |key: &Key| ask.variable(key, &choices);
         for _ in 0..COMBINATIONS_MAX {
-            let holds = self.resources.holds(&ask.named(), &variables)
-                && self
-                    .conditions
-                    .iter()
-                    .all(|condition| condition.holds(&ask.find(condition.key()), &variables));
-            if holds {
+            let resources = self.resources.holds(&ask.named(), &variables);
+            let holds = match resources {
+                Truth::No => Truth::No,
+                _ => {
+                    let conditions = self
+                        .conditions
+                        .iter()
+                        .map(|condition| condition.holds(&ask.find(condition.key()), &variables));
+                    Truth::all([resources, Truth::all(conditions)])
+                }
+            };
+            if holds.decide(denies) {
                 return Some(meant);
             }
             if !choices.next() {
@@ -431,7 +449,17 @@ impl Statement {
             }
         }
         // Too many to look at them all: what denies does, what allows does not.
-        (self.effect == Effect::Deny).then_some(meant)
+        denies.then_some(meant)
+    }
+
+    /// The claims that it asks for, in conditions and in variables: `PROVIDER:claim`.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().flat_map(super::Condition::keys);
+        let keys = conditions.chain(self.resources.variables());
+        keys.filter_map(|key| match key {
+            Key::Claim(name) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// What the resources that it speaks of begin with.

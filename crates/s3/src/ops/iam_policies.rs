@@ -72,7 +72,12 @@ async fn listed(iam: &Identities<'_>, form: &Form) -> Outcome<Vec<ManagedPolicy>
 }
 
 /// Answers a call about managed policies; false for every other.
-pub(super) async fn policies(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
+pub(super) async fn policies(
+    iam: &Identities<'_>,
+    action: &str,
+    form: &Form,
+    xml: &mut Xml,
+) -> Outcome<bool> {
     let number = || {
         let text = form.need("VersionId")?;
         let number = text.strip_prefix('v').and_then(|text| text.parse().ok());

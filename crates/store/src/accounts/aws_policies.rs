@@ -213,11 +213,7 @@ mod tests {
         for policy in aws_policies() {
             assert!(is_aws_policy(policy.arn), "{}", policy.arn);
             assert_eq!(aws_policy(policy.arn), Some(policy));
-            let read = Policy::parse(
-                policy.text,
-                PolicyKind::Identity,
-                IDENTITY_POLICY_BYTES_MAX,
-            );
+            let read = Policy::parse(policy.text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX);
             assert_eq!(read.expect(policy.arn).statements(), 1);
         }
         assert_eq!(aws_policy("arn:aws:iam::aws:policy/ReadOnlyAccess"), None);

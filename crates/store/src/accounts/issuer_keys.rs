@@ -421,7 +421,9 @@ impl Accounts {
         let known = held.keys.has(jws.key_id.as_deref());
         // Nobody fetches those of a provider on the hour.
         let old = self.held.is_on_demand(issuer.id)
-            && held.fetched.is_none_or(|fetched| now >= after(fetched, EVERY));
+            && held
+                .fetched
+                .is_none_or(|fetched| now >= after(fetched, EVERY));
         if (old || !(known && held.serves(now))) && self.ask_for_keys(issuer.id, &held).await {
             held = self.held(issuer).await?;
         }

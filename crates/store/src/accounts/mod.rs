@@ -13,6 +13,8 @@
 
 mod aws_policies;
 mod bearer;
+mod claim_names;
+mod claims;
 mod entities;
 mod issuer_keys;
 mod issuers;
@@ -58,6 +60,7 @@ pub use users::{NewUser, UserChange};
 
 use crate::audit::Audit;
 use bearer::Bearers;
+use claim_names::ClaimNames;
 use issuer_keys::HeldKeys;
 use providers::Federation;
 use sessions::Sessions;
@@ -106,6 +109,7 @@ pub struct Accounts {
     held: HeldKeys,
     /// What those may who let providers in for themselves.
     federation: Federation,
+    claim_names: Arc<ClaimNames>,
 }
 
 /// What was found lately.
@@ -164,6 +168,7 @@ impl Accounts {
             joining: tokio::sync::Mutex::default(),
             held: HeldKeys::default(),
             federation: Federation::default(),
+            claim_names: Arc::default(),
         }
     }
 
@@ -268,8 +273,11 @@ impl Accounts {
     async fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
         let kv = Arc::clone(&self.kv);
         let cache = Arc::clone(&self.cache);
+        let claim_names = Arc::clone(&self.claim_names);
         let task = tokio::spawn(async move {
+            let touched = ClaimNames::touched(&batch);
             let committed = kv.commit(batch).await;
+            claim_names.note(touched);
             if let Err(CommitError::Failed(error)) = &committed
                 && !error.left_unchanged()
             {

@@ -464,14 +464,30 @@ mod tests {
         };
         assert!(!listed(&[], "https://idp.example.org"));
         assert!(listed(&["idp.example.org"], "https://IDP.example.org/x"));
-        assert!(listed(&["idp.example.org"], "https://idp.example.org:8443/x"));
-        assert!(listed(&["idp.example.org:8443"], "https://idp.example.org:8443/x"));
-        assert!(!listed(&["idp.example.org:8443"], "https://idp.example.org/x"));
+        assert!(listed(
+            &["idp.example.org"],
+            "https://idp.example.org:8443/x"
+        ));
+        assert!(listed(
+            &["idp.example.org:8443"],
+            "https://idp.example.org:8443/x"
+        ));
+        assert!(!listed(
+            &["idp.example.org:8443"],
+            "https://idp.example.org/x"
+        ));
         assert!(listed(&["*.example.org"], "https://idp.example.org"));
         assert!(!listed(&["*.example.org"], "https://.example.org"));
-        assert!(!listed(&["*.example.org"], "https://idp.example.org.evil.net"));
+        assert!(!listed(
+            &["*.example.org"],
+            "https://idp.example.org.evil.net"
+        ));
         assert!(listed(&["*"], "https://idp.example.org"));
-        for local in ["http://localhost:8080/r", "http://127.0.0.1/r", "https://[::1]/r"] {
+        for local in [
+            "http://localhost:8080/r",
+            "http://127.0.0.1/r",
+            "https://[::1]/r",
+        ] {
             assert!(!listed(&["*"], local), "{local}");
         }
         assert!(listed(&["localhost:8080"], "http://localhost:8080/r"));

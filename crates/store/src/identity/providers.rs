@@ -162,7 +162,8 @@ impl Identities<'_> {
         let name = self.name_in(arn)?;
         self.permit_provider(action, name)?;
         if self.issuer_of_tenant(name).await?.is_some() {
-            let message = format!("{name} is an issuer of the server: the administrator changes it");
+            let message =
+                format!("{name} is an issuer of the server: the administrator changes it");
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(name)

@@ -174,9 +174,7 @@ impl Key {
     /// claim of its token.
     pub(crate) fn is_personal_claim(&self) -> bool {
         match self {
-            Self::Claim(text) => {
-                !names_client(text) && !matches!(claim_name(text), "iss" | "typ")
-            }
+            Self::Claim(text) => !names_client(text) && !matches!(claim_name(text), "iss" | "typ"),
             Self::RequestTag(_) => true,
             _ => false,
         }
