@@ -9,8 +9,9 @@ use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::record::{KeyRecord, decode, encode};
+use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
+use super::users::user_key;
 use super::{Accounts, CACHED_MAX, designation, exists, folded, is_of, none};
 
 /// Characters of an access key that is made up.
@@ -203,9 +204,11 @@ impl Accounts {
         let Some(record) = self.read::<KeyRecord>(&catalog::access_key(id)).await? else {
             return Ok(None);
         };
-        let Some(user) = self.record_by_id(record.user).await? else {
-            return Ok(None);
+        let user = match self.record_by_id(record.user).await? {
+            None => self.user_of_first_days(&record).await?,
+            found => found,
         };
+        let Some(user) = user else { return Ok(None) };
         if record.disabled || user.disabled {
             return Ok(None);
         }
@@ -244,6 +247,15 @@ impl Accounts {
         }
         drop(cache);
         Ok(self.unless_over(key))
+    }
+
+    /// The user of a key from before users were found by id.
+    async fn user_of_first_days(&self, key: &KeyRecord) -> Result<Option<UserRecord>> {
+        let tenant = self.tenant_id(&TenantName::new(&key.tenant)?).await?;
+        let user = self
+            .read::<UserRecord>(&user_key(tenant, &key.user_name))
+            .await?;
+        Ok(user.filter(|user| user.id == key.user))
     }
 
     /// A share that has ended is no key any more.

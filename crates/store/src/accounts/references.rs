@@ -77,7 +77,12 @@ impl Accounts {
         Ok(found.filter(|group| is_of(&group.name, name)))
     }
 
-    async fn group_referred(&self, tenant: TenantId, id: u64) -> Result<Option<GroupRecord>> {
+    /// The group of an id, if it is there.
+    pub(super) async fn group_referred(
+        &self,
+        tenant: TenantId,
+        id: u64,
+    ) -> Result<Option<GroupRecord>> {
         let mut before = None;
         // A group that is renamed between the two reads is looked for again.
         for _ in 0..TRIES {
