@@ -8,7 +8,7 @@ use dewar_store::{Group, Holder, HolderKind, Identities, Role, RoleChange, Store
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
-use super::iam_policies::{policies, policy_arn};
+use super::iam_policies::policies;
 use super::iam_providers::providers;
 use crate::door::{Answer, text_answer};
 use crate::error::{Code, Refusal, push_element};
@@ -521,13 +521,13 @@ async fn holders(
     if !known.contains(&plain.as_str()) {
         return Ok(false);
     }
-    let about;
-    let iam = if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
-        about = iam.about(form.need("PolicyArn")?);
-        &about
-    } else {
-        iam
-    };
+    if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
+        let (name, arn) = (form.need(field)?, form.need("PolicyArn")?);
+        let attached = plain == "Attach*Policy";
+        iam.set_attached(permitted, kind, name, arn, attached)
+            .await?;
+        return Ok(true);
+    }
     let holder: Holder = iam.find(permitted, kind, form.need(field)?).await?;
     let accounts = store.accounts();
     match plain.as_str() {
@@ -557,7 +557,7 @@ async fn holders(
             let names: Vec<String> = inline.into_keys().collect();
             list_names(xml, form, &names);
         }
-        "ListAttached*Policies" => {
+        _ => {
             let (_, attached) = accounts.policies_of(&holder).await?;
             let mut policies = Vec::new();
             for name in attached {
@@ -565,17 +565,8 @@ async fn holders(
             }
             xml.list(form, "AttachedPolicies", &policies, |xml, policy| {
                 xml.text("PolicyName", short(&policy.name));
-                xml.text("PolicyArn", &policy_arn(iam, policy));
+                xml.text("PolicyArn", &iam.policy_arn(policy));
             });
-        }
-        _ => {
-            let arn = form.need("PolicyArn")?;
-            let policy = iam.policy(permitted, arn).await?;
-            if plain == "Attach*Policy" {
-                accounts.attach_policy(&holder, &policy.name).await?;
-            } else {
-                accounts.detach_policy(&holder, &policy.name).await?;
-            }
         }
     }
     Ok(true)

@@ -1,7 +1,7 @@
 //! Managed policies in the IAM API: those of the account, and AWS's own.
 
 use dewar_auth::Action;
-use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy, is_aws_policy};
+use dewar_store::{Identities, ManagedPolicy, aws_policies, aws_policy};
 use http::StatusCode;
 
 use super::iam::{Form, Outcome, Refused, Xml, date, encoded, short};
@@ -14,7 +14,7 @@ fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
         "PolicyId",
         &id.unwrap_or_else(|| format!("{:016x}", policy.id)),
     );
-    xml.text("Arn", &policy_arn(iam, policy));
+    xml.text("Arn", &iam.policy_arn(policy));
     xml.text("Path", &policy.path);
     xml.text("DefaultVersionId", &format!("v{}", policy.default));
     xml.text("IsAttachable", "true");
@@ -23,15 +23,6 @@ fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
     }
     xml.text("CreateDate", &date(policy.created));
     xml.text("UpdateDate", &date(policy.updated));
-}
-
-/// The ARN of a policy of the account, or of one of AWS.
-pub(super) fn policy_arn(iam: &Identities<'_>, policy: &ManagedPolicy) -> String {
-    if is_aws_policy(&policy.name) {
-        return policy.name.clone();
-    }
-    let name = short(&policy.name);
-    format!("arn:aws:iam::{}:policy{}{name}", iam.account(), policy.path)
 }
 
 fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: bool) {

@@ -50,7 +50,7 @@ impl Identities<'_> {
         let path = format!("oidc-provider/{name}");
         match self.manages_tenant() {
             // No account's.
-            true => self.permit(action, UserId(0), &path, true),
+            true => self.permit_of_tenant(action, UserId(0), &path),
             false => self.permit_own(action, &path),
         }
     }

@@ -25,12 +25,8 @@ impl Identities<'_> {
         path: &str,
         change: RoleChange,
     ) -> Result<Role> {
-        self.permit(
-            Action::CreateRole,
-            UserId(0),
-            &format!("role{path}{name}"),
-            true,
-        )?;
+        let resource = format!("role{path}{name}");
+        self.permit_of_tenant(Action::CreateRole, UserId(0), &resource)?;
         if name.contains('/') {
             let message = format!("role name {name:?}: a slash is not allowed");
             return Err(Error::new(ErrorKind::InvalidName, message));
@@ -44,7 +40,8 @@ impl Identities<'_> {
                 return Err(Error::new(ErrorKind::AlreadyExists, message));
             }
         }
-        accounts.make_role(&self.tenant, name, path, change).await
+        let role = accounts.make_role(&self.tenant, name, path, change).await;
+        accounts.shown_role(role?).await
     }
 
     /// A role of the tenant that the caller manages; `None` where there is none of this name.
@@ -56,8 +53,8 @@ impl Identities<'_> {
         match self.accounts().role(&self.tenant, name).await {
             Ok(role) => {
                 let path = format!("role{}{}", role.path, role.name);
-                self.permit(action, UserId(role.id), &path, true)?;
-                Ok(Some(role))
+                self.permit_of_tenant(action, UserId(role.id), &path)?;
+                self.accounts().shown_role(role).await.map(Some)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
