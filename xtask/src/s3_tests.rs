@@ -73,13 +73,15 @@ const SETTINGS: [(&str, &str); 5] = [
 const AUDIENCE: &str = "https://storage.example.org";
 
 /// What the tests of IAM and STS count on beside.
-const IAM_SETTINGS: [(&str, &str); 3] = [
+const IAM_SETTINGS: [(&str, &str); 4] = [
     // Their providers are on this machine.
     ("DEWAR_FEDERATION_PROVIDER_HOSTS", "localhost"),
     // They have no client ids.
     ("DEWAR_FEDERATION_AUDIENCES", AUDIENCE),
     // Their roles trust all users of a client.
     ("DEWAR_FEDERATION_CLIENT_TRUST", "true"),
+    // One of them asks for the keys of a session's tags by the name of a request's.
+    ("DEWAR_FEDERATION_SESSION_TAG_KEYS", "true"),
 ];
 
 /// What `cargo xtask s3-tests` was asked.

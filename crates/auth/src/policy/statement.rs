@@ -216,7 +216,11 @@ impl<'a> Ask<'a> {
             Key::CopySource => Found::maybe(details.copy_source.map(Cow::Borrowed)),
             Key::VersionId => Found::maybe(details.version.map(Cow::Borrowed)),
             Key::RequestObjectTag(name) => self.request_tag(name),
-            Key::RequestObjectTagKeys | Key::TagKeys => self.request_tag_keys(),
+            Key::RequestObjectTagKeys => self.request_tag_keys(),
+            Key::TagKeys => match self.request_tag_keys() {
+                Found::Absent => self.session_tag_keys(),
+                found => found,
+            },
             Key::ExistingObjectTag(name) => {
                 let Resource::Bucket {
                     object: Some(object),
@@ -316,6 +320,17 @@ impl<'a> Ask<'a> {
             tags.find(|(key, _)| key == name).map(|(_, value)| value)
         });
         Found::maybe(tag.map(Cow::Owned))
+    }
+
+    /// The keys of the session's tags, where the administrator wants them to count as a request's.
+    fn session_tag_keys(&self) -> Found<'_> {
+        let bounds = self.caller.bounds().filter(|bounds| bounds.tag_keys);
+        let tags = bounds.map(|bounds| bounds.tags.as_slice());
+        let keys = tags.unwrap_or_default().iter().map(|(key, _)| key.as_str());
+        match keys.map(Cow::Borrowed).collect::<Vec<_>>() {
+            keys if keys.is_empty() => Found::Absent,
+            keys => Found::Many(keys),
+        }
     }
 
     fn request_tag_keys(&self) -> Found<'_> {

@@ -71,6 +71,8 @@ pub struct Bounds {
     pub unkept: Vec<String>,
     /// Tags of the session. One of a provider's token may have several values, each a pair here.
     pub tags: Vec<(String, String)>,
+    /// Whether conditions on `aws:TagKeys` see the keys of these tags where a request gives none.
+    pub tag_keys: bool,
     /// What it is held to: all of these.
     pub limits: Vec<Limit>,
     /// The session, if it is one.

@@ -229,6 +229,9 @@ sections! {
         /// certain client, by a condition on `aud`, `azp`, `app_id` or `aws:TagKeys`. Otherwise it needs a
         /// claim that tells users apart, such as `sub` or `groups`, since many clients serve everybody.
         client_trust: bool = "false";
+        /// Whether conditions on `aws:TagKeys` see the keys of a session's tags where a request gives no
+        /// tags, as in Ceph. In AWS they see those of the request alone, so that a policy can demand them.
+        session_tag_keys: bool = "false";
     }
 
     /// The audit log: who asked for what, from where, by which credential, and what decided. One

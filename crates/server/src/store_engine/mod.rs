@@ -205,6 +205,7 @@ impl OpenEngine for OpenStore {
             provider_hosts: config.federation.provider_hosts.clone(),
             audiences: config.federation.audiences.clone(),
             client_trust: config.federation.client_trust,
+            session_tag_keys: config.federation.session_tag_keys,
         });
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);

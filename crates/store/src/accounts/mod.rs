@@ -22,6 +22,8 @@ mod keys;
 mod macaroons;
 mod policies;
 mod principals;
+#[cfg(test)]
+mod provider_tests;
 mod providers;
 mod record;
 mod references;

@@ -43,6 +43,9 @@ pub struct FederationConfig {
     /// Whether a trust policy may let in all users of a provider whose tokens are for a client
     /// that it names.
     pub client_trust: bool,
+    /// Whether conditions on `aws:TagKeys` see the keys of a session's tags where a request gives
+    /// none.
+    pub session_tag_keys: bool,
 }
 
 /// The configuration, and what makes one change of a kind wait for another.

@@ -196,6 +196,7 @@ impl Accounts {
             claims,
             unkept,
             tags: session.tags.clone(),
+            tag_keys: self.federation_config().session_tag_keys,
             limits,
             ..Bounds::default()
         })
