@@ -17,7 +17,8 @@
 //! 6. A policy from who manages the tenant allows in the whole tenant.
 //! 7. Everything else is denied.
 //! 8. What is allowed so far must lie within what a session or a token is held to: its policy, its
-//!    capabilities. They take away and never give.
+//!    capabilities. They take away and never give. What a bucket's policy allows to a session by the
+//!    session's own ARN need not lie within the session's policy, which may still deny it.
 //!
 //! An owner on a bucket without policy gets through without an allocation.
 
@@ -508,11 +509,30 @@ fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
             let verdict = policy.verdict(ask);
             match (verdict.deny, verdict.allow) {
                 (Some((index, statement)), _) => Some(Why::User(source, index, statement)),
+                (None, None) if is_session_named(ask) => None,
                 (None, None) => Some(Why::SessionPolicy(source)),
                 (None, Some(_)) => None,
             }
         }
     })
+}
+
+/// Whether the bucket's policy allows it to the caller's session by its own ARN. That is added to what
+/// the session's policy leaves (IAM user guide, "Session policies"); scopes and caveats still bound it.
+fn is_session_named(ask: &Ask<'_>) -> bool {
+    let Resource::Bucket {
+        owner,
+        access: Some(access),
+        object,
+        ..
+    } = *ask.resource
+    else {
+        return false;
+    };
+    let lists = access.ownership() != Ownership::BucketOwnerEnforced;
+    let foreign = lists && object.is_some_and(|object| object.owner != owner);
+    let policy = access.policy.as_deref().filter(|_| !foreign);
+    policy.is_some_and(|policy| policy.allows_session(&ask.of_resource()))
 }
 
 /// Decides: what everybody is asked, then what sessions and tokens are held to, which only takes

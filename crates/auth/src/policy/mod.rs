@@ -225,6 +225,12 @@ impl Policy {
         }
     }
 
+    /// Whether a statement that names the caller's own session allows the request.
+    pub(crate) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+        let mut statements = self.statements.iter();
+        statements.any(|statement| statement.allows_session(ask))
+    }
+
     /// The same, looking at these statements alone.
     fn judge(&self, ask: &Ask<'_>, denying: &[u32], allowing: &[u32]) -> Verdict<'_> {
         let mut verdict = Verdict::default();

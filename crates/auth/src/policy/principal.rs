@@ -75,6 +75,17 @@ impl PrincipalSet {
         self.negated || self.members.iter().any(one)
     }
 
+    /// Whether the caller's own session is named, not only its role.
+    pub(super) fn names_session(&self, caller: &Caller) -> bool {
+        let one = |member: &Member| match member {
+            Member::Arn { rest, .. } => {
+                rest.starts_with("assumed-role/") && member.means(caller).is_some()
+            }
+            _ => false,
+        };
+        !self.negated && self.members.iter().any(one)
+    }
+
     /// Whether and how the caller is meant.
     pub(super) fn means(&self, caller: &Caller) -> Option<Meant> {
         let found = self.members.iter().filter_map(|m| m.means(caller)).max();

@@ -513,6 +513,14 @@ impl Statement {
         })
     }
 
+    /// Whether it allows the request to the caller's own session, which it names.
+    pub(super) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+        let principals = self.principals.as_ref();
+        self.effect == Effect::Allow
+            && principals.is_some_and(|principals| principals.names_session(ask.caller))
+            && self.speaks_of(ask).is_some()
+    }
+
     /// What the resources that it speaks of begin with.
     pub(super) fn starts(&self) -> Vec<&str> {
         self.resources.starts()

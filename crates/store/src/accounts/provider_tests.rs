@@ -116,8 +116,9 @@ async fn role(accounts: &Accounts, name: &str, condition: &str) {
         trust: Some(trust),
         ..RoleChange::default()
     };
-    let made = accounts.make_role(&TenantName::default(), name, "/", change);
-    made.await.expect(name);
+    let tenant = TenantName::default();
+    let made = accounts.make_role(&tenant, name, "/", change).await;
+    made.expect(name);
 }
 
 fn open() -> FederationConfig {
