@@ -1,9 +1,10 @@
 //! The connections that a door may have open, and how many of them one address may hold.
 //!
-//! A client that has not authenticated costs nothing to be, so one address may hold only a part of a
-//! door's connections with such clients: of IPv6 one network of 64 bits, which is what a host can choose
-//! its addresses from. Addresses that many clients share (proxies, gateways, this machine itself) may hold
-//! half of them. A connection leaves this count when its client authenticates, and never enters it again.
+//! Anybody can open connections without authenticating, so one address may hold only a part of a door's
+//! connections in that way. Of IPv6 a network of 64 bits counts as one address, since a host can choose its
+//! own within that. Addresses that many clients share (proxies, gateways, this machine itself) may hold half
+//! of the connections. A connection leaves this count when its client authenticates, and never enters it
+//! again.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
