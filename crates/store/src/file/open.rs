@@ -69,7 +69,8 @@ impl Store {
             let (file, _, key) = inner.find(caller, bucket, request, false).await?;
             let extents = match inner.extents(&file).await {
                 Err(_) if !inner.is_current(bucket, request, &file).await? => continue,
-                extents => extents?,
+                extents => extents
+                    .map_err(|error| error.context(bucket.path(request.object.key.as_str())))?,
             };
             let blobs = extents.iter().map(|extent| extent.blob);
             let pinned = inner.table.readers().pin(blobs);

@@ -239,7 +239,7 @@ async fn resume(
     let found = context.door.upload_of(whose, &context.session);
     let asked = found.ok_or_else(gone)?.asked.clone();
     // With what it shows now, and before anything becomes of who has it open.
-    let allowed = context.door.store.write_file(caller, asked);
+    let allowed = context.door.store.authorize_write(caller, &asked);
     allowed.await.map_err(failed("open", path))?;
     let found = context.door.upload_at_rest(whose, &context.session).await;
     let writer = found.ok_or_else(gone)?;
