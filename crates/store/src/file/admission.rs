@@ -5,7 +5,7 @@ use dewar_meta::ns::record::FileRecord;
 use dewar_meta::ns::{Bucket, Condition};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
-use crate::api::{BucketRef, GetRequest, ObjectRef, ReadCondition, WriteCondition};
+use crate::api::{BucketRef, GetRequest, ObjectRef, WriteCondition};
 use crate::limits::OBJECT_BYTES_MAX;
 use crate::{Inner, Store};
 
@@ -31,20 +31,13 @@ impl Store {
 
 /// A request for all of the current version.
 pub(super) fn current_version(bucket: &Bucket, key: &ObjectKey) -> GetRequest {
-    GetRequest {
-        object: ObjectRef {
-            bucket: BucketRef {
-                tenant: Some(bucket.tenant.name.clone()),
-                name: bucket.name.clone(),
-            },
-            key: key.clone(),
+    GetRequest::whole(ObjectRef {
+        bucket: BucketRef {
+            tenant: Some(bucket.tenant.name.clone()),
+            name: bucket.name.clone(),
         },
-        version: None,
-        range: None,
-        part: None,
-        condition: ReadCondition::default(),
-        customer_key: None,
-    }
+        key: key.clone(),
+    })
 }
 
 /// A write that its caller may begin.

@@ -2,6 +2,7 @@
 
 mod access;
 mod backup;
+mod digests;
 mod disaster;
 mod documents;
 mod encryption;
@@ -123,6 +124,7 @@ impl Rig {
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: crate::DigestLimits::default(),
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;

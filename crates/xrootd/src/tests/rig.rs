@@ -162,6 +162,7 @@ impl Rig {
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: dewar_store::DigestLimits::default(),
         });
         let workers = Workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;

@@ -19,7 +19,6 @@
 pub(crate) mod copy;
 pub(crate) mod keys;
 mod pace;
-pub(crate) mod shares;
 pub(crate) mod sources;
 pub(crate) mod wanted;
 
@@ -27,6 +26,7 @@ use std::sync::Arc;
 
 use crate::measure::Meter;
 use dewar_env::BoxFuture;
+pub(crate) use dewar_store::shares;
 use dewar_xrootd_client::TlsConfig;
 
 pub use pace::Pace;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
-use dewar_store::api::{GetRequest, ReadCondition};
+use dewar_store::api::GetRequest;
 use dewar_store::file::{FileWrite, OpenFile, WriteMode};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
@@ -43,18 +43,6 @@ pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     Ok(())
 }
 
-/// The request for a whole object.
-pub(super) fn whole(object: &dewar_store::api::ObjectRef) -> GetRequest {
-    GetRequest {
-        object: object.clone(),
-        version: None,
-        range: None,
-        part: None,
-        condition: ReadCondition::default(),
-        customer_key: None,
-    }
-}
-
 async fn open_for_reading(
     context: &Context,
     open: &Open,
@@ -64,7 +52,7 @@ async fn open_for_reading(
     let third_party = third_party::reading(context, path).await?;
     let caller = third_party.caller.clone();
     let store = &context.door.store;
-    let file = match store.open_file(&caller, whole(object)).await {
+    let file = match store.open_file(&caller, GetRequest::whole(object.clone())).await {
         Ok(file) => file,
         Err(error) => {
             // Where a directory is, there may be no object of the name.

@@ -5,6 +5,7 @@ mod checksum;
 mod config;
 mod dirlist;
 mod file;
+mod later;
 mod names;
 mod query;
 mod read;
