@@ -10,7 +10,7 @@ use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
 use dewar_xrootd_proto::{
     Cgi, ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader,
-    SessionId, StreamId, VERSION_PAGES,
+    SessionId, StreamId, VERSION,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -123,7 +123,7 @@ async fn exchange(
     }
     buffer.advance(Handshake::LEN);
     let reply = HandshakeReply {
-        version: VERSION_PAGES,
+        version: VERSION,
         data_server: !door.config.redirect.is_all(),
     };
     socket.write_all(&reply.encode()).await?;
@@ -195,7 +195,7 @@ pub(super) fn protocol_reply(
         }
     }
     ProtocolReply {
-        version: VERSION_PAGES,
+        version: VERSION,
         flags,
         bind: None,
         signing: None,
@@ -225,8 +225,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Ok(());
         }
-        let mut id = SessionId::default();
-        self.door.env.rng.fill(&mut id.0);
+        let env = &self.door.env;
+        let id = crate::session::id::new(env.clock.now(), &*env.rng);
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
         let claimed = claimed(&login);
         if self.door.config.redirect.is_all() {

@@ -249,7 +249,7 @@ impl Rig {
             .expect("received");
         assert_eq!(
             HandshakeReply::decode(&reply).expect("a hello").version,
-            0x511
+            dewar_xrootd_proto::VERSION
         );
         client.receive().await;
         client
