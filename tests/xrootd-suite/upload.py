@@ -1,9 +1,13 @@
 """Puts a folder onto a server: upload.py LOCATION BUCKET FOLDER. Written for the sample files of XRootD's own
 tests, whose metalinks name checksums and servers, which are filled in here."""
 
+import os
 import re
 import sys
 from pathlib import Path
+
+# Metalinks are files here, and not what they lead to. The client reads this when it is loaded.
+os.environ["XRD_METALINKPROCESSING"] = "0"
 
 from XRootD import client
 from XRootD.client.flags import MkDirFlags, OpenFlags, QueryCode
