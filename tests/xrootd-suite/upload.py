@@ -60,7 +60,7 @@ def main(location, bucket, folder):
     for path in metalinks:
         text = path.read_text()
         named = re.search(r"root://localhost:\d+//data/([^<]*)</url>", text)
-        if named and (folder / named[1]).exists():
+        if named and named[1].endswith(".dat") and (folder / named[1]).exists():
             size = (folder / named[1]).stat().st_size
             text = re.sub(r"<size>.*</size>", f"<size>{size}</size>", text)
             sums = f'<hash type="crc32c">{server.crc32c(named[1])}</hash>'

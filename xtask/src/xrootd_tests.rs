@@ -25,12 +25,15 @@ const FOLDER: &str = "tests/xrootd-suite";
 /// The folder of the tests' paths.
 const BUCKET: &str = "data";
 
-/// Sources of the checkout below `tests` that make the program: all tests of the client that need
-/// a server.
-const SOURCES: [&str; 11] = [
+/// Sources of the checkout below `tests` that all programs share.
+const COMMON_SOURCES: [&str; 3] = [
     "common/TestEnv.cc",
     "common/Utils.cc",
     "XrdCl/IdentityPlugIn.cc",
+];
+/// Those with tests of the client that need a server. Each is a program of its own, as in the
+/// suite's build: two have a class of the same name.
+const TEST_SOURCES: [&str; 8] = [
     "XrdCl/XrdClFileTest.cc",
     "XrdCl/XrdClFileClone.cc",
     "XrdCl/XrdClFileCopyTest.cc",
@@ -103,7 +106,7 @@ pub(crate) fn xrootd_tests(workspace: &Workspace, asked: &XrootdTests) -> Result
         folder: &workspace.target.join("xrootd-suite"),
         libraries: &libraries(&python)?,
     };
-    let program = build.program()?;
+    let programs = build.programs()?;
     // The tests look for their files at `../cluster/data`.
     let samples = build.folder.join("cluster/data");
     make_samples(&samples, &suite.join("tests/cluster/mvdata"))?;
@@ -127,17 +130,19 @@ pub(crate) fn xrootd_tests(workspace: &Workspace, asked: &XrootdTests) -> Result
 
     let logs = build.folder.join("logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
-    let suite = Suite {
-        program: &program,
-        logs: &logs,
-        location: &location,
-    };
     let mut ran = BTreeMap::new();
-    for test in suite.tests()? {
-        if asked.only.as_ref().is_none_or(|only| test.contains(only)) {
-            let outcome = suite.run(&test)?;
-            eprintln!("{outcome} {test}");
-            ran.insert(test, outcome.to_owned());
+    for program in &programs {
+        let suite = Suite {
+            program,
+            logs: &logs,
+            location: &location,
+        };
+        for test in suite.tests()? {
+            if asked.only.as_ref().is_none_or(|only| test.contains(only)) {
+                let outcome = suite.run(&test)?;
+                eprintln!("{outcome} {test}");
+                ran.insert(test, outcome.to_owned());
+            }
         }
     }
     ensure!(!ran.is_empty(), "no test ran");
@@ -163,7 +168,7 @@ fn libraries(python: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(place.trim()))
 }
 
-/// Makes the program of the tests.
+/// Makes the programs of the tests.
 struct Build<'a> {
     suite: &'a Path,
     folder: &'a Path,
@@ -171,48 +176,53 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The program; what was compiled before and is newer than its source is kept.
-    fn program(&self) -> Result<PathBuf> {
+    /// The programs; what was compiled before and is newer than its source is kept.
+    fn programs(&self) -> Result<Vec<PathBuf>> {
         let include = self.folder.join("include");
         std::fs::create_dir_all(&include).with_context(|| format!("make {}", include.display()))?;
         self.version_header(&include)?;
-        let program = self.folder.join("tests");
-        let mut objects = Vec::new();
-        let mut compiled = !program.exists();
-        for source in SOURCES {
-            let source = self.suite.join("tests").join(source);
-            let stem = source.file_stem().context("a source has a name")?;
-            let object = self.folder.join(stem).with_extension("o");
-            if !is_newer(&object, &source) {
-                compiled = true;
-                run(Command::new("g++")
-                    .args(["-std=c++20", "-O1", "-w", "-D_FILE_OFFSET_BITS=64", "-I"])
-                    .arg(self.suite.join("src"))
-                    .arg("-I")
-                    .arg(self.suite.join("tests/common"))
-                    .arg("-I")
-                    .arg(&include)
-                    .arg("-c")
-                    .arg(&source)
-                    .arg("-o")
-                    .arg(&object))?;
+        let objects = COMMON_SOURCES.map(|source| self.object(source, &include));
+        let common: Vec<PathBuf> = objects.into_iter().collect::<Result<_>>()?;
+        let link = |source: &&str| {
+            let object = self.object(source, &include)?;
+            let program = object.with_extension("");
+            let parts = common.iter().chain([&object]);
+            if !parts.clone().all(|part| is_newer(&program, part)) {
+                self.link(parts, &program)?;
             }
-            objects.push(object);
+            Ok(program)
+        };
+        TEST_SOURCES.iter().map(link).collect()
+    }
+
+    fn object(&self, source: &str, include: &Path) -> Result<PathBuf> {
+        let source = self.suite.join("tests").join(source);
+        let stem = source.file_stem().context("a source has a name")?;
+        let object = self.folder.join(stem).with_extension("o");
+        if is_newer(&object, &source) {
+            return Ok(object);
         }
-        if compiled {
-            let mut rpath = std::ffi::OsString::from("-Wl,-rpath,");
-            rpath.push(self.libraries);
-            let link = run(Command::new("g++")
-                .args(&objects)
-                .arg("-L")
-                .arg(self.libraries)
-                .arg(rpath)
-                .args(["-lXrdCl", "-lXrdUtils", "-lgtest", "-lgtest_main"])
-                .args(["-lz", "-lpthread", "-o"])
-                .arg(&program));
-            link.context("the tests need the packages g++, libgtest-dev and zlib1g-dev")?;
+        let mut compile = Command::new("g++");
+        compile.args(["-std=c++20", "-O1", "-w", "-D_FILE_OFFSET_BITS=64"]);
+        for folder in [
+            &self.suite.join("src"),
+            &self.suite.join("tests/common"),
+            include,
+        ] {
+            compile.arg("-I").arg(folder);
         }
-        Ok(program)
+        run(compile.arg("-c").arg(&source).arg("-o").arg(&object))?;
+        Ok(object)
+    }
+
+    fn link<'o>(&self, parts: impl Iterator<Item = &'o PathBuf>, program: &Path) -> Result<()> {
+        let mut rpath = std::ffi::OsString::from("-Wl,-rpath,");
+        rpath.push(self.libraries);
+        let mut link = Command::new("g++");
+        link.args(parts).arg("-L").arg(self.libraries).arg(rpath);
+        link.args(["-lXrdCl", "-lXrdUtils", "-lgtest", "-lgtest_main"]);
+        link.args(["-lz", "-lpthread", "-o"]).arg(program);
+        run(&mut link).context("the tests need the packages g++, libgtest-dev and zlib1g-dev")
     }
 
     /// What the suite's own build would make of its template. The tests look at the major version only.
