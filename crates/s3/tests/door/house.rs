@@ -99,6 +99,7 @@ pub async fn house() -> House {
             ..dewar_store::lifecycle::LifecycleConfig::default()
         },
         ownership: dewar_auth::Ownership::default(),
+        digests: dewar_store::DigestLimits::default(),
     });
     store.accounts().set_federation(FederationConfig {
         provider_hosts: vec!["*.example.org".into()],

@@ -51,12 +51,13 @@ impl Idp {
     }
 
     /// What it signs for a user whose tokens are for `audience`.
-    fn token(&self, audience: &str) -> String {
+    fn token(&self, accounts: &Accounts, audience: &str) -> String {
+        let now = accounts.env.clock.now().secs();
         let head = r#"{"alg":"ES256","kid":"k"}"#;
         let tags = r#""https://aws.amazon.com/tags":{"principal_tags":{"team":["a","b"]}}"#;
         let claims = format!(
-            r#"{{"iss":"{URL}","sub":"bob","aud":"{audience}","exp":{},{tags}}}"#,
-            u64::from(u32::MAX)
+            r#"{{"iss":"{URL}","sub":"bob","aud":"{audience}","iat":{now},"exp":{},{tags}}}"#,
+            now + 3600
         );
         let message = format!("{}.{}", b64(head.as_bytes()), b64(claims.as_bytes()));
         let signature = self.pair.sign(&SystemRandom::new(), message.as_bytes());
@@ -87,7 +88,7 @@ async fn become_role(accounts: &Accounts, idp: &Idp, role: &str, audience: &str)
         ..AssumeRole::default()
     };
     let web = WebIdentity {
-        token: Secret::new(idp.token(audience)),
+        token: Secret::new(idp.token(accounts, audience)),
         asked,
     };
     accounts.assume_role_with_web_identity(origin(), web).await
@@ -175,7 +176,9 @@ fn a_provider_vouches_for_roles_of_its_own_account_alone() {
                 let refused = become_role(accounts, &idp, &role, audience).await;
                 assert_eq!(kind(refused), Some(ErrorKind::Unauthenticated), "{role}");
             }
-            let bearer = accounts.bearer_of(&idp.token("portal"), origin()).await;
+            let bearer = accounts
+                .bearer_of(&idp.token(accounts, "portal"), origin())
+                .await;
             assert_eq!(kind(bearer), Some(ErrorKind::Unauthenticated));
             assert_eq!(idp.asked.load(Relaxed), 1, "keys were fetched once");
 

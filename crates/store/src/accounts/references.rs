@@ -101,6 +101,14 @@ impl Accounts {
         Ok(None)
     }
 
+    /// The same as [`Accounts::refer_by_id`] for a catalog that may take no writes now: it serves as
+    /// it is.
+    pub(crate) async fn try_refer_by_id(&self) {
+        if let Err(error) = self.refer_by_id().await {
+            tracing::warn!(%error, "the members of groups are still kept by the groups' names");
+        }
+    }
+
     /// Turns all references by name into references by id. Does nothing to a catalog that has none.
     ///
     /// # Errors
