@@ -37,6 +37,9 @@ const WINDOWS_BYTES: u64 = 32 << 20;
 /// for the queue and the one that is written this bounds the memory of a writer to `(3 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
 
+/// Memory of a shard's task, its queue and its file, about.
+const SHARD_MEMORY_BYTES: usize = 4 << 10;
+
 /// What a shard takes besides its bytes, about: checksums and the header.
 const OVERHEAD_BYTES: usize = 2 * PAGE_BYTES;
 
@@ -65,7 +68,16 @@ impl Writers {
     /// What each of them gathers next.
     fn window_bytes(&self, stripe: u64) -> u64 {
         // The store has one too.
-        let writers = Arc::strong_count(&self.0).saturating_sub(1).max(1);
+        self.window_bytes_of(Arc::strong_count(&self.0).saturating_sub(1), stripe)
+    }
+
+    /// What one more would gather.
+    pub(super) fn next_window_bytes(&self, stripe: u64) -> u64 {
+        self.window_bytes_of(Arc::strong_count(&self.0), stripe)
+    }
+
+    fn window_bytes_of(&self, writers: usize, stripe: u64) -> u64 {
+        let writers = writers.max(1);
         let window = WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64);
         (window / stripe).max(1) * stripe
     }
@@ -107,6 +119,10 @@ struct Part {
     first_page: u64,
     bytes: Bytes,
     slots: Bytes,
+}
+
+pub(super) fn memory_bytes(layout: Layout, window_bytes: u64) -> usize {
+    window_bytes as usize + layout.shards() * SHARD_MEMORY_BYTES
 }
 
 impl BlobWriter {
@@ -157,6 +173,13 @@ impl BlobWriter {
     #[cfg(test)]
     pub(super) fn window_bytes_max(&self) -> u64 {
         self.window_bytes_max
+    }
+
+    /// Bytes of memory that it holds while nothing waits for a disk: the window that it gathers, and a
+    /// task with its queue for each shard.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        memory_bytes(self.plan.layout, self.window_bytes_max)
     }
 
     /// Takes the next bytes. Waits while the disks are behind.

@@ -335,6 +335,9 @@ sections! {
         };
         /// Files that the client of one connection may have open.
         files_max: u32 = "4096" { range: Range::Between("1", "1000000"), unit: "files" };
+        /// Files that an account may write at once, over all its connections. Opening a further one waits
+        /// until another is closed. Uploads whose connection broke count until they are given up.
+        writers_max: u32 = "256" { range: Range::Between("1", "1000000"), unit: "files" };
         /// How long a connection may stay open without a request.
         idle_timeout: Duration = "1h" { range: Range::Between("1s", "30d") };
         /// How long a client may send nothing of a request that it began, or take nothing of an
@@ -344,7 +347,9 @@ sections! {
         /// the reference implementation do by themselves. With 0s it is given up at once.
         resume_time: Duration = "5m" { range: Range::Between("0s", "1h") };
         /// Bytes on their way in, and bytes on their way out, that all connections together may
-        /// hold. Beyond that each goes on with little at a time.
+        /// hold. Beyond that each goes on with little at a time. As many again are for what open files
+        /// keep in memory until they are closed; beyond, opening a further file waits. One account gets
+        /// no more of these than are free, so alone it gets half of them.
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 

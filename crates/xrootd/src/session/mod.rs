@@ -5,6 +5,7 @@
 
 mod budget;
 mod interrupted;
+mod open_files;
 mod order;
 pub(crate) mod writer;
 
@@ -12,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use dewar_store::file::OpenFile;
 use dewar_types::UserId;
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
 pub(crate) use interrupted::{Interrupted, WasRead, Whose};
+pub(crate) use open_files::{FileLease, LeasedFile, OpenFiles, Shortage};
 pub(crate) use order::{Order, Turn as NamesTurn};
 pub(crate) use writer::Writer;
 
@@ -45,7 +46,7 @@ pub(crate) enum Handle {
 
 /// A file open for reading.
 pub(crate) struct Reader {
-    pub(crate) file: Arc<OpenFile>,
+    pub(crate) file: Arc<LeasedFile>,
     /// As it was opened, for messages.
     pub(crate) path: String,
     /// Who opened it.

@@ -2,6 +2,7 @@
 
 mod listing;
 mod native_client;
+mod open_files;
 mod redirect;
 mod resume;
 mod rig;

@@ -18,10 +18,11 @@ use dewar_xrootd_proto::{ErrorCode, FileHandle, Request};
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, failed, third_party};
 use crate::error::{Answer, Refusal};
-use crate::limits::{INTERRUPTED_READS_TIME, OPEN_LATER};
+use crate::limits::{FILE_LATER, INTERRUPTED_READS_TIME, OPEN_LATER};
 use crate::path::{Place, WirePath};
 use crate::session::writer::{Told, Turn};
-use crate::session::{Handle, Reader, Session, Whose, Writer};
+use crate::session::{Handle, LeasedFile, Reader, Session, Shortage, Whose, Writer};
+use crate::tpc::shares::Sharer;
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     if context.stopping {
@@ -41,6 +42,20 @@ pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     };
     context.ok(reply.encode()).await;
     Ok(())
+}
+
+/// Has the client ask again for a file, because its account or all of them hold too much.
+fn file_later(shortage: Shortage, path: &WirePath) -> Refusal {
+    let why = match shortage {
+        Shortage::Writers(count) => {
+            format!(
+                "{}: the account writes {count} files, more are not allowed",
+                path.shown
+            )
+        }
+        Shortage::Memory => format!("{}: too little memory is free for open files", path.shown),
+    };
+    Refusal::later(FILE_LATER, &why)
 }
 
 /// The request for a whole object.
@@ -78,7 +93,10 @@ async fn open_for_reading(
         }
     };
     let left = third_party.leave(context)?;
-    let mut file = Arc::new(file);
+    let open_files = &context.door.open_files;
+    let lease = open_files.reader(&Sharer::of(&caller), file.memory_bytes());
+    let lease = lease.map_err(|shortage| file_later(shortage, path))?;
+    let mut file = Arc::new(LeasedFile::new(file, lease));
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
         let whose = context.session.whose(&path.shown, caller.account());
@@ -119,8 +137,8 @@ fn as_before(
     context: &Context,
     path: &WirePath,
     whose: &Whose,
-    now: Arc<OpenFile>,
-) -> Answer<Arc<OpenFile>> {
+    now: Arc<LeasedFile>,
+) -> Answer<Arc<LeasedFile>> {
     let before = context.door.interrupted_reads(whose, &context.session);
     let version = now.info.version;
     let is_another = match &before[..] {
@@ -205,10 +223,18 @@ async fn open_for_writing(
         permissions,
     };
     let store = &context.door.store;
+    // Before anything is held.
+    let foreseen = store.revision_memory_bytes(write.size);
+    let lease = context
+        .door
+        .open_files
+        .writer(&Sharer::of(&caller), foreseen);
+    let lease = lease.map_err(|shortage| file_later(shortage, path))?;
     let revision = store.write_file(&caller, write.clone()).await;
     let revision = revision.map_err(failed("open", path))?;
     let owner = caller.account();
-    let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
+    let held = (revision, lease);
+    let writer = Writer::start(held, path.shown.clone(), write, announced, owner);
     let stat = pending_text(&writer, context.door.env.clock.now());
     context.door.writes_anew(&whose, &context.session);
     let handle = context.session.admit(match fetch {
