@@ -46,7 +46,7 @@ pub use policy::{
 };
 pub use secret::Secret;
 pub use session::{
-    Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError, SessionKind,
-    TokenFacts,
+    ALL_UNKEPT, Became, Bounds, Limit, Parent, SESSION_KEY_PREFIX, Session, SessionError,
+    SessionKind, TokenFacts, is_unkept,
 };
 pub use wrap::{SECRET_BYTES_MAX, WrapError, wrapped_with};

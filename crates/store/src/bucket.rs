@@ -199,10 +199,13 @@ impl Store {
             .admit(caller, Action::DeleteBucket, bucket, None)
             .await?;
         let principal = caller.to_string();
-        self.inner
+        let deleted = self
+            .inner
             .tree
             .delete_bucket(&actor(caller, &principal), &found)
-            .await
+            .await;
+        self.inner.accounts.bucket_policy_changed(found.id);
+        deleted
     }
 }
 

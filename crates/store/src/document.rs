@@ -176,12 +176,17 @@ impl Store {
     ) -> Result<()> {
         let found = self.inner.admit(caller, D::DELETE, bucket, None).await?;
         let principal = caller.to_string();
-        self.inner
+        let removed = self
+            .inner
             .tree
             .configure_bucket(&actor(caller, &principal), &found, |change| {
                 change.remove(D::KIND);
                 Ok(())
             })
-            .await
+            .await;
+        if D::KIND == DocumentKind::Policy {
+            self.inner.accounts.bucket_policy_changed(found.id);
+        }
+        removed
     }
 }

@@ -738,3 +738,95 @@ fn sessions_of_logins_say_who_vouched() {
         assert_eq!(denies(condition), holds, "{condition}");
     }
 }
+
+/// A claim that the session does not carry may have had any values, or none: whatever the operator, a
+/// statement that denies by it denies, and one that allows by it allows nothing.
+#[test]
+fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
+    let caller = |unkept: &[&str]| {
+        let bounds = crate::Bounds {
+            provider: Some("idp.example.org".into()),
+            claims: vec![
+                ("idp.example.org:sub".into(), vec!["bob".into()]),
+                (
+                    "idp.example.org:roles".into(),
+                    vec!["x".into(), "y".into()],
+                ),
+            ],
+            unkept: unkept.iter().map(|name| (*name).to_owned()).collect(),
+            ..crate::Bounds::default()
+        };
+        Caller::by_token(Arc::new(user(2, "bob")), Arc::new(bounds), ORIGIN)
+    };
+    let says = |caller: &Caller, effect: &str, resource: &str, more: &str| {
+        let access = bucket_policy(&statement(effect, ANYBODY, "s3:GetObject", resource, more));
+        let asked = Bucket::new(&access).ask(caller, Action::GetObject);
+        match asked.reason {
+            Reason::Statement { effect, .. } => Some(effect),
+            _ => None,
+        }
+    };
+    let condition = |text: &str| format!(r#","Condition":{text}"#);
+    let closed = caller(&["groups"]);
+    for text in [
+        r#"{"StringEquals":{"idp.example.org:groups":"a"}}"#,
+        r#"{"StringNotEquals":{"idp.example.org:groups":"a"}}"#,
+        r#"{"StringEqualsIfExists":{"idp.example.org:groups":"a"}}"#,
+        r#"{"StringNotLikeIfExists":{"idp.example.org:groups":"a*"}}"#,
+        r#"{"ForAnyValue:StringEquals":{"idp.example.org:groups":"a"}}"#,
+        r#"{"ForAnyValue:StringNotEquals":{"idp.example.org:groups":"a"}}"#,
+        r#"{"ForAllValues:StringEquals":{"idp.example.org:groups":["a","b"]}}"#,
+        r#"{"ForAllValues:StringNotLike":{"idp.example.org:groups":"a*"}}"#,
+        r#"{"Null":{"idp.example.org:groups":"true"}}"#,
+        r#"{"Null":{"idp.example.org:groups":"false"}}"#,
+        r#"{"NumericLessThan":{"idp.example.org:groups":"5"}}"#,
+        r#"{"Bool":{"idp.example.org:groups":"true"}}"#,
+        r#"{"StringEquals":{"idp.example.org:sub":"${idp.example.org:groups}"}}"#,
+        r#"{"StringNotEquals":{"idp.example.org:sub":"${idp.example.org:groups}"}}"#,
+        r#"{"StringLike":{"idp.example.org:sub":"b${idp.example.org:groups, 'ob'}"}}"#,
+        r#"{"ForAllValues:StringNotLike":{"idp.example.org:roles":"${idp.example.org:groups}*"}}"#,
+        r#"{"StringEquals":{"idp.example.org:groups":"a","idp.example.org:sub":"bob"}}"#,
+    ] {
+        let more = condition(text);
+        let deny = says(&closed, "Deny", ALL, &more);
+        assert_eq!(deny, Some(Effect::Deny), "{text}");
+        assert_eq!(says(&closed, "Allow", ALL, &more), None, "{text}");
+        // So with a session of a release that did not say what it left out.
+        let all = caller(&[crate::ALL_UNKEPT]);
+        assert_eq!(says(&all, "Deny", ALL, &more), Some(Effect::Deny), "{text}");
+    }
+    // What the missing claim cannot change is decided as ever.
+    for (text, holds) in [
+        (
+            r#"{"StringEquals":{"idp.example.org:groups":"a","idp.example.org:sub":"ann"}}"#,
+            false,
+        ),
+        (
+            r#"{"StringEquals":{"idp.example.org:sub":"a${idp.example.org:groups}"}}"#,
+            false,
+        ),
+        (
+            r#"{"StringNotEquals":{"idp.example.org:sub":"a${idp.example.org:groups}"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringEquals":{"idp.example.org:sub":["${idp.example.org:groups}","bob"]}}"#,
+            true,
+        ),
+        (r#"{"StringEquals":{"idp.example.org:email":"a"}}"#, false),
+        (r#"{"Null":{"idp.example.org:email":"true"}}"#, true),
+        (r#"{"StringEquals":{"other.example.org:groups":"a"}}"#, false),
+    ] {
+        let more = condition(text);
+        for (effect, is) in [("Deny", Effect::Deny), ("Allow", Effect::Allow)] {
+            let said = says(&closed, effect, ALL, &more);
+            assert_eq!(said, holds.then_some(is), "{effect} {text}");
+        }
+    }
+    // Variables in resources.
+    let home = "arn:aws:s3:::data/a/${idp.example.org:groups}";
+    assert_eq!(says(&closed, "Deny", home, ""), Some(Effect::Deny));
+    assert_eq!(says(&closed, "Allow", home, ""), None);
+    let elsewhere = "arn:aws:s3:::data/none/${idp.example.org:groups}";
+    assert_eq!(says(&closed, "Deny", elsewhere, ""), None);
+}

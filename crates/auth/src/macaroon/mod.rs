@@ -22,8 +22,9 @@ pub use caveat::{CaveatError, Caveats, before_caveat};
 
 use crate::Secret;
 
-/// Longest macaroon in characters: what fits a header.
-const TEXT_CHARS_MAX: usize = 14 * 1024;
+/// Longest macaroon in characters: a session of the longest kind as its identifier, and caveats. It fits
+/// a header.
+const TEXT_CHARS_MAX: usize = 24 * 1024;
 /// Most caveats.
 const CAVEATS_MAX: usize = 64;
 /// Under what root keys become keys of the chain.

@@ -15,6 +15,7 @@
 //! | `principal` | who is meant |
 //! | `resource` | what is meant: ARNs with tenants |
 //! | `statement` | whether a statement speaks of a request |
+//! | `truth` | yes, no, and what depends on a claim that was not kept |
 
 pub(crate) mod condition;
 mod index;
@@ -24,6 +25,7 @@ mod pattern;
 pub(crate) mod principal;
 mod resource;
 pub(crate) mod statement;
+mod truth;
 #[cfg(test)]
 mod tests;
 
@@ -198,6 +200,12 @@ impl Policy {
     #[must_use]
     pub fn trusts_a_realm(&self) -> bool {
         self.statements.iter().any(Statement::trusts_a_realm)
+    }
+
+    /// The claims that it asks for, in conditions and in variables, as `PROVIDER:claim`; one may come
+    /// more than once.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.statements.iter().flat_map(Statement::claims)
     }
 
     /// What it says: the first statement that denies, and the first that allows, preferring one

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 
 use super::condition::Key;
+use super::truth::Truth;
 
 /// What stands in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,15 @@ enum Piece {
     },
 }
 
+/// A variable names a claim that the caller's session does not carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unkept;
+
 /// What variables are replaced by; gives nothing where the request does not say.
-pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Option<String>;
+pub(crate) type Variables<'a> = &'a dyn Fn(&Key) -> Result<Option<String>, Unkept>;
+
+/// For patterns in which no variable can stand.
+pub(crate) const NO_VARIABLES: Variables<'static> = &|_| Ok(None);
 
 /// A pattern, ready to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,51 +126,67 @@ impl Pattern {
     }
 
     /// Whether `text` is one of those that it stands for. A variable that the request does not
-    /// fill matches nothing.
-    pub(crate) fn matches(&self, text: &str, variables: Variables<'_>) -> bool {
+    /// fill matches nothing; one that stands for a claim that was not kept may be any text.
+    pub(crate) fn matches(&self, text: &str, variables: Variables<'_>) -> Truth {
         let folded = if self.fold && text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             Cow::Owned(text.to_ascii_lowercase())
         } else {
             Cow::Borrowed(text)
         };
-        match &self.shape {
+        let holds = match &self.shape {
             Shape::Any => true,
             Shape::Exact(exact) => **exact == *folded,
             Shape::Prefix(prefix) => folded.starts_with(&**prefix),
             Shape::Glob(glob) => glob.matches(&folded),
-            Shape::Template(pieces) => {
-                let Some(pieces) = filled(pieces, variables) else {
-                    return false;
+            Shape::Template(template) => {
+                let (pieces, open) = match filled(template, variables) {
+                    Ok(None) => return Truth::No,
+                    Ok(Some(pieces)) => (pieces, false),
+                    Err(Unkept) => (opened(template), true),
                 };
                 let pattern = Self {
                     shape: shape(pieces, self.fold),
                     fold: false,
                 };
-                pattern.matches(&folded, &|_| None)
+                return match pattern.matches(&folded, NO_VARIABLES) {
+                    Truth::Yes if open => Truth::Unknown,
+                    truth => truth,
+                };
             }
-        }
+        };
+        holds.into()
+    }
+
+    /// The same for a pattern in which no variable can stand.
+    pub(crate) fn matches_text(&self, text: &str) -> bool {
+        self.matches(text, NO_VARIABLES) == Truth::Yes
+    }
+
+    /// The keys of its variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &Key> {
+        let pieces = match &self.shape {
+            Shape::Template(pieces) => &**pieces,
+            _ => &[],
+        };
+        pieces.iter().filter_map(|piece| match piece {
+            Piece::Variable { key, .. } => Some(key),
+            _ => None,
+        })
     }
 
     /// Whether some text that begins with `prefix` can match, or `prefix` itself without its last
     /// character (which is a separator). Variables count as `*`.
     pub(crate) fn may_begin_with(&self, prefix: &str) -> bool {
         let own = prefix.get(..prefix.len().saturating_sub(1)).unwrap_or("");
-        let text: Cow<'_, [Piece]> = match &self.shape {
+        let pieces = match &self.shape {
             Shape::Any => return true,
             Shape::Exact(text) => return &**text == own || text.starts_with(prefix),
             Shape::Prefix(text) => return own.starts_with(&**text) || text.starts_with(prefix),
             Shape::Glob(glob) => return glob.may_begin_with(prefix, own),
-            Shape::Template(pieces) => Cow::Borrowed(pieces),
+            Shape::Template(pieces) => opened(pieces),
         };
-        let open: Vec<Piece> = text
-            .iter()
-            .map(|piece| match piece {
-                Piece::Variable { .. } => Piece::Many,
-                other => other.clone(),
-            })
-            .collect();
         let pattern = Self {
-            shape: shape(open, self.fold),
+            shape: shape(pieces, self.fold),
             fold: self.fold,
         };
         pattern.may_begin_with(prefix)
@@ -232,17 +256,27 @@ fn variable(inside: &str) -> Result<Piece, BadVariable> {
 
 /// The pieces with their variables replaced. What replaces them stands for itself: a user whose
 /// name holds a star gains nothing by it.
-fn filled(pieces: &[Piece], variables: Variables<'_>) -> Option<Vec<Piece>> {
-    pieces
-        .iter()
-        .map(|piece| match piece {
-            Piece::Variable { key, default } => {
-                let value = variables(key).or_else(|| default.clone())?;
-                Some(Piece::Text(value))
-            }
-            other => Some(other.clone()),
-        })
-        .collect()
+fn filled(pieces: &[Piece], variables: Variables<'_>) -> Result<Option<Vec<Piece>>, Unkept> {
+    let mut filled = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        filled.push(match piece {
+            Piece::Variable { key, default } => match variables(key)?.or_else(|| default.clone()) {
+                Some(value) => Piece::Text(value),
+                None => return Ok(None),
+            },
+            other => other.clone(),
+        });
+    }
+    Ok(Some(filled))
+}
+
+/// The pieces with a star for each variable: what they match whatever the variables stand for.
+fn opened(pieces: &[Piece]) -> Vec<Piece> {
+    let open = pieces.iter().map(|piece| match piece {
+        Piece::Variable { .. } => Piece::Many,
+        other => other.clone(),
+    });
+    open.collect()
 }
 
 fn shape(pieces: Vec<Piece>, fold: bool) -> Shape {
@@ -508,10 +542,12 @@ mod tests {
 
     fn matches(pattern: &str, text: &str) -> bool {
         let pattern = Pattern::new(pattern, GLOB).expect("a pattern");
-        pattern.matches(text, &|key| match key {
-            Key::Username => Some("jo*n".into()),
-            _ => None,
-        })
+        let truth = pattern.matches(text, &|key| match key {
+            Key::Username => Ok(Some("jo*n".into())),
+            Key::Claim(_) => Err(Unkept),
+            _ => Ok(None),
+        });
+        truth == Truth::Yes
     }
 
     /// The same by trying everything.
@@ -584,15 +620,27 @@ mod tests {
             ..GLOB
         };
         let literal = Pattern::new("${aws:username}", old).expect("no variable");
-        assert!(literal.matches("${aws:username}", &|_| None));
+        assert!(literal.matches_text("${aws:username}"));
+    }
+
+    #[test]
+    fn a_claim_that_was_not_kept_may_be_any_text() {
+        let truth = |pattern: &str, text: &str| {
+            let pattern = Pattern::new(pattern, GLOB).expect("a pattern");
+            pattern.matches(text, &|_| Err(Unkept))
+        };
+        assert_eq!(truth("home/${idp.org:sub}/*", "home/ann/a"), Truth::Unknown);
+        assert_eq!(truth("home/${idp.org:sub}/*", "work/ann/a"), Truth::No);
+        assert_eq!(truth("${idp.org:sub, 'x'}", "x"), Truth::Unknown);
+        assert_eq!(truth("home/*", "home/ann"), Truth::Yes);
     }
 
     #[test]
     fn case_is_folded_where_asked() {
         let reading = Reading { fold: true, ..GLOB };
         let pattern = Pattern::new("Ab*C?", reading).expect("a pattern");
-        assert!(pattern.matches("aBxxcD", &|_| None));
-        assert!(!pattern.matches("bBxxcD", &|_| None));
+        assert!(pattern.matches_text("aBxxcD"));
+        assert!(!pattern.matches_text("bBxxcD"));
     }
 
     /// What takes others hours.

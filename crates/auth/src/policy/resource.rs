@@ -7,7 +7,9 @@
 use super::condition::value::arn_parts;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
+use super::condition::Key;
 use super::pattern::{Pattern, Reading, Variables};
+use super::truth::Truth;
 use super::{PolicyError, PolicyKind};
 
 /// `Resource` or `NotResource`.
@@ -73,12 +75,22 @@ impl ResourceSet {
         Ok(Self { negated, members })
     }
 
-    pub(super) fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> bool {
-        let found = self
-            .members
-            .iter()
-            .any(|member| member.holds(named, variables));
-        found != self.negated
+    pub(super) fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> Truth {
+        let members = self.members.iter();
+        let any = Truth::any(members.map(|member| member.holds(named, variables)));
+        any.negated_if(self.negated)
+    }
+
+    /// The keys of the variables in it.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &Key> {
+        let arns = self.members.iter().filter_map(|member| match member {
+            Member::All => None,
+            Member::Arn(arn) => Some(arn),
+        });
+        arns.flat_map(|arn| {
+            let account = arn.account.iter().flat_map(Pattern::variables);
+            account.chain(arn.service.variables()).chain(arn.path.variables())
+        })
     }
 
     /// What the paths that it holds begin with: see [`Pattern::start`].
@@ -121,7 +133,7 @@ impl Member {
             fold: false,
         };
         let aws = Pattern::new(partition, reading).ok()?;
-        if arn != "arn" || !aws.matches("aws", &|_| None) || path.is_empty() {
+        if arn != "arn" || !aws.matches_text("aws") || path.is_empty() {
             return None;
         }
         let arn = Arn {
@@ -136,27 +148,29 @@ impl Member {
         if let PolicyKind::Bucket(bucket) = parsing.kind {
             let mut prefix = bucket.to_owned();
             prefix.push('/');
-            if !arn.service.matches("s3", &|_| None) || !arn.path.may_begin_with(&prefix) {
+            if !arn.service.matches_text("s3") || !arn.path.may_begin_with(&prefix) {
                 return None;
             }
         }
         Some(Self::Arn(Box::new(arn)))
     }
 
-    fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> bool {
+    fn holds(&self, named: &Named<'_>, variables: Variables<'_>) -> Truth {
         match self {
-            Self::All => true,
+            Self::All => Truth::Yes,
             Self::Arn(arn) => {
                 let account = match &arn.account {
-                    None => named.at_home,
+                    None => named.at_home.into(),
                     Some(pattern) => {
-                        pattern.matches(named.tenant, variables)
-                            || pattern.matches(named.account, variables)
+                        let fields = [named.tenant, named.account];
+                        Truth::any(fields.map(|field| pattern.matches(field, variables)))
                     }
                 };
-                account
-                    && arn.service.matches(named.service, variables)
-                    && arn.path.matches(named.path, variables)
+                Truth::all([
+                    account,
+                    arn.service.matches(named.service, variables),
+                    arn.path.matches(named.path, variables),
+                ])
             }
         }
     }

@@ -12,7 +12,9 @@ use crate::{
 };
 
 use super::condition::{Found, Key};
+use super::pattern::Unkept;
 use super::resource::Named;
+use super::truth::Truth;
 use super::{Effect, Meant, Policy, Statement};
 
 /// A request, as policies are asked about it. What must be put together for that is put together
@@ -151,13 +153,17 @@ impl<'a> Ask<'a> {
                 let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
                 Found::maybe(provider.map(Cow::Borrowed))
             }
-            Key::Claim(name) => match self.caller.bounds().map(|bounds| bounds.claim(name)) {
-                None | Some([]) => Found::Absent,
-                Some([one]) => Found::One(Cow::Borrowed(one)),
-                Some(many) => {
-                    Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+            Key::Claim(name) => {
+                let bounds = self.caller.bounds();
+                match bounds.map(|bounds| (bounds, bounds.claim(name))) {
+                    Some((bounds, [])) if bounds.lacks_claim(name) => Found::Unkept,
+                    None | Some((_, [])) => Found::Absent,
+                    Some((_, [one])) => Found::One(Cow::Borrowed(one)),
+                    Some((_, many)) => {
+                        Found::Many(many.iter().map(|one| Cow::Borrowed(one.as_str())).collect())
+                    }
                 }
-            },
+            }
             _ => return None,
         })
     }
@@ -299,10 +305,11 @@ impl<'a> Ask<'a> {
     }
 
     /// The value of a policy variable.
-    fn variable(&self, key: &Key) -> Option<String> {
+    fn variable(&self, key: &Key) -> Result<Option<String>, Unkept> {
         match self.find(key) {
-            Found::One(value) | Found::Implied(value) => Some(value.into_owned()),
-            Found::Absent | Found::Many(_) => None,
+            Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),
+            Found::Absent | Found::Many(_) => Ok(None),
+            Found::Unkept => Err(Unkept),
         }
     }
 }
@@ -354,7 +361,9 @@ fn decoded(text: &str) -> String {
 }
 
 impl Statement {
-    /// Whether it speaks of the request, and how it means the caller.
+    /// Whether it speaks of the request, and how it means the caller. Where that depends on a claim that
+    /// the caller's session does not carry, a statement that denies does and one that allows does not: the
+    /// size of a login must never widen what it may.
     pub(super) fn speaks_of(&self, ask: &Ask<'_>) -> Option<Meant> {
         if !self.actions.contains(ask.action) {
             return None;
@@ -364,12 +373,25 @@ impl Statement {
             Some(principals) => principals.means(ask.caller)?,
         };
         let variables = |key: &Key| ask.variable(key);
-        let holds = self.resources.holds(&ask.named(), &variables)
-            && self
-                .conditions
-                .iter()
-                .all(|condition| condition.holds(&ask.find(condition.key()), &variables));
-        holds.then_some(meant)
+        let resources = self.resources.holds(&ask.named(), &variables);
+        if resources == Truth::No {
+            return None;
+        }
+        let conditions = self.conditions.iter();
+        let conditions =
+            conditions.map(|condition| condition.holds(&ask.find(condition.key()), &variables));
+        let holds = Truth::all([resources, Truth::all(conditions)]);
+        holds.decide(self.effect == Effect::Deny).then_some(meant)
+    }
+
+    /// The claims that it asks for, in conditions and in variables: `PROVIDER:claim`.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().flat_map(super::Condition::keys);
+        let keys = conditions.chain(self.resources.variables());
+        keys.filter_map(|key| match key {
+            Key::Claim(name) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// What the resources that it speaks of begin with.

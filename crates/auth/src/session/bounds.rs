@@ -8,6 +8,16 @@ use dewar_types::Timestamp;
 use crate::token::Capabilities;
 use crate::{Action, Caveats, Policy, Session};
 
+/// In a list of claims that were not kept: any claim may be one of them.
+pub const ALL_UNKEPT: &str = "*";
+
+/// Whether a claim is one of those that were not kept.
+#[must_use]
+pub fn is_unkept(unkept: &[String], claim: &str) -> bool {
+    let mut names = unkept.iter();
+    names.any(|name| name == claim || name == ALL_UNKEPT)
+}
+
 /// Something that a caller is held to, whatever its policies allow.
 #[derive(Clone)]
 pub enum Limit {
@@ -56,6 +66,9 @@ pub struct Bounds {
     pub unassumed: bool,
     /// What the token said, by `PROVIDER:claim`.
     pub claims: Vec<(String, Vec<String>)>,
+    /// Names, without provider, of claims that the token said and that are not in `claims`; [`ALL_UNKEPT`]
+    /// among them stands for every name. Conditions on these fail closed.
+    pub unkept: Vec<String>,
     /// Tags of the session.
     pub tags: Vec<(String, String)>,
     /// What it is held to: all of these.
@@ -76,6 +89,14 @@ impl Bounds {
     pub(crate) fn claim(&self, name: &str) -> &[String] {
         let found = self.claims.iter().find(|(known, _)| known == name);
         found.map_or(&[], |(_, values)| values)
+    }
+
+    /// Whether the token may have said a claim that is not here: then nothing follows from its absence.
+    pub(crate) fn lacks_claim(&self, name: &str) -> bool {
+        let provider = self.provider.as_deref().unwrap_or_default();
+        let bare = name.strip_prefix(provider);
+        let bare = bare.and_then(|rest| rest.strip_prefix(':'));
+        bare.is_some_and(|bare| is_unkept(&self.unkept, bare))
     }
 
     pub(crate) fn tag(&self, name: &str) -> Option<&str> {

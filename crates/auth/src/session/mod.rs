@@ -11,7 +11,7 @@
 mod bounds;
 mod sealed;
 
-pub use bounds::{Bounds, Limit};
+pub use bounds::{ALL_UNKEPT, Bounds, Limit, is_unkept};
 pub use sealed::{
     Became, Parent, SESSION_KEY_PREFIX, Session, SessionError, SessionKind, TokenFacts,
 };

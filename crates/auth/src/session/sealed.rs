@@ -22,7 +22,7 @@ const BODY_AT: usize = SALT_AT + SALT_BYTES;
 const TAG_BYTES: usize = 16;
 
 /// Longest token in characters.
-const TOKEN_CHARS_MAX: usize = 12 * 1024;
+const TOKEN_CHARS_MAX: usize = 16 * 1024;
 
 /// What the access keys of sessions begin with.
 pub const SESSION_KEY_PREFIX: &str = "DWST";
@@ -89,7 +89,7 @@ pub struct TokenFacts {
     /// Whom it speaks of.
     #[n(2)]
     pub subject: String,
-    /// Claims that policies may ask for.
+    /// Claims that policies may ask for, by `PROVIDER:claim`.
     #[n(3)]
     pub claims: Vec<(String, Vec<String>)>,
     /// Its capabilities, which bound the session, and the base that they are relative to.
@@ -98,6 +98,10 @@ pub struct TokenFacts {
     /// Whether they are named as SciTokens names them.
     #[n(5)]
     pub scitoken: bool,
+    /// Names, without provider, of claims that the token said and that are not kept here, as
+    /// [`crate::Bounds::unkept`] has them. Releases that did not write it dropped claims without a word.
+    #[n(6)]
+    pub unkept: Option<Vec<String>>,
 }
 
 /// What a sealed session is, if not one that signs with a key.
@@ -269,6 +273,15 @@ mod tests {
 
     use super::*;
 
+    /// Master keys of sevens, all else of nines: what the samples were made with.
+    struct Constant;
+
+    impl Rng for Constant {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(if bytes.len() == 32 { 7 } else { 9 });
+        }
+    }
+
     fn session() -> Session {
         let became = Became {
             id: 7,
@@ -317,7 +330,7 @@ mod tests {
     fn what_is_too_long_for_a_header_is_refused() {
         let keys = MasterKeys::generate(&RealRng);
         let mut session = session();
-        session.policies = vec!["x".repeat(10_000)];
+        session.policies = vec!["x".repeat(13_000)];
         assert_eq!(session.seal(&keys, &RealRng), Err(SessionError::TooLong));
     }
 
@@ -325,17 +338,48 @@ mod tests {
     /// master key 32 x 0x07, salt 24 x 0x09 and the layout in the format page.
     #[test]
     fn a_session_of_version_1_opens() {
-        struct Seven;
-        impl Rng for Seven {
-            fn fill(&self, bytes: &mut [u8]) {
-                bytes.fill(if bytes.len() == 32 { 7 } else { 9 });
-            }
-        }
-        let keys = MasterKeys::generate(&Seven);
+        let keys = MasterKeys::generate(&Constant);
         let token = include_str!("../../testdata/session-v1/token.txt").trim();
         let session = Session::open(&keys, token).expect("opens");
         assert_eq!(session.became.name, "reader");
         assert_eq!(session.expires, Timestamp::from_secs(4600));
-        assert_eq!(session.seal(&keys, &Seven).expect("seals").reveal(), token);
+        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+    }
+
+    /// The same of a session with a login token, as release 708fabe wrote it: nothing in it says whether
+    /// all claims are there.
+    #[test]
+    fn a_login_session_without_a_list_of_unkept_claims_opens() {
+        let keys = MasterKeys::generate(&Constant);
+        let token = include_str!("../../testdata/session-v1/login.txt").trim();
+        let session = Session::open(&keys, token).expect("opens");
+        assert_eq!(session, login());
+        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+    }
+
+    fn login() -> Session {
+        let became = Became {
+            id: 9,
+            tenant: String::new(),
+            name: "ann@idp.example.org".into(),
+            session: None,
+        };
+        let claims = |name: &str, values: &[&str]| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            (format!("idp.example.org:{name}"), values)
+        };
+        let (issued, expires) = (Timestamp::from_secs(1000), Timestamp::from_secs(4600));
+        let mut session = Session::begin(&Constant, issued, expires, became);
+        session.kind = Some(SessionKind::MacaroonOfLogin);
+        session.token = Some(TokenFacts {
+            issuer: 5,
+            url: "https://idp.example.org".into(),
+            subject: "ann".into(),
+            claims: vec![claims("groups", &["/a", "/b"]), claims("sub", &["ann"])],
+            scope: Some(("storage.read:/".into(), "/data".into())),
+            scitoken: false,
+            unkept: None,
+        });
+        session
     }
 }

@@ -6,9 +6,6 @@ use serde_json::{Map, Value};
 
 use super::TokenError;
 
-/// Most values of a claim that are looked at.
-const VALUES_MAX: usize = 1000;
-
 /// The claims of a token.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claims(Map<String, Value>);
@@ -60,7 +57,8 @@ impl Claims {
     }
 
     /// The values of a claim: a text, number or truth value is one, an array has several; texts
-    /// with spaces are one.
+    /// with spaces are one. All of them count, however many: a token is at most
+    /// [`super::TOKEN_BYTES_MAX`] long.
     #[must_use]
     pub fn values(&self, name: &str) -> Vec<Cow<'_, str>> {
         fn plain(value: &Value) -> Option<Cow<'_, str>> {
@@ -72,9 +70,7 @@ impl Claims {
             }
         }
         match self.get(name) {
-            Some(Value::Array(values)) => {
-                values.iter().take(VALUES_MAX).filter_map(plain).collect()
-            }
+            Some(Value::Array(values)) => values.iter().filter_map(plain).collect(),
             Some(value) => plain(value).into_iter().collect(),
             None => Vec::new(),
         }

@@ -273,6 +273,12 @@ pub fn documents(bucket: EntryId) -> KeyRange {
     KeyRange::prefix(build(&[&[DOCUMENT], &bucket.0.to_be_bytes()]))
 }
 
+/// All documents of all buckets.
+#[must_use]
+pub fn all_documents() -> KeyRange {
+    KeyRange::prefix(Bytes::from_static(&[DOCUMENT]))
+}
+
 /// Bucket and kind of a document's key.
 ///
 /// # Errors

@@ -156,7 +156,7 @@ impl Policy {
         self.length
     }
 
-    /// Checks the time, that every condition holds, and that every field is covered by one.
+    /// Checks the time, that every condition holds, and that every field and the bucket are covered by one.
     ///
     /// # Errors
     /// `AccessDenied`.
@@ -182,8 +182,11 @@ impl Policy {
                 // A checksum can only make an upload fail.
                 || name.starts_with("x-amz-checksum-")
         };
-        match form.iter().find(|(name, _)| !free(name) && !covered(name)) {
-            Some((name, _)) => Err(denied(format!("Extra input fields: {name}"))),
+        // The bucket stands in the address and not in the form, and is a field all the same: a form is
+        // for the bucket that its signer named.
+        let mut names = form.iter().map(|(name, _)| name).chain(["bucket"]);
+        match names.find(|name| !free(name) && !covered(name)) {
+            Some(name) => Err(denied(format!("Extra input fields: {name}"))),
             None => Ok(()),
         }
     }

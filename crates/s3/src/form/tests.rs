@@ -214,6 +214,25 @@ fn policies_hold_what_they_say() {
 }
 
 #[test]
+fn a_policy_without_a_bucket_is_good_for_none() {
+    let now = Timestamp::from_secs(1_767_225_600);
+    let mut form = FormFields::default();
+    form.push("key", "a".into()).expect("once");
+    let refused = |bucket: &str| {
+        let conditions = format!(r#"[{bucket}{{"key":"a"}}]"#);
+        let json =
+            format!(r#"{{"expiration":"2026-01-02T00:00:00Z","conditions":{conditions}}}"#);
+        policy(&json).expect("valid").check(&form, "b", now).err()
+    };
+    let refusal = refused("").expect("no condition covers the bucket");
+    assert_eq!(refusal.code(), Code::AccessDenied);
+    assert!(refusal.message().ends_with("Extra input fields: bucket"));
+    assert!(refused(r#"{"bUcKeT":"b"},"#).is_none());
+    assert!(refused(r#"["starts-with","$bucket",""],"#).is_none());
+    assert!(refused(r#"{"bucket":"other"},"#).is_some());
+}
+
+#[test]
 fn broken_policies_are_refused() {
     for json in [
         "",

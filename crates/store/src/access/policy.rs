@@ -58,7 +58,8 @@ impl Store {
         };
         let bytes = document.to_bytes();
         let principal = caller.to_string();
-        self.inner
+        let set = self
+            .inner
             .tree
             .configure_bucket(&actor(caller, &principal), &found, |change| {
                 let block = change.document(BlockDocument::KIND);
@@ -72,7 +73,10 @@ impl Store {
                 change.put(PolicyDocument::KIND, bytes.clone());
                 Ok(())
             })
-            .await
+            .await;
+        // A failed change may still happen later.
+        self.inner.accounts.bucket_policy_changed(found.id);
+        set
     }
 
     /// Takes the policy of a bucket away. That there is none is no error.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dewar_auth::token::{Base, Becomes, Claims, Issuer, SKEW_SECS, Token, TokenError};
+use dewar_auth::token::{Base, Becomes, Issuer, SKEW_SECS, Token, TokenError};
 use dewar_auth::{
     Bounds, Caller, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Origin, Policy, PolicyKind,
     User, UserKind, UserPolicies, UserPolicy,
@@ -16,14 +16,9 @@ use dewar_auth::{
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
+use super::claims::{ClaimLimits, KeptClaims, claims_of, keep};
 use super::record::GroupRecord;
 use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused, token_name};
-
-/// What claims may take in memory or in a session token, in bytes.
-const CLAIMS_BYTES_MAX: usize = 64 * 1024;
-
-/// How deep claims may lie within objects.
-const CLAIM_DEPTH_MAX: usize = 3;
 
 /// Most bytes of tokens that are remembered, as they came. What is kept of one is up to seven times
 /// as large: who has a macaroon can make any number of others, full of caveats, by himself.
@@ -160,7 +155,7 @@ impl Accounts {
         let said = format!("{} vouches for {}", issuer.url, token.subject);
         let becoming = self.becoming(issuer, token).await?;
         let bearer = Bearer {
-            bounds: Arc::new(bounds_of(&becoming, named)),
+            bounds: Arc::new(bounds_of(&becoming, named)?),
             user: becoming.user,
         };
         Ok((bearer, said))
@@ -287,49 +282,27 @@ fn policy_text(resources: &[String]) -> String {
     )
 }
 
-fn bounds_of(becoming: &Becoming, credential: &str) -> Bounds {
+/// What a token narrows its bearer to, and what it says.
+pub(super) fn bounds_of(becoming: &Becoming, credential: &str) -> Result<Bounds> {
     let (issuer, token) = (&becoming.issuer, &becoming.token);
     let capabilities = token.capabilities.clone();
     let limit = capabilities.map(|all| Limit::Capabilities(Arc::new(all)));
-    Bounds {
+    let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
+    Ok(Bounds {
         credential: credential.into(),
         expires: token.expires,
         provider: Some(issuer.name().into()),
-        claims: claims_of(issuer.name(), &token.claims, CLAIMS_BYTES_MAX),
+        claims,
+        unkept,
         limits: limit.into_iter().collect(),
         ..Bounds::default()
-    }
+    })
 }
 
-/// Claims as policies ask for them, `PROVIDER:claim`, by name, as many as fit.
-pub(super) fn claims_of(
-    provider: &str,
-    claims: &Claims,
-    bytes_max: usize,
-) -> Vec<(String, Vec<String>)> {
-    let mut names: Vec<String> = claims.names().map(str::to_owned).collect();
-    for _ in 1..CLAIM_DEPTH_MAX {
-        let deeper: Vec<String> = names
-            .iter()
-            .filter_map(|name| Some((name, claims.get(name)?.as_object()?)))
-            .flat_map(|(name, object)| object.keys().map(move |key| format!("{name}.{key}")))
-            .collect();
-        names.extend(deeper);
-    }
-    names.sort();
-    names.dedup();
-    let mut room = bytes_max;
-    let mut found = Vec::new();
-    for name in names {
-        let values: Vec<String> = claims.values(&name).into_iter().map(Into::into).collect();
-        let size = name.len() + values.iter().map(|value| value.len() + 3).sum::<usize>();
-        if values.is_empty() || size > room {
-            continue;
-        }
-        room -= size;
-        found.push((format!("{provider}:{name}"), values));
-    }
-    found
+/// The claims of a token, for whoever comes with the token itself.
+pub(super) fn claims_in_memory(issuer: &Issuer, token: &Token) -> Result<KeptClaims> {
+    let (claims, limits) = (claims_of(&token.claims), ClaimLimits::IN_MEMORY);
+    keep(issuer.name(), claims, Vec::new(), |_| false, limits)
 }
 
 #[cfg(test)]
@@ -361,20 +334,5 @@ mod tests {
         let odd = Base::parse("/atlas/with \"quotes\" and \\").expect("a base");
         base_policy(&odd).expect("a policy");
         assert!(Base::parse("/atlas/*").is_none());
-    }
-
-    #[test]
-    fn claims_are_kept_as_far_as_they_fit() {
-        let text = r#"{"sub":"ann","groups":["/a","/b"],"long":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-            "realm_access":{"roles":["r"]}}"#;
-        let claims = Claims::parse(text.as_bytes()).expect("claims");
-        let all = claims_of("p", &claims, usize::MAX);
-        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["p:groups", "p:long", "p:realm_access.roles", "p:sub"]
-        );
-        let few = claims_of("p", &claims, 30);
-        assert!(few.iter().all(|(name, _)| name != "p:long") && !few.is_empty());
     }
 }

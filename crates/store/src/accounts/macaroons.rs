@@ -6,23 +6,22 @@
 
 use std::sync::Arc;
 
-use dewar_auth::token::{Claims, Issuer, Rule, Token};
+use dewar_auth::token::{Claims, Issuer, Token};
 use dewar_auth::{
     Became, Bounds, Caller, Caveats, CredentialError, Limit, Macaroon, Parent, Secret, Session,
-    SessionKind, TokenFacts, User, UserKind, before_caveat,
+    SessionKind, TokenFacts, User, UserKind, before_caveat, is_unkept,
 };
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 use serde_json::{Map, Value};
 
 use super::bearer::check_wire;
+use super::claims::{Claim, keep};
 use super::sessions::capabilities_of;
 use super::{Accounts, refused};
 
 /// What macaroons last where nobody says, and at most, in seconds.
 const SECONDS_DEFAULT: u64 = 3600;
 const SECONDS_MAX: u64 = 24 * 3600;
-/// What is kept of the claims of a login token, in bytes.
-const CLAIMS_BYTES_MAX: usize = 4096;
 
 /// A macaroon that is asked for.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +141,7 @@ impl Accounts {
             return Ok(session);
         };
         let Some(before) = &bounds.session else {
-            let token = self.facts_of_bearer(bounds).await?;
+            let token = self.facts_of_bearer(user, bounds).await?;
             let mut session = begin(became(None), SessionKind::MacaroonOfLogin);
             session.token = Some(token);
             return Ok(session);
@@ -168,7 +167,7 @@ impl Accounts {
     }
 
     /// What the login token said that a caller came with.
-    async fn facts_of_bearer(&self, bounds: &Bounds) -> Result<TokenFacts> {
+    async fn facts_of_bearer(&self, user: &User, bounds: &Bounds) -> Result<TokenFacts> {
         let provider = bounds.provider.as_deref().unwrap_or_default();
         let issuers = self.issuers().await?;
         let issuer = issuers.values().find(|issuer| issuer.name() == provider);
@@ -177,37 +176,23 @@ impl Accounts {
             let rest = name.strip_prefix(provider)?;
             rest.strip_prefix(':').map(str::to_owned)
         };
-        let wanted = |name: &str| {
-            let rule = |rule: &Rule| bare(name).as_deref() == Some(rule.claim.as_str());
-            bare(name).as_deref() == Some("sub") || issuer.rules.iter().any(rule)
-        };
-        // Those first that decide who it is.
-        let (first, others): (Vec<_>, Vec<_>) =
-            bounds.claims.iter().partition(|(name, _)| wanted(name));
-        let mut room = CLAIMS_BYTES_MAX;
-        let mut claims = Vec::new();
-        for (must, (name, values)) in first
-            .into_iter()
-            .map(|claim| (true, claim))
-            .chain(others.into_iter().map(|claim| (false, claim)))
-        {
-            let size = name.len() + values.iter().map(|value| value.len() + 3).sum::<usize>();
-            if size <= room {
-                room -= size;
-                claims.push((name.clone(), values.clone()));
-            } else if must {
-                let words = "the login token says too much for a macaroon";
-                return Err(Error::new(ErrorKind::TooLarge, words));
-            }
-        }
-        let subject = claims
-            .iter()
-            .find(|(name, _)| bare(name).as_deref() == Some("sub"));
+        let claims = bounds.claims.iter();
+        let claims: Vec<Claim> = claims
+            .filter_map(|(name, values)| Some((bare(name)?, values.clone())))
+            .collect();
+        let subject = claims.iter().find(|(name, _)| name == "sub");
         let subject = subject.and_then(|(_, values)| values.first()).cloned();
-        let has = |wanted: &str| {
-            let mut names = bounds.claims.iter().map(|(name, _)| bare(name));
-            names.any(|name| name.as_deref() == Some(wanted))
-        };
+        let has = |wanted: &str| claims.iter().any(|(name, _)| name == wanted);
+        let scitoken = !has("wlcg.ver") && has("ver");
+        let named = self.named_claims(issuer, user).await?;
+        let is_named = |name: &str| named.contains(name);
+        let unkept = bounds.unkept.clone();
+        let kept = keep(provider, claims, unkept, is_named, named.limits())?;
+        if issuer.rules.iter().any(|rule| is_unkept(&kept.unkept, &rule.claim)) {
+            let words = "the login token says too much for a macaroon: the issuer's rules ask for a claim \
+                         that does not fit";
+            return Err(Error::new(ErrorKind::TooLarge, words));
+        }
         let capabilities = bounds.limits.iter().find_map(|limit| match limit {
             Limit::Capabilities(all) => Some((all.text().to_owned(), all.base().text())),
             _ => None,
@@ -216,9 +201,10 @@ impl Accounts {
             issuer: issuer.id,
             url: issuer.url.clone(),
             subject: subject.unwrap_or_default(),
-            claims,
+            claims: kept.claims,
             scope: capabilities,
-            scitoken: !has("wlcg.ver") && has("ver"),
+            scitoken,
+            unkept: Some(kept.unkept),
         })
     }
 
@@ -268,6 +254,16 @@ impl Accounts {
             .filter(|issuer| !issuer.disabled)
             .cloned()
             .ok_or_else(|| over("the issuer that the macaroon came from is not let in any more"))?;
+        // A rule that came later may ask for a claim that was not kept, and then nobody knows what the token
+        // would become. Releases that did not write the list kept what the rules of their time asked for.
+        let unkept = facts.unkept.as_deref().unwrap_or_default();
+        let mut rules = issuer.rules.iter();
+        if rules.any(|rule| is_unkept(unkept, &rule.claim)) {
+            return Err(over(
+                "the issuer's rules have changed and ask for a claim that the macaroon does not keep: ask \
+                 for a new one",
+            ));
+        }
         let mut members = Map::new();
         for (name, values) in &facts.claims {
             let name = name

@@ -12,6 +12,8 @@
 //! here clears all of it, since accounts change rarely; only that an issuer's keys were fetched again changes nothing of it.
 
 mod bearer;
+mod claim_names;
+mod claims;
 mod entities;
 mod issuer_keys;
 mod issuers;
@@ -54,6 +56,7 @@ pub use users::{NewUser, UserChange};
 
 use crate::audit::Audit;
 use bearer::Bearers;
+use claim_names::ClaimNames;
 use issuer_keys::HeldKeys;
 use sessions::Sessions;
 
@@ -95,6 +98,7 @@ pub struct Accounts {
     joining: tokio::sync::Mutex<()>,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
+    claim_names: Arc<ClaimNames>,
 }
 
 /// What was found lately.
@@ -152,6 +156,7 @@ impl Accounts {
             cache: Arc::default(),
             joining: tokio::sync::Mutex::default(),
             held: HeldKeys::default(),
+            claim_names: Arc::default(),
         }
     }
 
@@ -256,8 +261,11 @@ impl Accounts {
     async fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
         let kv = Arc::clone(&self.kv);
         let cache = Arc::clone(&self.cache);
+        let claim_names = Arc::clone(&self.claim_names);
         let task = tokio::spawn(async move {
+            let touched = ClaimNames::touched(&batch);
             let committed = kv.commit(batch).await;
+            claim_names.note(touched);
             if let Err(CommitError::Failed(error)) = &committed
                 && !error.left_unchanged()
             {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Base, Capabilities};
 use dewar_auth::{
-    AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy, PolicyKind,
+    ALL_UNKEPT, AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy, PolicyKind,
     SESSION_KEY_PREFIX, Session, SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
 use dewar_meta::kv::{Batch, CommitError};
@@ -171,7 +171,7 @@ impl Accounts {
             limits.push(Limit::NoIam);
         }
         let mut provider = None;
-        let mut claims = Vec::new();
+        let (mut claims, mut unkept) = (Vec::new(), Vec::new());
         if let Some(facts) = &session.token {
             let issuers = self.issuers().await?;
             let issuer = issuers
@@ -184,6 +184,9 @@ impl Accounts {
             };
             provider = Some(issuer.name().into());
             claims.clone_from(&facts.claims);
+            // A session of a release that did not say what it left out may have left out anything.
+            let all = || vec![ALL_UNKEPT.to_owned()];
+            unkept = facts.unkept.clone().unwrap_or_else(all);
             if let Some(capabilities) = capabilities_of(facts)? {
                 limits.push(Limit::Capabilities(Arc::new(capabilities)));
             }
@@ -193,6 +196,7 @@ impl Accounts {
             expires: session.expires,
             provider,
             claims,
+            unkept,
             tags: session.tags.clone(),
             limits,
             ..Bounds::default()

@@ -13,7 +13,9 @@ use dewar_auth::{
 };
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::bearer::{Becoming, check_wire, claims_of, not_taken};
+use super::bearer::{Becoming, check_wire, claims_in_memory, not_taken};
+use super::claim_names::NamedClaims;
+use super::claims::{KeptClaims, claims_of, keep};
 use super::record::RoleRecord;
 use super::{Accounts, ROLE, Role, digest_of, refused, token_name};
 
@@ -30,8 +32,6 @@ const POLICY_BYTES_MAX: usize = 2048;
 /// Most policies of a session that stand for themselves, and most tags.
 const POLICIES_MAX: usize = 10;
 const TAGS_MAX: usize = 50;
-/// What a session token keeps of the claims, in bytes.
-const KEPT_CLAIMS_BYTES_MAX: usize = 2048;
 /// The claim with tags for sessions.
 const TAGS_CLAIM: &str = "https://aws.amazon.com/tags";
 
@@ -213,20 +213,34 @@ impl Accounts {
         named: &str,
     ) -> Result<(Caller, Result<Given>)> {
         check_wire(origin)?;
-        let WebIdentity { token, mut asked } = web;
+        let WebIdentity { token, asked } = web;
         check_asked(&asked)?;
         let proven = self.prove(token.reveal()).await?;
         let (issuer, token) = proven.map_err(not_taken)?;
-        let (tags, transitive) = tags_of(&token);
+        self.login(origin, &issuer, &token, asked, named).await
+    }
+
+    /// Whether whom a proven token vouches for becomes the role; `named` is what the token is called.
+    pub(super) async fn login(
+        &self,
+        origin: Origin,
+        issuer: &Issuer,
+        token: &Token,
+        mut asked: AssumeRole,
+        named: &str,
+    ) -> Result<(Caller, Result<Given>)> {
+        let (tags, transitive) = tags_of(token);
         asked.tags = tags;
         asked.transitive = transitive;
         check_tags(&asked)?;
+        let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
         let bounds = Bounds {
             credential: named.into(),
             expires: token.expires,
             provider: Some(issuer.name().into()),
             unassumed: true,
-            claims: claims_of(issuer.name(), &token.claims, usize::MAX),
+            claims,
+            unkept,
             ..Bounds::default()
         };
         let caller = Caller::vouched(Arc::new(bounds), origin);
@@ -237,7 +251,7 @@ impl Accounts {
                 self.permit(&caller, Action::TagSession, &wanted, &asked)?;
             }
             let most = wanted.role.max_session;
-            self.give(wanted, asked, most, Vec::new(), Some((&issuer, &token)))
+            self.give(wanted, asked, most, Vec::new(), Some((issuer, token)))
                 .await
         };
         let given = given.await;
@@ -422,13 +436,23 @@ impl Accounts {
             name: name.clone(),
             session: Some(asked.session),
         };
+        let facts = match login {
+            None => None,
+            Some((issuer, token)) => {
+                let mut named = self.named_claims(issuer, &user).await?;
+                for text in &policies {
+                    named.add_policy(issuer, text);
+                }
+                Some(facts_of(issuer, token, &named)?)
+            }
+        };
         let (issued, expires) = self.span(duration);
         let mut session = Session::begin(&*self.env.rng, issued, expires, became);
         session.policies = policies;
         session.tags = asked.tags;
         session.transitive = asked.transitive;
         session.parents = parents;
-        session.token = login.map(|(issuer, token)| facts_of(issuer, token));
+        session.token = facts;
         session.source_identity = asked.source_identity;
         let login = login.map(|(issuer, token)| {
             let audience = token.claims.values("aud");
@@ -458,16 +482,19 @@ impl Accounts {
 }
 
 /// What a session keeps of a login token.
-fn facts_of(issuer: &Issuer, token: &Token) -> TokenFacts {
+fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<TokenFacts> {
     let capabilities = token.capabilities.as_ref();
-    TokenFacts {
+    let (claims, is_named) = (claims_of(&token.claims), |name: &str| named.contains(name));
+    let kept = keep(issuer.name(), claims, Vec::new(), is_named, named.limits())?;
+    Ok(TokenFacts {
         issuer: issuer.id,
         url: issuer.url.clone(),
         subject: token.subject.clone(),
-        claims: claims_of(issuer.name(), &token.claims, KEPT_CLAIMS_BYTES_MAX),
+        claims: kept.claims,
         scope: capabilities.map(|all| (all.text().to_owned(), all.base().text())),
         scitoken: token.claims.get("wlcg.ver").is_none() && token.claims.get("ver").is_some(),
-    }
+        unkept: Some(kept.unkept),
+    })
 }
 
 /// Tags that an issuer gives the session, and those of them that go on.
@@ -579,10 +606,12 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn assumable(&self, becoming: &Becoming) -> Result<Vec<String>> {
         let (issuer, token) = (&becoming.issuer, &becoming.token);
+        let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
         let bounds = Bounds {
             provider: Some(issuer.name().into()),
             unassumed: true,
-            claims: claims_of(issuer.name(), &token.claims, usize::MAX),
+            claims,
+            unkept,
             ..Bounds::default()
         };
         let origin = Origin {

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use dewar_auth::token::Issuer;
+use dewar_auth::token::{Becomes, Claims, Issuer, Rule, Token};
+use dewar_auth::{Action, Caller};
 use dewar_env::BoxFuture;
-use dewar_types::{ErrorKind, Result, TenantName};
+use dewar_types::{ErrorKind, ObjectKey, Result, TenantName, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::record::IssuerKeysRecord;
-use super::{FetchKeys, Holder, HolderKind, NewIssuer, NewUser, RoleChange, UserChange};
-use crate::tests::{Rig, run};
+use super::{
+    AssumeRole, FetchKeys, Given, Holder, HolderKind, MacaroonWish, NewIssuer, NewUser, RoleChange,
+    UserChange,
+};
+use crate::tests::{Rig, bucket, origin, run};
 
 const ALLOW: &str =
     r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}"#;
@@ -446,5 +450,196 @@ fn an_issuer_that_says_nothing_holds_up_no_other() {
             () = accounts.keep_keys(Arc::clone(&published) as _) => {}
             () = asking => {}
         }
+    });
+}
+
+const TRUST_LOGINS: &str = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow",
+    "Action":"sts:AssumeRoleWithWebIdentity","Principal":{"Federated":"idp.example.org"},
+    "Condition":{"StringLike":{"idp.example.org:sub":"*"}}}}"#;
+
+/// A bucket of ann's that is open to everybody but members of one group.
+const NOT_SUSPENDED: &str = r#"{"Version":"2012-10-17","Statement":[
+    {"Sid":"a","Effect":"Allow","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/*"},
+    {"Sid":"d","Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::first/*",
+     "Condition":{"ForAnyValue:StringEquals":{"idp.example.org:groups":"/suspended"}}}]}"#;
+
+/// A store with an issuer, and a role that its users may become.
+struct Logins {
+    rig: Rig,
+    issuer: Arc<Issuer>,
+}
+
+impl Logins {
+    async fn new(seed: u64, rules: Vec<Rule>) -> Self {
+        let rig = Rig::new(seed).await;
+        let (accounts, none) = (rig.store.accounts(), TenantName::default());
+        let new = NewIssuer {
+            rules,
+            ..issuer("idp")
+        };
+        let issuer = accounts.add_issuer(new, None).await.expect("added");
+        let trust = RoleChange {
+            trust: Some(TRUST_LOGINS.into()),
+            max_session: Some(43_200),
+            ..RoleChange::default()
+        };
+        let role = accounts.make_role(&none, "ann/reader", "/", trust).await;
+        role.expect("made");
+        let role = Holder {
+            kind: HolderKind::Role,
+            tenant: none,
+            name: "ann/reader".into(),
+        };
+        let put = accounts.put_policy(&role, "p", ALLOW).await;
+        put.expect("put");
+        Self { rig, issuer }
+    }
+
+    async fn set_policy(&self, text: &str) {
+        let (store, ann) = (&self.rig.store, &self.rig.ann);
+        let set = store.put_bucket_policy(ann, &bucket("first"), text, false).await;
+        set.expect("set");
+    }
+
+    async fn session(&self, token: &Token) -> Result<Given> {
+        let accounts = self.rig.store.accounts();
+        let account = accounts.user("ann").await?.account;
+        let asked = AssumeRole {
+            role: format!("arn:aws:iam::{account}:role/reader"),
+            session: "work".into(),
+            ..AssumeRole::default()
+        };
+        let login = accounts.login(origin(), &self.issuer, token, asked, "token:test").await;
+        login?.1
+    }
+
+    /// Somebody who comes with a session of that token.
+    async fn with_session(&self, token: &Token) -> Caller {
+        let given = self.session(token).await.expect("given");
+        let accounts = self.rig.store.accounts();
+        let key = accounts.open_session(given.token.reveal()).await;
+        Caller::by_access_key(&key.expect("opens"), origin())
+    }
+
+    /// A macaroon of who comes with the token itself.
+    async fn macaroon(&self, token: &Token) -> Result<String> {
+        let accounts = self.rig.store.accounts();
+        let becoming = accounts.becoming(Arc::clone(&self.issuer), token.clone()).await?;
+        let bounds = super::bearer::bounds_of(&becoming, "token:test")?;
+        let caller = Caller::by_token(becoming.user, Arc::new(bounds), origin());
+        let given = accounts.macaroon(&caller, MacaroonWish::default()).await?;
+        Ok(given.0.reveal().to_owned())
+    }
+
+    async fn may_read(&self, caller: &Caller) -> bool {
+        let key = ObjectKey::new("a").expect("valid");
+        let store = &self.rig.store;
+        let action = Action::GetObject;
+        let asked = store.explain(caller, action, &bucket("first"), Some(&key)).await;
+        asked.expect("explained").allowed
+    }
+}
+
+/// A login of somebody in that many groups with long names, and in `more`.
+fn login(groups: usize, more: &[&str], profile: usize) -> Token {
+    let groups = (0..groups).map(|i| format!("{:/<57}{i:03}", "/cms/production/"));
+    let groups: Vec<String> = groups.chain(more.iter().map(|name| (*name).to_owned())).collect();
+    let claims = serde_json::json!({
+        "sub": "bob",
+        "groups": groups,
+        "profile": "x".repeat(profile),
+    });
+    let bytes = claims.to_string().into_bytes();
+    Token {
+        subject: "bob".into(),
+        expires: Timestamp::from_secs(1 << 40),
+        claims: Claims::parse(&bytes).expect("claims"),
+        capabilities: None,
+    }
+}
+
+#[test]
+fn no_deny_is_lost_because_a_login_says_much() {
+    run(async {
+        let logins = Logins::new(31, Vec::new()).await;
+        logins.set_policy(NOT_SUSPENDED).await;
+        for groups in [1, 120] {
+            let suspended = login(groups, &["/suspended"], 0);
+            let caller = logins.with_session(&suspended).await;
+            assert!(!logins.may_read(&caller).await, "{groups} groups, suspended");
+            let caller = logins.with_session(&login(groups, &[], 0)).await;
+            assert!(logins.may_read(&caller).await, "{groups} groups");
+        }
+        // What nothing asks for does not count.
+        let caller = logins.with_session(&login(100, &[], 8000)).await;
+        assert!(logins.may_read(&caller).await);
+        let error = logins.session(&login(200, &[], 0)).await.expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+    });
+}
+
+#[test]
+fn a_policy_that_comes_after_the_session_fails_closed() {
+    run(async {
+        let logins = Logins::new(32, Vec::new()).await;
+        let (large, small) = (login(120, &[], 0), login(2, &[], 0));
+        let before = logins.with_session(&large).await;
+        let complete = logins.with_session(&small).await;
+        logins.set_policy(NOT_SUSPENDED).await;
+        assert!(!logins.may_read(&before).await, "nobody knows its groups");
+        assert!(logins.may_read(&complete).await, "all of its claims are there");
+        let after = logins.with_session(&large).await;
+        assert!(logins.may_read(&after).await);
+        // Names that are not asked for any more take no room.
+        let store = &logins.rig.store;
+        let removed = store.delete_bucket_policy(&logins.rig.ann, &bucket("first")).await;
+        removed.expect("removed");
+        logins.session(&login(200, &[], 0)).await.expect("given");
+        // Trusts name claims, too.
+        let trust = RoleChange {
+            trust: Some(TRUST_LOGINS.replace(":sub\":\"*", ":groups\":\"/cms*")),
+            ..RoleChange::default()
+        };
+        let accounts = store.accounts();
+        let none = TenantName::default();
+        let changed = accounts.change_role(&none, "ann/reader", trust).await;
+        changed.expect("changed");
+        let error = logins.session(&login(200, &[], 0)).await.expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+    });
+}
+
+#[test]
+fn a_macaroon_of_a_login_never_may_more_than_the_login() {
+    run(async {
+        let rule = Rule {
+            claim: "team".into(),
+            value: "x".into(),
+            becomes: Becomes::User("bob".into()),
+        };
+        let logins = Logins::new(33, vec![rule.clone()]).await;
+        let accounts = logins.rig.store.accounts();
+        logins.set_policy(NOT_SUSPENDED).await;
+        let comes_with = async |text: &str| accounts.bearer_of(text, origin()).await;
+        for groups in [1, 120] {
+            let text = logins.macaroon(&login(groups, &["/suspended"], 3900)).await;
+            let caller = comes_with(&text.expect("given")).await.expect("taken");
+            assert!(!logins.may_read(&caller).await, "{groups} groups, suspended");
+            let text = logins.macaroon(&login(groups, &[], 3900)).await;
+            let caller = comes_with(&text.expect("given")).await.expect("taken");
+            assert!(logins.may_read(&caller).await, "{groups} groups");
+        }
+        // A rule that comes later and asks for what was not kept leaves nobody to speak for.
+        let text = logins.macaroon(&login(1, &[], 3900)).await.expect("given");
+        comes_with(&text).await.expect("taken");
+        let mut rules = vec![rule];
+        rules.push(Rule {
+            claim: "profile".into(),
+            value: "y".into(),
+            becomes: Becomes::User("ann".into()),
+        });
+        accounts.set_rules(&logins.issuer.url, rules).await.expect("set");
+        let error = comes_with(&text).await.expect_err("nobody knows who that is");
+        assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     });
 }

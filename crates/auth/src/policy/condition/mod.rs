@@ -12,6 +12,7 @@ use super::PolicyError;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
 use super::pattern::{Reading, Variables};
+use super::truth::Truth;
 use value::{Test, Wanted};
 
 /// What a request says about a key.
@@ -26,6 +27,8 @@ pub(crate) enum Found<'a> {
     Implied(Cow<'a, str>),
     /// Any number of values.
     Many(Vec<Cow<'a, str>>),
+    /// Nobody knows: a claim of the login token that the caller's session does not carry.
+    Unkept,
 }
 
 impl<'a> Found<'a> {
@@ -35,7 +38,7 @@ impl<'a> Found<'a> {
 
     fn values(&self) -> &[Cow<'a, str>] {
         match self {
-            Self::Absent => &[],
+            Self::Absent | Self::Unkept => &[],
             Self::One(value) | Self::Implied(value) => std::slice::from_ref(value),
             Self::Many(values) => values,
         }
@@ -67,33 +70,36 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// Whether a request that says `found` about the key meets it.
-    pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> bool {
+    /// Whether a request that says `found` about the key meets it. About a claim that was not kept no
+    /// operator says anything: it may have been there or not, with any values.
+    pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> Truth {
+        if *found == Found::Unkept {
+            return Truth::Unknown;
+        }
         if self.test == Test::Null {
             let absent = found.values().is_empty() || matches!(found, Found::Implied(_));
-            return self.wanted.contains(&Wanted::Bool(absent));
+            return self.wanted.contains(&Wanted::Bool(absent)).into();
         }
         let values = found.values();
         if values.is_empty() {
-            return match self.quantifier {
+            let holds = match self.quantifier {
                 Quantifier::All => true,
                 Quantifier::Any => self.if_exists,
                 // What is not there is not equal to anything.
                 Quantifier::Single => self.if_exists || self.negated,
             };
+            return holds.into();
         }
-        let meets = |value: &Cow<'_, str>| {
-            let one_of = self
-                .wanted
-                .iter()
-                .any(|wanted| self.test.holds(value, wanted, variables));
-            one_of != self.negated
-        };
+        let meets = values.iter().map(|value| {
+            let wanted = self.wanted.iter();
+            let one_of = Truth::any(wanted.map(|wanted| self.test.holds(value, wanted, variables)));
+            one_of.negated_if(self.negated)
+        });
         match self.quantifier {
-            Quantifier::All => values.iter().all(meets),
+            Quantifier::All => Truth::all(meets),
             // Of several values of a key without quantifier, none may break a *not*.
-            Quantifier::Single if self.negated => values.iter().all(meets),
-            Quantifier::Any | Quantifier::Single => values.iter().any(meets),
+            Quantifier::Single if self.negated => Truth::all(meets),
+            Quantifier::Any | Quantifier::Single => Truth::any(meets),
         }
     }
 
@@ -105,6 +111,12 @@ impl Condition {
 
     pub(crate) fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// All keys that it asks for: its own, and those of the variables in its values.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let variables = self.wanted.iter().flat_map(Wanted::variables);
+        std::iter::once(&self.key).chain(variables)
     }
 
     /// Whether it leaves over few enough that a statement with it is not for the public.

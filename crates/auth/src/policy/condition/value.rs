@@ -6,6 +6,8 @@ use time::format_description::well_known::{Iso8601, Rfc3339};
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
 use super::super::pattern::{Pattern, Reading, Variables};
+use super::super::truth::Truth;
+use super::Key;
 use crate::network::Network;
 
 /// What an operator does, apart from *not*.
@@ -73,6 +75,16 @@ impl Wanted {
             _ => false,
         }
     }
+
+    /// The keys of the variables in it.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &Key> {
+        let patterns = match self {
+            Self::Text(pattern) => std::slice::from_ref(pattern),
+            Self::Arn(parts) => &parts[..],
+            _ => &[],
+        };
+        patterns.iter().flat_map(Pattern::variables)
+    }
 }
 
 impl Test {
@@ -133,9 +145,17 @@ impl Test {
 
     /// Whether a value of the request is what is wanted. What cannot be read as what the test
     /// compares is not.
-    pub(super) fn holds(self, value: &str, wanted: &Wanted, variables: Variables<'_>) -> bool {
-        match (self, wanted) {
-            (_, Wanted::Text(pattern)) => pattern.matches(value, variables),
+    pub(super) fn holds(self, value: &str, wanted: &Wanted, variables: Variables<'_>) -> Truth {
+        let holds = match (self, wanted) {
+            (_, Wanted::Text(pattern)) => return pattern.matches(value, variables),
+            (_, Wanted::Arn(patterns)) => {
+                let parts: Vec<&str> = value.splitn(6, ':').collect();
+                if parts.len() != patterns.len() {
+                    return Truth::No;
+                }
+                let pairs = patterns.iter().zip(parts);
+                return Truth::all(pairs.map(|(pattern, part)| pattern.matches(part, variables)));
+            }
             (_, Wanted::Bool(wanted)) => boolean(value) == Some(*wanted),
             (Self::Numeric(order), Wanted::Number(wanted)) => {
                 Number::parse(value).is_some_and(|value| order.holds(&value.0, &wanted.0))
@@ -146,16 +166,9 @@ impl Test {
             (_, Wanted::Network(network)) => value
                 .parse::<IpAddr>()
                 .is_ok_and(|value| network.contains(value)),
-            (_, Wanted::Arn(patterns)) => {
-                let parts: Vec<&str> = value.splitn(6, ':').collect();
-                parts.len() == 6
-                    && patterns
-                        .iter()
-                        .zip(parts)
-                        .all(|(pattern, part)| pattern.matches(part, variables))
-            }
             _ => false,
-        }
+        };
+        holds.into()
     }
 }
 

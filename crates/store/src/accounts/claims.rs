@@ -1,0 +1,182 @@
+//! Which claims of a login token a caller, a session or a macaroon carries.
+//!
+//! Those that some policy or rule names must be there: a session that they do not fit into is refused. Of
+//! the others as many are carried as fit, the smallest first, and the names of those that do not fit go with
+//! it, so that conditions on them fail closed.
+
+use std::collections::BTreeSet;
+
+use dewar_auth::ALL_UNKEPT;
+use dewar_auth::token::Claims;
+use dewar_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+
+/// Longest name of a claim in bytes. No policy and no rule can name a longer one.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// What the names of claims that were not kept may take in a session, in bytes. Beyond that they are not
+/// told one by one.
+const UNKEPT_BYTES_MAX: usize = 1024;
+
+/// A claim with its values.
+pub(super) type Claim = (String, Vec<String>);
+
+/// How many bytes of claims are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimLimits {
+    /// Of those that something names. More is an error.
+    pub(super) named: usize,
+    /// Others are kept while all of them together take no more than this.
+    pub(super) all: usize,
+}
+
+impl ClaimLimits {
+    /// In memory. A token is at most 16 KiB long; only names of objects within objects can take more.
+    pub(super) const IN_MEMORY: Self = Self {
+        named: 64 * 1024,
+        all: 64 * 1024,
+    };
+
+    /// In a session or a macaroon: 120 groups with names of 60 bytes fit.
+    pub(super) const SEALED: Self = Self {
+        named: 8 * 1024,
+        all: 2 * 1024,
+    };
+}
+
+/// Claims that are kept, and the names of those that are not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct KeptClaims {
+    /// By `PROVIDER:claim`, in order.
+    pub(super) claims: Vec<Claim>,
+    /// As [`dewar_auth::Bounds::unkept`].
+    pub(super) unkept: Vec<String>,
+}
+
+/// All claims of a token that have a value, by their names without provider. Dots lead into objects.
+pub(super) fn claims_of(claims: &Claims) -> Vec<Claim> {
+    let mut names = BTreeSet::new();
+    for name in claims.names() {
+        add_names(name.to_owned(), claims.get(name), &mut names);
+    }
+    let valued = names.into_iter().map(|name| {
+        let values = claims.values(&name).into_iter().map(Into::into).collect();
+        (name, values)
+    });
+    valued.filter(|(_, values): &Claim| !values.is_empty()).collect()
+}
+
+fn add_names(name: String, value: Option<&Value>, names: &mut BTreeSet<String>) {
+    if name.len() > NAME_BYTES_MAX {
+        return;
+    }
+    for (key, value) in value.and_then(Value::as_object).into_iter().flatten() {
+        add_names(format!("{name}.{key}"), Some(value), names);
+    }
+    names.insert(name);
+}
+
+fn bytes_of((name, values): &Claim) -> usize {
+    name.len() + values.iter().map(|value| value.len() + 3).sum::<usize>()
+}
+
+/// Chooses what is kept of `claims`, whose names are without provider; `unkept` are names of others that
+/// were there once.
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`] when the named ones do not fit.
+pub(super) fn keep(
+    provider: &str,
+    mut claims: Vec<Claim>,
+    mut unkept: Vec<String>,
+    named: impl Fn(&str) -> bool,
+    limits: ClaimLimits,
+) -> Result<KeptClaims> {
+    claims.sort_by_cached_key(|claim| (!named(&claim.0), bytes_of(claim), claim.0.clone()));
+    let mut kept = Vec::new();
+    let mut bytes = 0;
+    for claim in claims {
+        let (is_named, size) = (named(&claim.0), bytes_of(&claim));
+        if is_named && bytes + size > limits.named {
+            let message = format!(
+                "policies and rules ask for more claims of the login token than a session can carry: \
+                 with {:?} they take {} bytes, and at most {} fit",
+                claim.0,
+                bytes + size,
+                limits.named
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        if is_named || bytes + size <= limits.all {
+            bytes += size;
+            kept.push((format!("{provider}:{}", claim.0), claim.1));
+        } else {
+            unkept.push(claim.0);
+        }
+    }
+    kept.sort();
+    unkept.sort();
+    unkept.dedup();
+    if unkept.iter().map(String::len).sum::<usize>() > UNKEPT_BYTES_MAX {
+        unkept = vec![ALL_UNKEPT.to_owned()];
+    }
+    Ok(KeptClaims {
+        claims: kept,
+        unkept,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"sub":"ann","groups":["/a","/b"],"none":[],
+        "long":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","realm_access":{"roles":["r"]},
+        "a":{"b":{"c":{"d":{"e":1}}}}}"#;
+
+    fn kept(named: &[&str], limits: ClaimLimits) -> Result<KeptClaims> {
+        let claims = claims_of(&Claims::parse(TEXT.as_bytes()).expect("claims"));
+        keep("p", claims, Vec::new(), |name| named.contains(&name), limits)
+    }
+
+    fn names(kept: &KeptClaims) -> Vec<&str> {
+        kept.claims.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let all = kept(&[], ClaimLimits::IN_MEMORY).expect("fits");
+        let every = ["p:a.b.c.d.e", "p:groups", "p:long", "p:realm_access.roles", "p:sub"];
+        assert_eq!(names(&all), every);
+        assert!(all.unkept.is_empty());
+        let limits = ClaimLimits { named: 60, all: 25 };
+        let few = kept(&[], limits).expect("fits");
+        assert_eq!(names(&few), ["p:groups", "p:sub"]);
+        assert_eq!(few.unkept, ["a.b.c.d.e", "long", "realm_access.roles"]);
+        let long = kept(&["long"], limits).expect("fits");
+        assert_eq!(names(&long), ["p:long"]);
+        assert_eq!(long.unkept.len(), 4);
+        let error = kept(&["long", "realm_access.roles"], limits).expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn many_names_that_do_not_fit_become_all() {
+        let claims: Vec<Claim> = (0..500)
+            .map(|i| (format!("claim{i}"), vec!["x".repeat(50)]))
+            .collect();
+        let none = kept(&[], ClaimLimits { named: 0, all: 0 }).expect("nothing is named");
+        assert_eq!((none.claims.len(), none.unkept.len()), (0, 5));
+        let kept = keep("p", claims, Vec::new(), |_| false, ClaimLimits::SEALED).expect("kept");
+        assert_eq!(kept.unkept, [ALL_UNKEPT]);
+    }
+
+    #[test]
+    fn the_groups_of_a_large_collaboration_fit() {
+        let groups = (0..120).map(|i| format!("{:/<57}{i:03}", "/cms/production/"));
+        let claims = vec![("groups".to_owned(), groups.collect())];
+        let named = |name: &str| name == "groups";
+        let kept = keep("p", claims, Vec::new(), named, ClaimLimits::SEALED).expect("fits");
+        assert_eq!(kept.claims[0].1.len(), 120);
+    }
+}
