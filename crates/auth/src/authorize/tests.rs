@@ -748,10 +748,7 @@ fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
             provider: Some("idp.example.org".into()),
             claims: vec![
                 ("idp.example.org:sub".into(), vec!["bob".into()]),
-                (
-                    "idp.example.org:roles".into(),
-                    vec!["x".into(), "y".into()],
-                ),
+                ("idp.example.org:roles".into(), vec!["x".into(), "y".into()]),
             ],
             unkept: unkept.iter().map(|name| (*name).to_owned()).collect(),
             ..crate::Bounds::default()
@@ -815,7 +812,10 @@ fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
         ),
         (r#"{"StringEquals":{"idp.example.org:email":"a"}}"#, false),
         (r#"{"Null":{"idp.example.org:email":"true"}}"#, true),
-        (r#"{"StringEquals":{"other.example.org:groups":"a"}}"#, false),
+        (
+            r#"{"StringEquals":{"other.example.org:groups":"a"}}"#,
+            false,
+        ),
     ] {
         let more = condition(text);
         for (effect, is) in [("Deny", Effect::Deny), ("Allow", Effect::Allow)] {

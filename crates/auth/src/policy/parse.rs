@@ -223,8 +223,7 @@ fn add_actions(text: &str, parsing: &Parsing<'_>, set: &mut ActionSet) -> Result
     let services = Pattern::new(service, reading).map_err(|_| invalid())?;
     let mut found = false;
     for action in Action::ALL {
-        if services.matches_text(action.service()) && pattern.matches_text(action.name())
-        {
+        if services.matches_text(action.service()) && pattern.matches_text(action.name()) {
             set.insert(*action);
             found = true;
         }

@@ -4,11 +4,11 @@
 //! bucket's tenant; on a user, group or role the tenant of whoever has the policy. To speak of a
 //! bucket of another tenant, a policy writes the tenant's name there, or `*`.
 
+use super::condition::Key;
 use super::condition::value::arn_parts;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
-use super::condition::Key;
-use super::pattern::{Pattern, Reading, Variables};
+use super::pattern::{ALLOCATION_BYTES, Pattern, Reading, Variables};
 use super::truth::Truth;
 use super::{PolicyError, PolicyKind};
 
@@ -89,8 +89,23 @@ impl ResourceSet {
         });
         arns.flat_map(|arn| {
             let account = arn.account.iter().flat_map(Pattern::variables);
-            account.chain(arn.service.variables()).chain(arn.path.variables())
+            account
+                .chain(arn.service.variables())
+                .chain(arn.path.variables())
         })
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let members = self.members.iter().map(|member| match member {
+            Member::All => 0,
+            Member::Arn(arn) => {
+                let account = arn.account.as_ref().map_or(0, Pattern::memory_bytes);
+                let texts = arn.service.memory_bytes() + account + arn.path.memory_bytes();
+                size_of::<Arn>() + ALLOCATION_BYTES + texts
+            }
+        });
+        size_of_val(&*self.members) + members.sum::<usize>() + ALLOCATION_BYTES
     }
 
     /// What the paths that it holds begin with: see [`Pattern::start`].

@@ -343,7 +343,10 @@ mod tests {
         let session = Session::open(&keys, token).expect("opens");
         assert_eq!(session.became.name, "reader");
         assert_eq!(session.expires, Timestamp::from_secs(4600));
-        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+        assert_eq!(
+            session.seal(&keys, &Constant).expect("seals").reveal(),
+            token
+        );
     }
 
     /// The same of a session with a login token, as release 708fabe wrote it: nothing in it says whether
@@ -354,7 +357,10 @@ mod tests {
         let token = include_str!("../../testdata/session-v1/login.txt").trim();
         let session = Session::open(&keys, token).expect("opens");
         assert_eq!(session, login());
-        assert_eq!(session.seal(&keys, &Constant).expect("seals").reveal(), token);
+        assert_eq!(
+            session.seal(&keys, &Constant).expect("seals").reveal(),
+            token
+        );
     }
 
     fn login() -> Session {

@@ -159,14 +159,10 @@ impl BlobStore {
         self.encode_as(pool, id, kind, 1)
     }
 
-    /// Bytes of memory that one more writer in the main pool will hold: see [`BlobWriter::memory_bytes`].
+    /// Bytes of memory that a writer in the main pool holds: see [`BlobWriter::memory_bytes`].
     #[must_use]
     pub fn writer_memory_bytes(&self) -> usize {
-        let layout = self.pool.layout();
-        writer::memory_bytes(
-            layout,
-            self.writers.next_window_bytes(layout.stripe_bytes()),
-        )
+        writer::memory_bytes(self.pool.layout())
     }
 
     /// Begins the next encoding of a blob, in the layout and on the disks of today of its pool: its content is

@@ -68,16 +68,7 @@ impl Writers {
     /// What each of them gathers next.
     fn window_bytes(&self, stripe: u64) -> u64 {
         // The store has one too.
-        self.window_bytes_of(Arc::strong_count(&self.0).saturating_sub(1), stripe)
-    }
-
-    /// What one more would gather.
-    pub(super) fn next_window_bytes(&self, stripe: u64) -> u64 {
-        self.window_bytes_of(Arc::strong_count(&self.0), stripe)
-    }
-
-    fn window_bytes_of(&self, writers: usize, stripe: u64) -> u64 {
-        let writers = writers.max(1);
+        let writers = Arc::strong_count(&self.0).saturating_sub(1).max(1);
         let window = WINDOW_BYTES.min(WINDOWS_BYTES / writers as u64);
         (window / stripe).max(1) * stripe
     }
@@ -121,8 +112,8 @@ struct Part {
     slots: Bytes,
 }
 
-pub(super) fn memory_bytes(layout: Layout, window_bytes: u64) -> usize {
-    window_bytes as usize + layout.shards() * SHARD_MEMORY_BYTES
+pub(super) fn memory_bytes(layout: Layout) -> usize {
+    layout.stripe_bytes() as usize + layout.shards() * SHARD_MEMORY_BYTES
 }
 
 impl BlobWriter {
@@ -175,11 +166,11 @@ impl BlobWriter {
         self.window_bytes_max
     }
 
-    /// Bytes of memory that it holds while nothing waits for a disk: the window that it gathers, and a
-    /// task with its queue for each shard.
+    /// Bytes of memory that it holds at least while nothing waits for a disk: a stripe that it gathers,
+    /// and a task with its queue for each shard. Larger windows are cut out of what all writers share.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        memory_bytes(self.plan.layout, self.window_bytes_max)
+        memory_bytes(self.plan.layout)
     }
 
     /// Takes the next bytes. Waits while the disks are behind.

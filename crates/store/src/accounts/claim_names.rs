@@ -66,7 +66,11 @@ impl NamedClaims {
     pub(super) fn limits(&self) -> ClaimLimits {
         let sealed = ClaimLimits::SEALED;
         ClaimLimits {
-            all: if self.others { sealed.named } else { sealed.all },
+            all: if self.others {
+                sealed.named
+            } else {
+                sealed.all
+            },
             ..sealed
         }
     }
@@ -93,7 +97,9 @@ impl ClaimNames {
         let keys = batch.puts.iter().map(|(key, _)| key).chain(&batch.deletes);
         let ours = |key: &&Bytes| {
             let ranges = KINDS.map(kind_range);
-            ranges.iter().any(|range| range.from <= **key && **key < range.to)
+            ranges
+                .iter()
+                .any(|range| range.from <= **key && **key < range.to)
         };
         keys.filter(ours).cloned().collect()
     }

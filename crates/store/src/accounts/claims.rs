@@ -63,7 +63,9 @@ pub(super) fn claims_of(claims: &Claims) -> Vec<Claim> {
         let values = claims.values(&name).into_iter().map(Into::into).collect();
         (name, values)
     });
-    valued.filter(|(_, values): &Claim| !values.is_empty()).collect()
+    valued
+        .filter(|(_, values): &Claim| !values.is_empty())
+        .collect()
 }
 
 fn add_names(name: String, value: Option<&Value>, names: &mut BTreeSet<String>) {
@@ -136,7 +138,13 @@ mod tests {
 
     fn kept(named: &[&str], limits: ClaimLimits) -> Result<KeptClaims> {
         let claims = claims_of(&Claims::parse(TEXT.as_bytes()).expect("claims"));
-        keep("p", claims, Vec::new(), |name| named.contains(&name), limits)
+        keep(
+            "p",
+            claims,
+            Vec::new(),
+            |name| named.contains(&name),
+            limits,
+        )
     }
 
     fn names(kept: &KeptClaims) -> Vec<&str> {
@@ -146,7 +154,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told() {
         let all = kept(&[], ClaimLimits::IN_MEMORY).expect("fits");
-        let every = ["p:a.b.c.d.e", "p:groups", "p:long", "p:realm_access.roles", "p:sub"];
+        let every = [
+            "p:a.b.c.d.e",
+            "p:groups",
+            "p:long",
+            "p:realm_access.roles",
+            "p:sub",
+        ];
         assert_eq!(names(&all), every);
         assert!(all.unkept.is_empty());
         let limits = ClaimLimits { named: 60, all: 25 };

@@ -226,7 +226,7 @@ impl Accounts {
             .map(|info| (info.issuer.url.clone(), info.issuer));
         let issuers = Arc::new(issuers.collect::<BTreeMap<_, _>>());
         let mut cache = self.cache.write();
-        if cache.changes == changes {
+        if cache.holds(changes, &[], None) {
             cache.issuers = Some(Arc::clone(&issuers));
         }
         Ok(issuers)

@@ -2,22 +2,30 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
-use dewar_meta::kv::Batch;
+use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
+use super::cache::{CachedKey, CachedUser};
 use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
 use super::users::user_key;
-use super::{Accounts, CACHED_MAX, designation, exists, folded, none};
+use super::{Accounts, designation, exists, none};
 
 /// Characters of an access key that is made up.
 const KEY_CHARS: usize = 20;
 const ACCESS_KEY_CHARS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const SECRET_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Access keys by the id of their user: nothing but that there is one. Without a user stands that all
+/// are there.
+pub(super) const KEYS_BY_USER: u8 = b'a';
+/// What stands there.
+const KEYS_BY_USER_VERSION: u8 = 1;
 
 /// An access key as administrators see it: without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +97,10 @@ impl Accounts {
             revision: self.env.rng.u64(),
             share,
         };
-        let puts = vec![(catalog::access_key(&access_key), encode(&record))];
+        let puts = vec![
+            (catalog::access_key(&access_key), encode(&record)),
+            (key_of_user(record.user, &access_key), Bytes::new()),
+        ];
         self.add(puts, || exists("access key", &access_key)).await?;
         Ok((access_key, secret))
     }
@@ -104,40 +115,88 @@ impl Accounts {
 
     /// The same, with those that are shares where that is wanted.
     async fn keys_listed(&self, user: Option<&str>, shares: bool) -> Result<Vec<KeyInfo>> {
-        let wanted = match user {
-            None => None,
-            Some(user) => {
-                let (tenant, name) = designation(user)?;
-                Some((tenant, folded(name)))
+        let mut found = Vec::new();
+        let mut list = |id: String, record: KeyRecord, user_disabled: bool| {
+            if record.share.is_none() || shares {
+                found.push(KeyInfo {
+                    access_key: id,
+                    user_disabled,
+                    user: shown(&record.tenant, &record.user_name),
+                    disabled: record.disabled,
+                    created: record.created,
+                });
             }
         };
+        if let Some(name) = user {
+            let (tenant, name) = designation(name)?;
+            let tenant = match self.tenant_id(&tenant).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+                tenant => tenant?,
+            };
+            let Some(user) = self.read::<UserRecord>(&user_key(tenant, name)).await? else {
+                return Ok(found);
+            };
+            for (id, record) in self.keys_of_user(user.id).await? {
+                list(id, record, user.disabled);
+            }
+            return Ok(found);
+        }
         let users = self.users().await?.into_iter();
         let disabled: BTreeMap<_, _> = users.map(|user| (user.id, user.disabled)).collect();
-        let mut found = Vec::new();
         for (key, value) in self.all(&catalog::access_keys()).await? {
             let record: KeyRecord = decode(&value)?;
-            let of = |(tenant, name): &(TenantName, String)| {
-                tenant.as_str() == record.tenant && *name == folded(&record.user_name)
-            };
-            let unwanted = record.share.is_some() && !shares;
-            if unwanted || wanted.as_ref().is_some_and(|wanted| !of(wanted)) {
-                continue;
-            }
-            found.push(KeyInfo {
-                access_key: String::from_utf8_lossy(&key[1..]).into_owned(),
-                user_disabled: disabled.get(&record.user).copied().unwrap_or_default(),
-                user: shown(&record.tenant, &record.user_name),
-                disabled: record.disabled,
-                created: record.created,
-            });
+            let user_disabled = disabled.get(&record.user).copied().unwrap_or_default();
+            list(id_of(&key), record, user_disabled);
         }
         Ok(found)
     }
 
-    /// All that signs for a user, shares among it.
-    pub(super) async fn keys_of(&self, tenant: &TenantName, name: &str) -> Result<Vec<KeyInfo>> {
-        let user = shown(tenant.as_str(), name);
-        self.keys_listed(Some(&user), true).await
+    /// The access keys of a user with their records, shares among them, by id.
+    pub(super) async fn keys_of_user(&self, user: UserId) -> Result<Vec<(String, KeyRecord)>> {
+        self.index_keys().await?;
+        let range = catalog::KeyRange::prefix(key_of_user(user, ""));
+        let mut found = Vec::new();
+        for (key, _) in self.all(&range).await? {
+            let id = String::from_utf8_lossy(&key[range.from.len()..]).into_owned();
+            let record = self.read::<KeyRecord>(&catalog::access_key(&id)).await?;
+            if let Some(record) = record.filter(|record| record.user == user) {
+                found.push((id, record));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes the index of keys by user, once, for catalogs that earlier releases wrote. Keys that are
+    /// added meanwhile are in it from the beginning. Cut short, it is made again.
+    async fn index_keys(&self) -> Result<()> {
+        if self.keys_indexed.load(Relaxed) {
+            return Ok(());
+        }
+        let marker = catalog::user_by(KEYS_BY_USER, b"");
+        if self.kv.get(&marker).await?.value.is_none() {
+            for (key, _) in self.all(&catalog::access_keys()).await? {
+                let add = |record: &mut KeyRecord, batch: &mut Batch| {
+                    let row = key_of_user(record.user, &id_of(&key));
+                    batch.puts.push((row, Bytes::new()));
+                    Ok(())
+                };
+                let gone = || none("access key", &id_of(&key));
+                match self.edit(&key, gone, add).await {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            let done = Batch {
+                puts: vec![(marker, Bytes::from_static(&[KEYS_BY_USER_VERSION]))],
+                ..Batch::default()
+            };
+            match self.commit(done).await {
+                Err(CommitError::Failed(error)) => return Err(error),
+                Ok(_) | Err(CommitError::Conflict(_)) => {}
+            }
+        }
+        self.keys_indexed.store(true, Relaxed);
+        Ok(())
     }
 
     /// Their user has another name now.
@@ -176,8 +235,9 @@ impl Accounts {
     /// [`ErrorKind::NotFound`].
     pub async fn remove_key(&self, access_key: &str) -> Result<()> {
         let key = catalog::access_key(access_key);
-        let remove = |_: &mut KeyRecord, batch: &mut Batch| {
+        let remove = |record: &mut KeyRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());
+            batch.deletes.push(key_of_user(record.user, access_key));
             Ok(())
         };
         self.edit(&key, || none("access key", access_key), remove)
@@ -206,31 +266,21 @@ impl Accounts {
     pub(super) async fn lookup(&self, id: &str) -> Result<Option<AccessKey>> {
         let changes = {
             let cache = self.cache.read();
-            if let Some(key) = cache.keys.get(id) {
-                return Ok(self.unless_over(key.clone()));
+            if let Some(cached) = cache.keys.get(id) {
+                return Ok(self.unless_over(cached.key.clone()));
             }
             cache.changes
         };
         let Some(record) = self.read::<KeyRecord>(&catalog::access_key(id)).await? else {
             return Ok(None);
         };
-        let tenant = self.tenant_id(&TenantName::new(&record.tenant)?).await?;
-        let at = user_key(tenant, &record.user_name);
-        let Some(user) = self.read::<UserRecord>(&at).await? else {
+        // All keys of a user share its compiled policies.
+        let Some(CachedUser { user, scopes }) = self.cached_user(record.user).await? else {
             return Ok(None);
         };
-        // A removed user's name may have been given to another since.
-        if record.disabled || user.disabled || user.id != record.user {
+        if record.disabled || user.disabled || self.is_account_disabled(&user).await? {
             return Ok(None);
         }
-        // With the account's own user all of the account is switched off.
-        if let Some(account) = user.account {
-            let root = self.user_by_id(account).await?;
-            if root.is_none_or(|root| root.disabled) {
-                return Ok(None);
-            }
-        }
-        let user = self.whole(user).await?;
         let secret = self
             .master
             .unwrap_secret(&context(id), &record.secret)
@@ -246,15 +296,13 @@ impl Accounts {
             id: id.into(),
             secret,
             revision: record.revision,
-            user: Arc::new(user),
+            user,
             bounds: bounds.map(Arc::new),
         };
         let mut cache = self.cache.write();
-        if cache.changes == changes {
-            if cache.keys.len() >= CACHED_MAX {
-                cache.keys.clear();
-            }
-            cache.keys.insert(id.to_owned(), key.clone());
+        if cache.holds(changes, &scopes, Some(id)) {
+            let key = key.clone();
+            cache.put_key(id, CachedKey { key, scopes });
         }
         drop(cache);
         Ok(self.unless_over(key))
@@ -289,6 +337,18 @@ impl Accounts {
             .map(|b| char::from(alphabet[usize::from(*b) % alphabet.len()]))
             .collect()
     }
+}
+
+/// Where it stands that an access key is a user's.
+pub(super) fn key_of_user(user: UserId, access_key: &str) -> Bytes {
+    let mut value = user.0.to_be_bytes().to_vec();
+    value.extend_from_slice(access_key.as_bytes());
+    catalog::user_by(KEYS_BY_USER, &value)
+}
+
+/// The id of an access key, from the key of its record.
+pub(super) fn id_of(key: &Bytes) -> String {
+    String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned()
 }
 
 /// A name as people write it.

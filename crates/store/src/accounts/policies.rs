@@ -1,14 +1,15 @@
 //! Policies: on users, groups and roles, and those that stand for themselves.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use dewar_auth::{IDENTITY_POLICY_BYTES_MAX, Policy, PolicyKind, User, UserPolicies, UserPolicy};
+use dewar_auth::{User, UserPolicies, UserPolicy};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
 
+use super::cache::Scope;
+use super::compiled::compile;
 use super::record::{
     GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
 };
@@ -105,12 +106,6 @@ impl Holds for RoleRecord {
     fn held(&mut self) -> &mut Held {
         &mut self.held
     }
-}
-
-/// Compiles a policy of a user, group or role.
-fn compile(text: &str) -> Result<Policy> {
-    Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX)
-        .map_err(|error| Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error))
 }
 
 impl Accounts {
@@ -409,12 +404,18 @@ impl Accounts {
 
     /// The user of a record, with all its policies compiled.
     pub(super) async fn whole(&self, record: UserRecord) -> Result<User> {
+        Ok(self.whole_with_scopes(record).await?.0)
+    }
+
+    /// The same with the accounts by whose records that was decided.
+    pub(super) async fn whole_with_scopes(&self, record: UserRecord) -> Result<(User, Vec<Scope>)> {
         let mut user = bare(&record)?;
         let tenant = match user.tenant.is_default() {
             true => default_tenant(),
             false => self.tenant_id(&user.tenant).await?,
         };
-        let mut policies = Vec::new();
+        let mut policies = PolicyCollection::default();
+        policies.scopes.insert(Scope::of_user(&record.name));
         let own = format!("user {}", record.name);
         self.collect(&mut policies, &own, tenant, &record.name, &record.held)
             .await?;
@@ -426,29 +427,34 @@ impl Accounts {
                     .await?;
             }
         }
-        user.policies = UserPolicies::new(policies);
-        Ok(user)
+        user.policies = UserPolicies::new(policies.policies);
+        Ok((user, policies.scopes.into_iter().collect()))
     }
 
     /// Adds what stands on a user or group. A document that cannot be read (it was when it was
     /// written) fails the lookup: leaving it out could leave out what denies.
     pub(super) async fn collect(
         &self,
-        policies: &mut Vec<UserPolicy>,
+        policies: &mut PolicyCollection,
         source: &str,
         tenant: TenantId,
         name: &str,
         held: &Held,
     ) -> Result<()> {
         let tenant_wide = !name.contains('/');
+        let scope = Scope::of_entity(name);
+        let PolicyCollection { policies, scopes } = policies;
+        scopes.insert(scope.clone());
         for (policy, text) in &held.inline {
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy}").into(),
-                policy: Arc::new(compile(text)?),
+                policy: self.compiled.get(&scope, text)?,
                 tenant_wide,
             });
         }
         for policy in &held.attached {
+            let scope = Scope::of_entity(policy);
+            scopes.insert(scope.clone());
             let key = catalog::identity(POLICY, tenant, &folded(policy));
             let Some(record) = self.read::<PolicyRecord>(&key).await? else {
                 continue;
@@ -458,12 +464,20 @@ impl Accounts {
             };
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy} v{}", record.default).into(),
-                policy: Arc::new(compile(&version.text)?),
+                policy: self.compiled.get(&scope, &version.text)?,
                 tenant_wide,
             });
         }
         Ok(())
     }
+}
+
+/// Policies that somebody has.
+#[derive(Default)]
+pub(super) struct PolicyCollection {
+    pub(super) policies: Vec<UserPolicy>,
+    /// Accounts by whose records it was decided which these are.
+    pub(super) scopes: BTreeSet<Scope>,
 }
 
 fn too_many(what: &str) -> Error {

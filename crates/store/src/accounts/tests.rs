@@ -497,7 +497,9 @@ impl Logins {
 
     async fn set_policy(&self, text: &str) {
         let (store, ann) = (&self.rig.store, &self.rig.ann);
-        let set = store.put_bucket_policy(ann, &bucket("first"), text, false).await;
+        let set = store
+            .put_bucket_policy(ann, &bucket("first"), text, false)
+            .await;
         set.expect("set");
     }
 
@@ -509,7 +511,9 @@ impl Logins {
             session: "work".into(),
             ..AssumeRole::default()
         };
-        let login = accounts.login(origin(), &self.issuer, token, asked, "token:test").await;
+        let login = accounts
+            .login(origin(), &self.issuer, token, asked, "token:test")
+            .await;
         login?.1
     }
 
@@ -524,7 +528,9 @@ impl Logins {
     /// A macaroon of who comes with the token itself.
     async fn macaroon(&self, token: &Token) -> Result<String> {
         let accounts = self.rig.store.accounts();
-        let becoming = accounts.becoming(Arc::clone(&self.issuer), token.clone()).await?;
+        let becoming = accounts
+            .becoming(Arc::clone(&self.issuer), token.clone())
+            .await?;
         let bounds = super::bearer::bounds_of(&becoming, "token:test")?;
         let caller = Caller::by_token(becoming.user, Arc::new(bounds), origin());
         let given = accounts.macaroon(&caller, MacaroonWish::default()).await?;
@@ -535,7 +541,9 @@ impl Logins {
         let key = ObjectKey::new("a").expect("valid");
         let store = &self.rig.store;
         let action = Action::GetObject;
-        let asked = store.explain(caller, action, &bucket("first"), Some(&key)).await;
+        let asked = store
+            .explain(caller, action, &bucket("first"), Some(&key))
+            .await;
         asked.expect("explained").allowed
     }
 }
@@ -543,7 +551,9 @@ impl Logins {
 /// A login of somebody in that many groups with long names, and in `more`.
 fn login(groups: usize, more: &[&str], profile: usize) -> Token {
     let groups = (0..groups).map(|i| format!("{:/<57}{i:03}", "/cms/production/"));
-    let groups: Vec<String> = groups.chain(more.iter().map(|name| (*name).to_owned())).collect();
+    let groups: Vec<String> = groups
+        .chain(more.iter().map(|name| (*name).to_owned()))
+        .collect();
     let claims = serde_json::json!({
         "sub": "bob",
         "groups": groups,
@@ -566,14 +576,20 @@ fn no_deny_is_lost_because_a_login_says_much() {
         for groups in [1, 120] {
             let suspended = login(groups, &["/suspended"], 0);
             let caller = logins.with_session(&suspended).await;
-            assert!(!logins.may_read(&caller).await, "{groups} groups, suspended");
+            assert!(
+                !logins.may_read(&caller).await,
+                "{groups} groups, suspended"
+            );
             let caller = logins.with_session(&login(groups, &[], 0)).await;
             assert!(logins.may_read(&caller).await, "{groups} groups");
         }
         // What nothing asks for does not count.
         let caller = logins.with_session(&login(100, &[], 8000)).await;
         assert!(logins.may_read(&caller).await);
-        let error = logins.session(&login(200, &[], 0)).await.expect_err("too many");
+        let error = logins
+            .session(&login(200, &[], 0))
+            .await
+            .expect_err("too many");
         assert_eq!(error.kind(), ErrorKind::TooLarge);
     });
 }
@@ -587,12 +603,17 @@ fn a_policy_that_comes_after_the_session_fails_closed() {
         let complete = logins.with_session(&small).await;
         logins.set_policy(NOT_SUSPENDED).await;
         assert!(!logins.may_read(&before).await, "nobody knows its groups");
-        assert!(logins.may_read(&complete).await, "all of its claims are there");
+        assert!(
+            logins.may_read(&complete).await,
+            "all of its claims are there"
+        );
         let after = logins.with_session(&large).await;
         assert!(logins.may_read(&after).await);
         // Names that are not asked for any more take no room.
         let store = &logins.rig.store;
-        let removed = store.delete_bucket_policy(&logins.rig.ann, &bucket("first")).await;
+        let removed = store
+            .delete_bucket_policy(&logins.rig.ann, &bucket("first"))
+            .await;
         removed.expect("removed");
         logins.session(&login(200, &[], 0)).await.expect("given");
         // Trusts name claims, too.
@@ -604,7 +625,10 @@ fn a_policy_that_comes_after_the_session_fails_closed() {
         let none = TenantName::default();
         let changed = accounts.change_role(&none, "ann/reader", trust).await;
         changed.expect("changed");
-        let error = logins.session(&login(200, &[], 0)).await.expect_err("too many");
+        let error = logins
+            .session(&login(200, &[], 0))
+            .await
+            .expect_err("too many");
         assert_eq!(error.kind(), ErrorKind::TooLarge);
     });
 }
@@ -624,7 +648,10 @@ fn a_macaroon_of_a_login_never_may_more_than_the_login() {
         for groups in [1, 120] {
             let text = logins.macaroon(&login(groups, &["/suspended"], 3900)).await;
             let caller = comes_with(&text.expect("given")).await.expect("taken");
-            assert!(!logins.may_read(&caller).await, "{groups} groups, suspended");
+            assert!(
+                !logins.may_read(&caller).await,
+                "{groups} groups, suspended"
+            );
             let text = logins.macaroon(&login(groups, &[], 3900)).await;
             let caller = comes_with(&text.expect("given")).await.expect("taken");
             assert!(logins.may_read(&caller).await, "{groups} groups");
@@ -638,8 +665,13 @@ fn a_macaroon_of_a_login_never_may_more_than_the_login() {
             value: "y".into(),
             becomes: Becomes::User("ann".into()),
         });
-        accounts.set_rules(&logins.issuer.url, rules).await.expect("set");
-        let error = comes_with(&text).await.expect_err("nobody knows who that is");
+        accounts
+            .set_rules(&logins.issuer.url, rules)
+            .await
+            .expect("set");
+        let error = comes_with(&text)
+            .await
+            .expect_err("nobody knows who that is");
         assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     });
 }

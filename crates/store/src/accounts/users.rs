@@ -9,10 +9,10 @@ use dewar_meta::ns::Tenant;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
+use super::cache::{CachedUser, Scope};
 use super::record::{PlaceRecord, UserRecord, decode, encode};
 use super::{
-    Accounts, BY_EMAIL, BY_ID, CACHED_MAX, check_name, check_path, designation, exists, folded,
-    none, refused,
+    Accounts, BY_EMAIL, BY_ID, check_name, check_path, designation, exists, folded, none, refused,
 };
 
 /// Longest display name in bytes.
@@ -158,6 +158,14 @@ impl Accounts {
         self.user_of(&tenant, name).await
     }
 
+    /// The same with the accounts by whose records its policies were decided.
+    pub(super) async fn user_with_scopes(&self, name: &str) -> Result<(User, Vec<Scope>)> {
+        let (tenant, name) = designation(name)?;
+        let tenant = self.tenant_id(&tenant).await?;
+        let record = self.user_in(tenant, name).await?;
+        self.whole_with_scopes(record).await
+    }
+
     /// The same, its tenant given.
     ///
     /// # Errors
@@ -178,26 +186,32 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn user_by_id(&self, id: UserId) -> Result<Option<Arc<User>>> {
+        Ok(self.cached_user(id).await?.map(|cached| cached.user))
+    }
+
+    pub(super) async fn cached_user(&self, id: UserId) -> Result<Option<CachedUser>> {
         let changes = {
             let cache = self.cache.read();
-            if let Some(user) = cache.users.get(&id) {
-                return Ok(Some(Arc::clone(user)));
+            if let Some(cached) = cache.users.get(&id) {
+                return Ok(Some(cached.clone()));
             }
             cache.changes
         };
         let key = catalog::user_by(BY_ID, &id.0.to_be_bytes());
-        let Some(user) = self.at_place(&key).await?.filter(|user| user.id == id) else {
+        let found = self.at_place(&key).await?;
+        let Some((user, scopes)) = found.filter(|(user, _)| user.id == id) else {
             return Ok(None);
         };
-        let user = Arc::new(user);
+        let cached = CachedUser {
+            user: Arc::new(user),
+            scopes: scopes.into(),
+        };
         let mut cache = self.cache.write();
-        if cache.changes == changes {
-            if cache.users.len() >= CACHED_MAX {
-                cache.users.clear();
-            }
-            cache.users.insert(id, Arc::clone(&user));
+        if cache.holds(changes, &cached.scopes, None) {
+            cache.put_user(cached.clone());
         }
-        Ok(Some(user))
+        drop(cache);
+        Ok(Some(cached))
     }
 
     /// The user of an id as a caller, for fronts that let clients in without a secret. Cached.
@@ -220,16 +234,16 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn user_by_email(&self, email: &str) -> Result<Option<User>> {
         let key = catalog::user_by(BY_EMAIL, email.to_ascii_lowercase().as_bytes());
-        self.at_place(&key).await
+        Ok(self.at_place(&key).await?.map(|(user, _)| user))
     }
 
-    async fn at_place(&self, key: &Bytes) -> Result<Option<User>> {
+    async fn at_place(&self, key: &Bytes) -> Result<Option<(User, Vec<Scope>)>> {
         let Some(place) = self.read::<PlaceRecord>(key).await? else {
             return Ok(None);
         };
         let tenant = self.tenant_id(&TenantName::new(&place.tenant)?).await?;
         match self.user_in(tenant, &place.name).await {
-            Ok(record) => self.whole(record).await.map(Some),
+            Ok(record) => self.whole_with_scopes(record).await.map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

@@ -121,7 +121,7 @@ impl OpenFiles {
     /// Whether an account may hold so many bytes more. One that holds nothing gets what is free.
     fn fits(&self, leases: &Leases, own: AccountLeases, more: usize) -> bool {
         let free = self.bytes_max.saturating_sub(leases.bytes);
-        more <= free && (own.bytes == 0 || own.bytes + more <= free)
+        more <= free && (own.bytes == 0 || own.bytes + more <= free - more)
     }
 
     /// Bytes that leases are held for.
