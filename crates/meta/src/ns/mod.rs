@@ -115,8 +115,12 @@ use self::record::{
 use self::turn::Contended;
 use crate::kv::{Kv, Read, Seq};
 
-/// Directories remembered (about 300 bytes each).
+/// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
+
+/// Memory that they take at most with documents of buckets unless set otherwise, in bytes. A directory
+/// without documents takes about 600.
+pub const DIRS_CACHED_BYTES_DEFAULT: usize = 64 << 20;
 
 /// The tree; cheap to clone, clones share everything.
 #[derive(Clone)]
@@ -152,7 +156,7 @@ impl Tree {
             kv,
             env,
             ids,
-            cache: Arc::new(DirCache::new(DIRS_CACHED)),
+            cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(Contended::new()),
             quotas,
         };
@@ -169,6 +173,17 @@ impl Tree {
             }
         }
         Ok(tree)
+    }
+
+    /// Sets how much memory directories that are remembered may take with documents of buckets, in bytes.
+    pub fn set_cached_bytes_max(&self, bytes: usize) {
+        self.cache.set_bytes_max(bytes);
+    }
+
+    /// How much they take now, about, in bytes.
+    #[must_use]
+    pub fn cached_bytes(&self) -> usize {
+        self.cache.memory_bytes()
     }
 
     /// Where ids come from.

@@ -14,7 +14,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Timestamp, UserId};
 
 use super::bearer::Bearers;
-use super::{BY_EMAIL, BY_ID, CACHED_MAX, Digest, GROUP, POLICY, ROLE};
+use super::{BY_EMAIL, BY_ID, CACHED_MAX, Digest, GROUP, GROUP_BY_ID, POLICY, ROLE};
 
 /// Changes that are remembered, so that what was read before one is not kept after it.
 const CHANGES_REMEMBERED: usize = 256;
@@ -112,10 +112,8 @@ fn changed_by(key: &Bytes) -> Changed {
         };
     }
     // They are written together with what they lead to.
-    match [BY_ID, BY_EMAIL, super::keys::KEYS_BY_USER]
-        .into_iter()
-        .any(of_kind)
-    {
+    let found_by = [BY_ID, BY_EMAIL, GROUP_BY_ID, super::keys::KEYS_BY_USER];
+    match found_by.into_iter().any(of_kind) {
         true => Changed::Nothing,
         false => Changed::Anything,
     }

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
+use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::cache::{CachedKey, CachedUser};
-use super::record::{KeyRecord, UserRecord, decode, encode};
+use super::limits::exceeded;
+use super::record::{KeyRecord, decode, encode};
 use super::shares::ShareRecord;
-use super::users::user_key;
 use super::{Accounts, designation, exists, none};
 
 /// Characters of an access key that is made up.
@@ -56,6 +56,20 @@ impl Accounts {
     ) -> Result<(String, Secret)> {
         let user = self.user(user).await?;
         self.put_key(user, "DW", access_key, secret, None).await
+    }
+
+    /// Adds an access key for somebody who may make keys of the user, up to the quota of a user.
+    ///
+    /// # Errors
+    /// As [`Accounts::add_key`]; [`ErrorKind::Quota`].
+    pub(crate) async fn add_own_key(&self, user: &str) -> Result<(String, Secret)> {
+        let _making = self.making.lock().await;
+        let keys = self.access_keys(Some(user)).await?.len();
+        let max = self.limits().keys_per_user;
+        if keys >= max {
+            return Err(exceeded("AccessKeysPerUser", max));
+        }
+        self.add_key(user, None, None).await
     }
 
     /// Adds a key of a user, or a share; makes up what is not given, with `prefix` in front.
@@ -110,18 +124,15 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn access_keys(&self, user: Option<&str>) -> Result<Vec<KeyInfo>> {
-        self.keys_listed(user, false).await
-    }
-
-    /// The same, with those that are shares where that is wanted.
-    async fn keys_listed(&self, user: Option<&str>, shares: bool) -> Result<Vec<KeyInfo>> {
         let mut found = Vec::new();
-        let mut list = |id: String, record: KeyRecord, user_disabled: bool| {
-            if record.share.is_none() || shares {
+        let mut list = |id: String, record: &KeyRecord, user: Option<(&str, bool)>| {
+            if record.share.is_none() {
+                // The user may have been renamed since the key was written.
+                let name = user.map_or(record.user_name.as_str(), |(name, _)| name);
                 found.push(KeyInfo {
                     access_key: id,
-                    user_disabled,
-                    user: shown(&record.tenant, &record.user_name),
+                    user_disabled: user.is_some_and(|(_, disabled)| disabled),
+                    user: shown(&record.tenant, name),
                     disabled: record.disabled,
                     created: record.created,
                 });
@@ -129,24 +140,29 @@ impl Accounts {
         };
         if let Some(name) = user {
             let (tenant, name) = designation(name)?;
-            let tenant = match self.tenant_id(&tenant).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
-                tenant => tenant?,
+            let user = match self.tenant_id(&tenant).await {
+                Ok(tenant) => self.user_in(tenant, name).await,
+                Err(error) => Err(error),
             };
-            let Some(user) = self.read::<UserRecord>(&user_key(tenant, name)).await? else {
-                return Ok(found);
+            let user = match user {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+                user => user?,
             };
             for (id, record) in self.keys_of_user(user.id).await? {
-                list(id, record, user.disabled);
+                list(id, &record, Some((&user.name, user.disabled)));
             }
             return Ok(found);
         }
         let users = self.users().await?.into_iter();
-        let disabled: BTreeMap<_, _> = users.map(|user| (user.id, user.disabled)).collect();
+        let users: BTreeMap<UserId, User> = users.map(|user| (user.id, user)).collect();
         for (key, value) in self.all(&catalog::access_keys()).await? {
             let record: KeyRecord = decode(&value)?;
-            let user_disabled = disabled.get(&record.user).copied().unwrap_or_default();
-            list(id_of(&key), record, user_disabled);
+            let user = users.get(&record.user);
+            list(
+                id_of(&key),
+                &record,
+                user.map(|user| (user.name.as_str(), user.disabled)),
+            );
         }
         Ok(found)
     }
@@ -196,20 +212,6 @@ impl Accounts {
             }
         }
         self.keys_indexed.store(true, Relaxed);
-        Ok(())
-    }
-
-    /// Their user has another name now.
-    pub(super) async fn rename_keys(&self, keys: &[KeyInfo], name: &str) -> Result<()> {
-        for key in keys {
-            let id = key.access_key.as_str();
-            let rename = |record: &mut KeyRecord, _: &mut Batch| {
-                name.clone_into(&mut record.user_name);
-                Ok(())
-            };
-            self.edit(&catalog::access_key(id), || none("access key", id), rename)
-                .await?;
-        }
         Ok(())
     }
 

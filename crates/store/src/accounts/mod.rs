@@ -21,9 +21,12 @@ mod entities;
 mod issuer_keys;
 mod issuers;
 mod keys;
+mod limits;
 mod macaroons;
 mod policies;
+mod principals;
 mod record;
+mod references;
 mod sessions;
 mod shares;
 mod sts;
@@ -49,6 +52,8 @@ pub use entities::{Group, Role, RoleChange};
 pub use issuer_keys::{FetchKeys, KeyStanding};
 pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
+pub use limits::AccountLimits;
+pub(crate) use limits::exceeded;
 pub use macaroons::MacaroonWish;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
 pub use sessions::Revoke;
@@ -77,6 +82,8 @@ const BY_ID: u8 = b'i';
 const BY_EMAIL: u8 = b'e';
 /// Groups.
 const GROUP: u8 = b'g';
+/// Groups by id.
+const GROUP_BY_ID: u8 = b'h';
 /// Roles.
 const ROLE: u8 = b'r';
 /// Policies that stand for themselves.
@@ -97,10 +104,15 @@ pub struct Accounts {
     audit: Arc<Audit>,
     cache: Arc<RwLock<Cache>>,
     compiled: CompiledPolicies,
+    limits: RwLock<AccountLimits>,
+    /// Held by who makes one more of what an account may have only so many of.
+    making: tokio::sync::Mutex<()>,
     /// Whether the index of keys by user is known to be complete.
     keys_indexed: AtomicBool,
-    /// Held by who puts users into groups or removes groups.
+    /// Held by who puts users into groups, gives policies to somebody, or removes groups or policies.
     joining: tokio::sync::Mutex<()>,
+    /// Whether all references by name to what there is have become references by id.
+    by_id: AtomicBool,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
     claim_names: Arc<ClaimNames>,
@@ -147,11 +159,14 @@ impl Accounts {
             compiled: CompiledPolicies::new(Arc::clone(&cache)),
             cache,
             keys_indexed: AtomicBool::new(false),
+            limits: RwLock::default(),
+            making: tokio::sync::Mutex::default(),
             kv,
             tree,
             env,
             master,
             joining: tokio::sync::Mutex::default(),
+            by_id: AtomicBool::new(false),
             held: HeldKeys::default(),
             claim_names: Arc::default(),
         }
@@ -388,6 +403,17 @@ fn check_path(path: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     Ok(())
+}
+
+/// The account whose something is, by its full name: `ann` of `ann/robot`.
+fn account_of(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(account, _)| account)
+}
+
+/// Whether a record that was found under a name is one of the account that the name says. Names
+/// in a catalog's keys are without case, accounts are told apart with it.
+fn is_of(record: &str, name: &str) -> bool {
+    account_of(record) == account_of(name)
 }
 
 fn none(what: &str, name: &str) -> Error {

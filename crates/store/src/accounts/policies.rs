@@ -10,11 +10,16 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
 
 use super::cache::Scope;
 use super::compiled::compile;
+use super::entities::own_of;
+use super::limits::{EntityKind, exceeded, policy_chars};
 use super::record::{
     GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
 };
+use super::references::dangling;
 use super::users::{bare, default_tenant, user_key};
-use super::{Accounts, GROUP, POLICY, ROLE, check_name, check_path, exists, folded, none};
+use super::{
+    Accounts, GROUP, POLICY, ROLE, account_of, check_name, check_path, exists, folded, is_of, none,
+};
 
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;
@@ -143,8 +148,24 @@ impl Accounts {
     pub async fn put_policy(&self, holder: &Holder, policy: &str, text: &str) -> Result<()> {
         check_name("policy", policy)?;
         compile(text)?;
+        let chars = |held: &Held| {
+            held.inline
+                .values()
+                .map(|text| policy_chars(text))
+                .sum::<usize>()
+        };
+        let max = self.limits().inline_chars(holder.kind);
         self.edit_held(holder, |held| {
+            let before = chars(held);
             held.inline.insert(policy.to_owned(), text.to_owned());
+            let after = chars(held);
+            // What was longer before there was a limit may become shorter.
+            if account_of(&holder.name).is_some() && after > max && after > before {
+                let (kind, name) = (holder.kind.as_str(), &holder.name);
+                let message =
+                    format!("Maximum policy size of {max} bytes exceeded for {kind} {name}");
+                return Err(Error::new(ErrorKind::Quota, message));
+            }
             if held.inline.len() > HELD_MAX {
                 return Err(too_many("policies"));
             }
@@ -185,13 +206,22 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
     pub async fn attach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+        // Nobody removes it meanwhile.
+        let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
+        let own_max = self.limits().attached_policies;
         self.edit_held(holder, |held| {
             if !held.attached.contains(&name) {
                 held.attached.push(name.clone());
             }
-            if held.attached.len() > HELD_MAX {
-                return Err(too_many("policies"));
+            let (quota, max) = match (holder.kind, account_of(&holder.name)) {
+                (HolderKind::User, Some(_)) => ("PoliciesPerUser", own_max),
+                (HolderKind::Group, Some(_)) => ("PoliciesPerGroup", own_max),
+                (HolderKind::Role, Some(_)) => ("PoliciesPerRole", own_max),
+                (_, None) => ("attached policies", HELD_MAX),
+            };
+            if held.attached.len() > max {
+                return Err(exceeded(quota, max));
             }
             Ok(())
         })
@@ -229,6 +259,7 @@ impl Accounts {
         check_name("policy", name)?;
         check_path(path)?;
         compile(text)?;
+        self.check_managed_size(name, text)?;
         let now = self.env.clock.now();
         let version = PolicyVersionRecord {
             text: text.to_owned(),
@@ -245,6 +276,8 @@ impl Accounts {
             default: 1,
         };
         let key = self.policy_key(tenant, name).await?;
+        let own = own_of(POLICY, self.tenant_id(tenant).await?, name);
+        let _making = self.within_quota(EntityKind::Policy, name, &own).await?;
         self.add(vec![(key, encode(&record))], || exists("policy", name))
             .await?;
         Ok(record.into())
@@ -262,6 +295,7 @@ impl Accounts {
     pub async fn managed(&self, tenant: &TenantName, name: &str) -> Result<ManagedPolicy> {
         let key = self.policy_key(tenant, name).await?;
         let found = self.read::<PolicyRecord>(&key).await?;
+        let found = found.filter(|record| is_of(&record.name, name));
         found.map(Into::into).ok_or_else(|| none("policy", name))
     }
 
@@ -275,7 +309,7 @@ impl Accounts {
         root: Option<&str>,
     ) -> Result<Vec<ManagedPolicy>> {
         let records: Vec<PolicyRecord> = self.entities(POLICY, tenant, root).await?;
-        let of = |name: &str| root.is_some() || !name.contains('/');
+        let of = |name: &str| account_of(name) == root;
         Ok(records
             .into_iter()
             .filter(|record| of(&record.name))
@@ -295,6 +329,7 @@ impl Accounts {
         default: bool,
     ) -> Result<u32> {
         compile(text)?;
+        self.check_managed_size(name, text)?;
         let key = self.policy_key(tenant, name).await?;
         let now = self.env.clock.now();
         let change = |record: &mut PolicyRecord, _: &mut Batch| {
@@ -356,6 +391,7 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while somebody has it.
     pub async fn remove_managed(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        let _joining = self.joining.lock().await;
         let policy = self.managed(tenant, name).await?;
         if let Some(holder) = self.holders_of(tenant, &policy.name).await?.first() {
             let message = format!("{} {} has the policy", holder.kind.as_str(), holder.name);
@@ -419,20 +455,18 @@ impl Accounts {
         let own = format!("user {}", record.name);
         self.collect(&mut policies, &own, tenant, &record.name, &record.held)
             .await?;
-        for name in &record.groups {
-            let key = catalog::identity(GROUP, tenant, &folded(name));
-            if let Some(group) = self.read::<GroupRecord>(&key).await? {
-                let source = format!("group {}", group.name);
-                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
-                    .await?;
-            }
+        for group in self.groups_referred(tenant, &record).await? {
+            let source = format!("group {}", group.name);
+            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                .await?;
         }
         user.policies = UserPolicies::new(policies.policies);
         Ok((user, policies.scopes.into_iter().collect()))
     }
 
     /// Adds what stands on a user or group. A document that cannot be read (it was when it was
-    /// written) fails the lookup: leaving it out could leave out what denies.
+    /// written), or a policy that is not there, fails the lookup: leaving it out could leave out
+    /// what denies.
     pub(super) async fn collect(
         &self,
         policies: &mut PolicyCollection,
@@ -456,12 +490,12 @@ impl Accounts {
             let scope = Scope::of_entity(policy);
             scopes.insert(scope.clone());
             let key = catalog::identity(POLICY, tenant, &folded(policy));
-            let Some(record) = self.read::<PolicyRecord>(&key).await? else {
-                continue;
-            };
-            let Some(version) = record.versions.get(&record.default) else {
-                continue;
-            };
+            let found = self.read::<PolicyRecord>(&key).await?;
+            let record = found.filter(|record| is_of(&record.name, policy));
+            let record = record.ok_or_else(|| dangling(source, "policy", policy))?;
+            let version = record.versions.get(&record.default);
+            let version =
+                version.ok_or_else(|| dangling(source, "the default version of policy", policy))?;
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy} v{}", record.default).into(),
                 policy: self.compiled.get(&scope, &version.text)?,

@@ -62,9 +62,12 @@ pub(crate) struct UserRecord {
     pub(crate) tenant_admin: Option<bool>,
     #[cbor(n(10), skip_if = "Held::is_empty")]
     pub(crate) held: Held,
-    /// Names of groups that it is in.
+    /// Names of groups that it is in, as they were written before groups had references by id.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
+    /// Ids of groups that it is in.
+    #[cbor(n(12), skip_if = "Vec::is_empty")]
+    pub(crate) group_ids: Vec<u64>,
 }
 
 fn is_false(value: &Option<bool>) -> bool {
@@ -95,7 +98,7 @@ pub(crate) struct KeyRecord {
     pub(crate) share: Option<ShareRecord>,
 }
 
-/// Where a user is found by its id.
+/// Where a user, or a group, is found by its id.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct PlaceRecord {
@@ -279,6 +282,7 @@ mod tests {
                 attached: vec!["ann/q".into()],
             },
             groups: vec!["ann/g".into()],
+            group_ids: Vec::new(),
         }
     }
 

@@ -19,7 +19,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 use super::cache::{CachedSession, CachedUser, Scope};
 use super::policies::PolicyCollection;
 use super::record::{RevokedRecord, RoleRecord, decode, encode};
-use super::{Accounts, REVOKED, ROLE, digest_of, folded, refused};
+use super::{Accounts, REVOKED, ROLE, digest_of, folded, is_of, refused};
 
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
@@ -161,7 +161,8 @@ impl Accounts {
             Err(error) => return Err(error),
         };
         let key = catalog::identity(ROLE, tenant, &folded(name));
-        let Some(role) = self.read::<RoleRecord>(&key).await? else {
+        let found = self.read::<RoleRecord>(&key).await?;
+        let Some(role) = found.filter(|role| is_of(&role.name, name)) else {
             return Ok(None);
         };
         let id = UserId(role.id);
