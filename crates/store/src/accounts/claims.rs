@@ -165,8 +165,8 @@ mod tests {
         assert!(all.unkept.is_empty());
         let limits = ClaimLimits { named: 60, all: 25 };
         let few = kept(&[], limits).expect("fits");
-        assert_eq!(names(&few), ["p:groups", "p:sub"]);
-        assert_eq!(few.unkept, ["a.b.c.d.e", "long", "realm_access.roles"]);
+        assert_eq!(names(&few), ["p:a.b.c.d.e", "p:sub"]);
+        assert_eq!(few.unkept, ["groups", "long", "realm_access.roles"]);
         let long = kept(&["long"], limits).expect("fits");
         assert_eq!(names(&long), ["p:long"]);
         assert_eq!(long.unkept.len(), 4);
