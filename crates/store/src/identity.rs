@@ -11,8 +11,8 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
-    Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role, RoleChange,
-    UserChange,
+    AccountLimits, Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role,
+    RoleChange, UserChange,
 };
 
 /// The IAM API for one caller.
@@ -679,6 +679,12 @@ impl Identities<'_> {
         self.accounts()
             .choose_wording(&self.tenant, &policy.name, number, remove)
             .await
+    }
+
+    /// How many of what the account may have.
+    #[must_use]
+    pub fn limits(&self) -> AccountLimits {
+        self.accounts().limits()
     }
 
     /// How many users, groups, roles and policies the account has.

@@ -68,9 +68,10 @@ use dewar_meta::ns::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
-    Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
-    KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser, PolicyVersion,
-    Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, caller_identity,
+    AccountLimits, Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind,
+    IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser,
+    POLICY_VERSIONS_MAX, PolicyVersion, Revoke, Role, RoleChange, ShareInfo, UserChange,
+    WebIdentity, caller_identity,
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};

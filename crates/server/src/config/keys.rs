@@ -200,6 +200,42 @@ sections! {
         master_key_file: Option<PathBuf> = "";
     }
 
+    /// How much an account may make of users, keys and policies, and what all of them may take in memory.
+    /// The numbers are the quotas of AWS. They hold for what belongs to an account, as `ann/robot` does;
+    /// what an administrator gives to a tenant is not counted. What is there already stays.
+    [accounts] Accounts {
+        /// Memory that compiled policies may take in all. An account may have compiled policies as long as
+        /// they take no more than is free, so alone it gets half; a request that needs more is answered
+        /// 503 SlowDown.
+        compiled_policies: ByteSize = "64MiB" { range: Range::Between("16MiB", "64GiB") };
+        /// Memory that directories and documents of buckets (policies, lifecycle rules, tags and the like)
+        /// may take which are remembered. What does not fit is read again when it is needed.
+        remembered_directories: ByteSize = "64MiB" { range: Range::Between("8MiB", "64GiB") };
+        /// Users of an account.
+        users_max: u32 = "5000" { range: Range::Between("1", "1000000"), unit: "users" };
+        /// Groups of an account.
+        groups_max: u32 = "300" { range: Range::Between("1", "1000000"), unit: "groups" };
+        /// Roles of an account.
+        roles_max: u32 = "1000" { range: Range::Between("1", "1000000"), unit: "roles" };
+        /// Managed policies of an account.
+        policies_max: u32 = "1500" { range: Range::Between("1", "1000000"), unit: "policies" };
+        /// Access keys that a user may have for another one to be made over the IAM API. `dewar key add`
+        /// makes any number.
+        keys_per_user: u32 = "2" { range: Range::Between("1", "1000"), unit: "keys" };
+        /// Groups that a user of an account may be in.
+        groups_per_user: u32 = "10" { range: Range::Between("1", "32"), unit: "groups" };
+        /// Managed policies that may be attached to a user, group or role of an account.
+        attached_policies: u32 = "10" { range: Range::Between("1", "32"), unit: "policies" };
+        /// Characters of a managed policy of an account, white space not counted.
+        managed_policy_size: u32 = "6144" { range: Range::Between("1", "20480"), unit: "characters" };
+        /// Characters of all inline policies of a user of an account, white space not counted.
+        user_policy_size: u32 = "2048" { range: Range::Between("1", "655360"), unit: "characters" };
+        /// The same for a group.
+        group_policy_size: u32 = "5120" { range: Range::Between("1", "655360"), unit: "characters" };
+        /// The same for a role.
+        role_policy_size: u32 = "10240" { range: Range::Between("1", "655360"), unit: "characters" };
+    }
+
     /// The audit log: who asked for what, from where, by which credential, and what decided. One
     /// JSON object per line, searched with `dewar audit`. It never holds a secret.
     [audit] Audit {

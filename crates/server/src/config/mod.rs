@@ -14,8 +14,8 @@ mod table;
 mod value;
 
 pub use keys::{
-    Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Xrootd, all,
-    find,
+    Accounts, Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server,
+    Xrootd, all, find,
 };
 pub use load::{ConfigError, Origin, Problem};
 pub use table::{Key, Range, Reload, Section};

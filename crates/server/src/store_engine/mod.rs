@@ -40,6 +40,7 @@ use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
+use dewar_store::{AccountLimits, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
@@ -90,6 +91,29 @@ impl OpenStore {
     pub fn real() -> Self {
         Self { env: Env::real() }
     }
+}
+
+/// Sets what accounts may make, and what that may take in memory.
+fn limit_accounts(store: &Store, config: &crate::config::Accounts) {
+    let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+    store.accounts().set_limits(AccountLimits {
+        users: number(config.users_max),
+        groups: number(config.groups_max),
+        roles: number(config.roles_max),
+        policies: number(config.policies_max),
+        keys_per_user: number(config.keys_per_user),
+        groups_per_user: number(config.groups_per_user),
+        attached_policies: number(config.attached_policies),
+        managed_policy_chars: number(config.managed_policy_size),
+        user_policy_chars: number(config.user_policy_size),
+        group_policy_chars: number(config.group_policy_size),
+        role_policy_chars: number(config.role_policy_size),
+    });
+    let compiled = bytes(config.compiled_policies.0);
+    store.accounts().set_compiled_bytes_max(compiled);
+    let remembered = bytes(config.remembered_directories.0);
+    store.tree().set_cached_bytes_max(remembered);
 }
 
 /// What everything else stands on.
@@ -200,6 +224,7 @@ impl OpenEngine for OpenStore {
                  `dewar catalog rebuild` puts it back, with --discard-unnamed it is given up"
             );
         }
+        limit_accounts(engine.store(), &config.accounts);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
         if purpose.serves() {

@@ -88,7 +88,7 @@ pub(super) fn policy_chars(text: &str) -> usize {
 }
 
 /// A quota is used up, in AWS's words.
-pub(crate) fn exceeded(quota: &str, max: usize) -> Error {
+pub(super) fn exceeded(quota: &str, max: usize) -> Error {
     let message = format!("Cannot exceed quota for {quota}: {max}");
     Error::new(ErrorKind::Quota, message)
 }

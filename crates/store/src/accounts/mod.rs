@@ -25,6 +25,8 @@ mod limits;
 mod macaroons;
 mod policies;
 mod principals;
+#[cfg(test)]
+mod quota_tests;
 mod record;
 mod references;
 mod sessions;
@@ -53,8 +55,8 @@ pub use issuer_keys::{FetchKeys, KeyStanding};
 pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
 pub use limits::AccountLimits;
-pub(crate) use limits::exceeded;
 pub use macaroons::MacaroonWish;
+pub use policies::POLICY_VERSIONS_MAX;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
 pub use sessions::Revoke;
 pub use shares::{NewShare, ShareInfo};

@@ -24,7 +24,7 @@ use super::{
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;
 /// Most wordings of a policy (IAM: 5).
-const VERSIONS_MAX: usize = 5;
+pub const POLICY_VERSIONS_MAX: usize = 5;
 
 /// What policies stand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,7 +333,7 @@ impl Accounts {
         let key = self.policy_key(tenant, name).await?;
         let now = self.env.clock.now();
         let change = |record: &mut PolicyRecord, _: &mut Batch| {
-            if record.versions.len() >= VERSIONS_MAX {
+            if record.versions.len() >= POLICY_VERSIONS_MAX {
                 return Err(too_many("versions of a policy"));
             }
             let number = record
