@@ -132,6 +132,15 @@ pub(super) struct CachedUser {
     pub(super) scopes: Arc<[Scope]>,
 }
 
+impl From<(User, Vec<Scope>)> for CachedUser {
+    fn from((user, scopes): (User, Vec<Scope>)) -> Self {
+        Self {
+            user: Arc::new(user),
+            scopes: scopes.into(),
+        }
+    }
+}
+
 /// A session that was opened.
 #[derive(Clone)]
 pub(super) struct CachedSession {

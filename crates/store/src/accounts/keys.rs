@@ -12,8 +12,9 @@ use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::cache::{CachedKey, CachedUser};
 use super::limits::exceeded;
-use super::record::{KeyRecord, decode, encode};
+use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
+use super::users::user_key;
 use super::{Accounts, designation, exists, none};
 
 /// Characters of an access key that is made up.
@@ -277,7 +278,14 @@ impl Accounts {
             return Ok(None);
         };
         // All keys of a user share its compiled policies.
-        let Some(CachedUser { user, scopes }) = self.cached_user(record.user).await? else {
+        let cached = match self.cached_user(record.user).await? {
+            Some(cached) => Some(cached),
+            None => match self.user_of_first_days(&record).await? {
+                Some(user) => Some(CachedUser::from(self.whole_with_scopes(user).await?)),
+                None => None,
+            },
+        };
+        let Some(CachedUser { user, scopes }) = cached else {
             return Ok(None);
         };
         if record.disabled || user.disabled || self.is_account_disabled(&user).await? {
@@ -308,6 +316,15 @@ impl Accounts {
         }
         drop(cache);
         Ok(self.unless_over(key))
+    }
+
+    /// The user of a key from before users were found by id.
+    async fn user_of_first_days(&self, key: &KeyRecord) -> Result<Option<UserRecord>> {
+        let tenant = self.tenant_id(&TenantName::new(&key.tenant)?).await?;
+        let user = self
+            .read::<UserRecord>(&user_key(tenant, &key.user_name))
+            .await?;
+        Ok(user.filter(|user| user.id == key.user))
     }
 
     /// A share that has ended is no key any more.

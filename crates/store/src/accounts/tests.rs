@@ -241,6 +241,20 @@ fn a_rename_is_one_batch() {
 }
 
 #[test]
+fn keys_of_users_that_have_no_place_by_id_work() {
+    run(async {
+        let rig = Rig::new(36).await;
+        let accounts = rig.store.accounts();
+        let id = accounts.make_user(new("ann/a")).await.expect("made").id;
+        let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
+        let place = catalog::user_by(super::BY_ID, &id.0.to_be_bytes());
+        write(accounts, Vec::new(), vec![place]).await;
+        let found = accounts.lookup(&key).await.expect("read").expect("valid");
+        assert_eq!(found.user.id, id);
+    });
+}
+
+#[test]
 fn a_mail_address_goes_with_its_user() {
     run(async {
         let rig = Rig::new(32).await;
@@ -559,6 +573,72 @@ fn issuer(name: &str) -> NewIssuer {
         audiences: vec!["here".to_owned()],
         ..NewIssuer::default()
     }
+}
+
+#[test]
+fn a_rule_of_an_issuer_goes_with_its_user_and_group() {
+    run(async {
+        let rig = Rig::new(35).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        accounts.make_user(new("ann/a")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/g", "/")
+            .await
+            .expect("made");
+        let rule = |becomes| Rule {
+            claim: "sub".into(),
+            value: "x".into(),
+            becomes,
+        };
+        let new_issuer = NewIssuer {
+            rules: vec![
+                rule(Becomes::User("ann/a".into())),
+                rule(Becomes::Group("ann/g".into())),
+            ],
+            ..issuer("issuer")
+        };
+        accounts.add_issuer(new_issuer, None).await.expect("added");
+        let names = async || {
+            let issuers = accounts.issuers().await.expect("listed");
+            let issuer = issuers.values().next().expect("one").clone();
+            let names = issuer.rules.iter().map(|rule| match &rule.becomes {
+                Becomes::User(name) | Becomes::Group(name) => name.clone(),
+            });
+            names.collect::<Vec<String>>()
+        };
+        assert_eq!(names().await, ["ann/a", "ann/g"]);
+        let change = UserChange {
+            name: Some("ann/b".into()),
+            ..UserChange::default()
+        };
+        accounts
+            .change_user("ann/a", change)
+            .await
+            .expect("renamed");
+        let moved = accounts.change_group(&none, "ann/g", Some("ann/h"), None);
+        moved.await.expect("renamed");
+        accounts.make_user(new("ann/a")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/g", "/")
+            .await
+            .expect("made");
+        assert_eq!(names().await, ["ann/b", "ann/h"]);
+        accounts.remove_user("ann/b").await.expect("removed");
+        accounts
+            .remove_group(&none, "ann/h", &[])
+            .await
+            .expect("removed");
+        accounts.make_user(new("ann/b")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/h", "/")
+            .await
+            .expect("made");
+        for name in names().await {
+            assert!(accounts.user(&name).await.is_err(), "{name}");
+            assert!(accounts.group(&none, &name).await.is_err(), "{name}");
+        }
+    });
 }
 
 /// A published set with one key of that name.

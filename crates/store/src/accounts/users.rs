@@ -202,11 +202,7 @@ impl Accounts {
         let Some(record) = self.record_by_id(id).await? else {
             return Ok(None);
         };
-        let (user, scopes) = self.whole_with_scopes(record).await?;
-        let cached = CachedUser {
-            user: Arc::new(user),
-            scopes: scopes.into(),
-        };
+        let cached = CachedUser::from(self.whole_with_scopes(record).await?);
         let mut cache = self.cache.write();
         if cache.holds(changes, &cached.scopes, None) {
             cache.put_user(cached.clone());

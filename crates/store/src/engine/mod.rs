@@ -390,10 +390,7 @@ impl Engine {
             ownership: config.ownership,
         });
         store.load_decisions().await?;
-        // A catalog that takes no writes now serves as it is.
-        if let Err(error) = store.accounts().refer_by_id().await {
-            tracing::warn!(%error, "the members of groups are still kept by the groups' names");
-        }
+        store.accounts().try_refer_by_id().await;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
         let membership = Membership::new(membership::Parts {
             env: env.clone(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use dewar_auth::{Action, Caller};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
-use super::{Rig, origin, run};
+use super::{Rig, bucket, origin, run};
 use crate::accounts::AssumeRole;
 use crate::{Holder, HolderKind, Identities, NewUser, RoleChange, UserChange};
 
@@ -700,5 +700,161 @@ fn accounts_whose_names_differ_in_case_alone_share_nothing() {
         assert!(iam.list_groups().await.expect("listed").is_empty());
         assert!(iam.list_roles().await.expect("listed").is_empty());
         assert!(iam.list_policies().await.expect("listed").is_empty());
+    });
+}
+
+#[test]
+fn a_policy_of_a_bucket_names_users_and_roles_for_good() {
+    run(async {
+        let site = Site::new(413).await;
+        let (store, accounts) = (&site.rig.store, site.rig.store.accounts());
+        let text = |principal: &str| {
+            format!(
+                r#"{{"Version": "2012-10-17", "Statement": [{{"Effect": "Allow",
+                    "Principal": {{"AWS": "{principal}"}}, "Action": "s3:ListBucket",
+                    "Resource": "arn:aws:s3:::first"}}]}}"#
+            )
+        };
+        let user = arn("user/team/Target");
+        let lists = async |caller: &Caller| {
+            let request = crate::api::ListRequest {
+                bucket: bucket("first"),
+                prefix: String::new(),
+                delimiter: String::new(),
+                after: String::new(),
+                max: 10,
+            };
+            store.list(caller, request).await.is_ok()
+        };
+        let shown = async || {
+            let shown = store.bucket_policy(&site.rig.ann, &bucket("first")).await;
+            shown.expect("read").expect("there")
+        };
+        let put = async |text: &str| {
+            let bucket = bucket("first");
+            let done = store.put_bucket_policy(&site.rig.ann, &bucket, text, false);
+            done.await.expect("put");
+        };
+        let principal = async || {
+            let document = shown().await;
+            let found = dewar_auth::principals_of(&document).expect("a policy");
+            found.into_iter().next().expect("one")
+        };
+        put(&text(&user)).await;
+        assert_eq!(principal().await, user);
+        let target = site.caller("ann/Target", &[]).await;
+        assert!(lists(&target).await);
+        // Renamed, it is shown by its new name, and who takes the old name gets nothing.
+        let change = UserChange {
+            name: Some("ann/Other".into()),
+            path: Some("/else/".into()),
+            ..UserChange::default()
+        };
+        accounts
+            .change_user("ann/Target", change)
+            .await
+            .expect("renamed");
+        let namesake = NewUser {
+            name: "ann/Target".into(),
+            path: "/team/".into(),
+            ..NewUser::default()
+        };
+        accounts.make_user(namesake.clone()).await.expect("made");
+        assert_eq!(principal().await, arn("user/else/Other"));
+        assert!(lists(&site.caller("ann/Other", &[]).await).await);
+        assert!(!lists(&site.caller("ann/Target", &[]).await).await);
+        // What is shown is what can be put again.
+        put(&shown().await).await;
+        assert!(lists(&site.caller("ann/Other", &[]).await).await);
+        // Gone, it is shown by its id and means nobody.
+        let id = target.user_id().to_string();
+        for key in accounts
+            .access_keys(Some("ann/Other"))
+            .await
+            .expect("listed")
+        {
+            accounts.remove_key(&key.access_key).await.expect("removed");
+        }
+        accounts.remove_user("ann/Other").await.expect("removed");
+        let namesake = NewUser {
+            name: "ann/Other".into(),
+            path: "/else/".into(),
+            ..NewUser::default()
+        };
+        accounts.make_user(namesake).await.expect("made");
+        assert_eq!(principal().await, id);
+        assert!(!lists(&site.caller("ann/Other", &[]).await).await);
+        // A role of an account, and what names nobody or an account.
+        put(&text(&arn("role/team/Prod"))).await;
+        assert_eq!(principal().await, arn("role/team/Prod"));
+        let session = accounts.as_role(none(), "ann/Prod", "s").await;
+        let session = Caller::for_user(session.expect("read").expect("there"));
+        assert!(lists(&session).await);
+        for other in [
+            arn("root"),
+            arn("user/none"),
+            "arn:aws:iam:::user/bob".to_owned(),
+            UserId(10).to_string(),
+        ] {
+            put(&text(&other)).await;
+            assert_eq!(shown().await, text(&other));
+        }
+    });
+}
+
+#[test]
+fn a_trust_policy_names_users_for_good() {
+    run(async {
+        let site = Site::new(414).await;
+        let accounts = site.rig.store.accounts();
+        let user = arn("user/team/Target");
+        let trust = format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{{"AWS":"{user}"}}}}]}}"#
+        );
+        let iam = site
+            .rig
+            .store
+            .identities(&site.rig.ann)
+            .await
+            .expect("a user");
+        let change = RoleChange {
+            trust: Some(trust.clone()),
+            ..RoleChange::default()
+        };
+        let action = Action::UpdateAssumeRolePolicy;
+        iam.update_role(action, "Prod", change)
+            .await
+            .expect("changed");
+        let role = iam.role(Action::GetRole, "Prod").await.expect("there");
+        assert_eq!(role.trust, trust);
+        let assume = async |name: &str| {
+            let user = accounts.user(name).await.expect("there");
+            let asked = AssumeRole {
+                role: arn("role/team/Prod"),
+                session: "session".into(),
+                ..AssumeRole::default()
+            };
+            let caller = Caller::admitted(Arc::new(user), origin());
+            accounts.assume_role(&caller, asked).await.is_ok()
+        };
+        assert!(assume("ann/Target").await);
+        let change = UserChange {
+            name: Some("ann/Other".into()),
+            ..UserChange::default()
+        };
+        accounts
+            .change_user("ann/Target", change)
+            .await
+            .expect("renamed");
+        let namesake = NewUser {
+            name: "ann/Target".into(),
+            path: "/team/".into(),
+            ..NewUser::default()
+        };
+        accounts.make_user(namesake).await.expect("made");
+        assert!(assume("ann/Other").await);
+        assert!(!assume("ann/Target").await);
+        let roles = iam.list_roles().await.expect("listed");
+        assert!(roles[0].trust.contains("user/team/Other"));
     });
 }
