@@ -59,16 +59,29 @@ impl Change {
     /// What a batch changes.
     pub(super) fn by(batch: &Batch) -> Self {
         let (mut scopes, mut ids) = (Vec::new(), Vec::new());
+        let mut places = false;
         let puts = batch.puts.iter().map(|(key, _)| key);
         for key in puts.chain(&batch.deletes) {
             match changed_by(key) {
                 Changed::Nothing => {}
+                Changed::Place => places = true,
                 Changed::Account(scope) => scopes.push(scope),
                 Changed::Key(id) => ids.push(id),
                 Changed::Anything => return Self::All,
             }
         }
-        Self::Some(scopes, ids)
+        match places && scopes.is_empty() {
+            true => Self::All,
+            false => Self::Some(scopes, ids),
+        }
+    }
+
+    /// Whether records of accounts have changed, by which an issuer's rules are read.
+    fn is_of_records(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(scopes, _) => !scopes.is_empty(),
+        }
     }
 
     fn concerns(&self, scopes: &[Scope], key: Option<&str>) -> bool {
@@ -86,6 +99,8 @@ enum Changed {
     Nothing,
     Account(Scope),
     Key(String),
+    /// By what a record is found, which is written together with the record.
+    Place,
     Anything,
 }
 
@@ -111,10 +126,11 @@ fn changed_by(key: &Bytes) -> Changed {
             false => Changed::Account(scope),
         };
     }
-    // They are written together with what they lead to.
-    let found_by = [BY_ID, BY_EMAIL, GROUP_BY_ID, super::keys::KEYS_BY_USER];
-    match found_by.into_iter().any(of_kind) {
-        true => Changed::Nothing,
+    if of_kind(super::keys::KEYS_BY_USER) {
+        return Changed::Nothing;
+    }
+    match [BY_ID, BY_EMAIL, GROUP_BY_ID].into_iter().any(of_kind) {
+        true => Changed::Place,
         false => Changed::Anything,
     }
 }
@@ -180,7 +196,11 @@ impl Cache {
         self.changes += 1;
         let dropped = self.drop_entries(&change);
         if change == Change::All {
-            (self.issuers, self.revoked) = (None, None);
+            self.revoked = None;
+        }
+        if change.is_of_records() {
+            // Their rules name users and groups of any account.
+            self.issuers = None;
         }
         if self.recent.len() >= CHANGES_REMEMBERED {
             self.recent.pop_front();

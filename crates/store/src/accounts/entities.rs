@@ -95,11 +95,11 @@ impl Accounts {
             created: self.env.clock.now(),
             held: Held::default(),
         };
-        let tenant = self.make_tenant(tenant).await?;
+        let id = self.make_tenant(tenant).await?;
         let _making = self
-            .within_quota(EntityKind::Group, name, &own_of(GROUP, tenant, name))
+            .within_quota(EntityKind::Group, name, &own_of(GROUP, id, name))
             .await?;
-        let key = catalog::identity(GROUP, tenant, &folded(name));
+        let key = catalog::identity(GROUP, id, &folded(name));
         let puts = vec![(key, encode(&record)), group_place(tenant, &record)];
         self.add(puts, || exists("group", name)).await?;
         Ok(record.into())

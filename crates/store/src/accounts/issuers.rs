@@ -224,7 +224,7 @@ impl Accounts {
             .map(|info| (info.issuer.url.clone(), info.issuer));
         let issuers = Arc::new(issuers.collect::<BTreeMap<_, _>>());
         let mut cache = self.cache.write();
-        if cache.holds(changes, &[], None) {
+        if cache.changes == changes {
             cache.issuers = Some(Arc::clone(&issuers));
         }
         Ok(issuers)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::cache::{CachedKey, CachedUser};
 use super::limits::exceeded;

@@ -13,6 +13,8 @@
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
 //!   next start; dropping a revision removes them.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
 use crate::api::{Expect, GetRequest, ObjectInfo, ObjectRef, ReadCondition, WriteCondition};
-use crate::content::{Held, Incoming, SMALL_PARTS_MEMORY_BYTES, blob_extra};
+use crate::content::{Held, Incoming, blob_extra};
 use crate::description::{Origin as Written, PartOf};
 use crate::encryption::{self, Fresh};
 use crate::info::{full_checksum, version_info, with_expiry};
@@ -37,7 +39,7 @@ use crate::put::uncut;
 use crate::{Inner, Shared, Store};
 
 use super::assemble::{Assembled, Pass};
-use super::run_map::{Origin, RUN_MEMORY_BYTES, Run, RunMap};
+use super::run_map::{Origin, Run, RunMap};
 use super::{OpenFile, Paged};
 
 /// Digests are computed anew for a file of at most so many times the bytes that were written.
@@ -45,12 +47,6 @@ const DIGEST_SHARE: u64 = 4;
 
 /// Longest stretch of zeros that is stored to stand for holes.
 const ZEROS_MAX: u64 = 16 << 20;
-
-/// Memory of a revision beside what its client fills: names, the bucket, the task that owns it.
-const REVISION_MEMORY_BYTES: usize = 8 << 10;
-
-/// Memory of a log that is sealed, about.
-const SEALED_LOG_MEMORY_BYTES: usize = 512;
 
 /// Zeros written at once.
 const ZEROS_AT_ONCE: u64 = 1 << 20;
@@ -158,23 +154,6 @@ impl Drop for SealedLogs {
 }
 
 impl Store {
-    /// Bytes of memory that a [`Revision`] will hold which writes `size` bytes in order, or a number
-    /// that nobody knows.
-    #[must_use]
-    pub fn revision_memory_bytes(&self, size: Option<u64>) -> usize {
-        let shared = &self.inner;
-        let content = match size {
-            Some(size) if size <= u64::from(shared.small_bytes_max) => {
-                size as usize + SMALL_PARTS_MEMORY_BYTES
-            }
-            _ => {
-                let small = shared.small_bytes_max as usize;
-                shared.blobs.writer_memory_bytes().max(small)
-            }
-        };
-        REVISION_MEMORY_BYTES + RUN_MEMORY_BYTES + content
-    }
-
     /// Begins to write a file. Directories that are missing above it are made when it is committed.
     ///
     /// # Errors
@@ -336,33 +315,7 @@ pub struct Snapshot {
     written: u64,
 }
 
-impl Snapshot {
-    /// Bytes of memory that it holds.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.map.memory_bytes()
-    }
-}
-
 impl Revision {
-    /// Bytes of memory that it holds while nothing waits for a disk: small content, the window of
-    /// large content, the map of what was written out of order, and attributes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        let pairs = |map: &BTreeMap<String, String>| -> usize {
-            map.iter().map(|(key, value)| key.len() + value.len()).sum()
-        };
-        let xattrs = self.xattrs.iter();
-        let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
-        let base = self.base.as_ref().map_or(0, OpenFile::memory_bytes);
-        REVISION_MEMORY_BYTES
-            + self.log.memory_bytes()
-            + self.map.memory_bytes()
-            + self.sealed.logs.len() * SEALED_LOG_MEMORY_BYTES
-            + (xattrs + pairs(&self.metadata) + pairs(&self.tags))
-            + base
-    }
-
     /// Bytes of the file as it is now.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -23,7 +23,7 @@ pub(super) struct Run {
 }
 
 /// Memory of a run in the map, about.
-pub(super) const RUN_MEMORY_BYTES: usize = 96;
+pub(in crate::file) const RUN_MEMORY_BYTES: usize = 96;
 
 /// Runs that do not overlap; between them are holes, which read as zeros.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct RunMap {
 
 impl RunMap {
     /// Bytes of memory that it takes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::file) fn memory_bytes(&self) -> usize {
         self.runs.len() * RUN_MEMORY_BYTES
     }
 

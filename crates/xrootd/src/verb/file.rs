@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
@@ -229,9 +230,12 @@ async fn open_for_writing(
         .door
         .open_files
         .writer(&Sharer::of(&caller), foreseen);
-    let lease = lease.map_err(|shortage| file_later(shortage, path))?;
+    let mut lease = lease.map_err(|shortage| file_later(shortage, path))?;
     let revision = store.write_file(&caller, write.clone()).await;
     let revision = revision.map_err(failed("open", path))?;
+    // What is revised may lie in many pieces.
+    let grown = lease.grow(revision.memory_bytes(), Duration::ZERO).await;
+    grown.map_err(|shortage| file_later(shortage, path))?;
     let owner = caller.account();
     let held = (revision, lease);
     let writer = Writer::start(held, path.shown.clone(), write, announced, owner);
