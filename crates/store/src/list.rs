@@ -1,7 +1,7 @@
 //! Listing a bucket's keys.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
+use dewar_meta::ns::{ListBudget, ListQuery, Listed, ListedVersion as Item, VersionQuery};
 use dewar_types::{Result, UserId, VersionName};
 
 use crate::Store;
@@ -12,10 +12,12 @@ use crate::info::named_checksum;
 use crate::limits::PAGE_ITEMS_MAX;
 
 impl Store {
-    /// A page of keys in byte order of the whole key, as one moment shows them.
+    /// A page of keys in byte order of the whole key, as one moment shows them. A page that looks at many
+    /// names which it does not show ends early, perhaps without any item.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
+    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`];
+    /// [`dewar_types::ErrorKind::Busy`] while the account runs too many listings of that kind.
     pub async fn list(&self, caller: &Caller, request: ListRequest) -> Result<ListPage> {
         let details = Details {
             prefix: Some(&request.prefix),
@@ -37,7 +39,10 @@ impl Store {
             max: request.max.min(PAGE_ITEMS_MAX),
             explicit_dirs: false,
         };
-        let listing = self.inner.tree.list(&bucket, query).await?;
+        let (inner, account) = (&self.inner, caller.account());
+        let within =
+            async |budget: ListBudget<'_>| inner.tree.list_within(&bucket, query, budget).await;
+        let listing = inner.listings.run(account, within).await?;
         let mut page = ListPage {
             next: listing.next,
             ..ListPage::default()
@@ -92,7 +97,14 @@ impl Store {
             after_version: request.after_version,
             max: request.max.min(PAGE_ITEMS_MAX),
         };
-        let listing = self.inner.tree.list_versions(&bucket, query).await?;
+        let (inner, account) = (&self.inner, caller.account());
+        let within = async |budget: ListBudget<'_>| {
+            inner
+                .tree
+                .list_versions_within(&bucket, query, budget)
+                .await
+        };
+        let listing = inner.listings.run(account, within).await?;
         let next = listing.next;
         let mut page = VersionsPage {
             next: next.map(|(key, version)| (key, version.map(VersionName::Id))),

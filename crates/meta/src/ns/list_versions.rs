@@ -4,7 +4,8 @@
 
 use dewar_types::{EntryId, Error, VersionId, VersionName};
 
-use super::list::{LIST_MAX, Rule};
+use super::effort::{Effort, ListBudget};
+use super::list::{LIST_MAX, Progress, Rule};
 use super::record::{FileRecord, Record, VersionRecord};
 use super::versions::owner_of;
 use super::walk::{Living, Step, Walk, has_live};
@@ -55,7 +56,7 @@ pub struct VersionListing {
 }
 
 impl Tree {
-    /// A page of a bucket's versions and delete markers.
+    /// A page of a bucket's versions and delete markers, with the usual budget.
     ///
     /// # Errors
     /// `NoSuchBucket`; what the engine says.
@@ -63,6 +64,21 @@ impl Tree {
         &self,
         bucket: &Bucket,
         query: VersionQuery<'_>,
+    ) -> Result<VersionListing, Error> {
+        let budget = ListBudget::default();
+        self.list_versions_within(bucket, query, budget).await
+    }
+
+    /// A page of a bucket's versions and delete markers that costs no more than the budget, as
+    /// [`Tree::list_within`]. Only directories without any version are looked at and not shown.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; the refusal of the budget; what the engine says.
+    pub async fn list_versions_within(
+        &self,
+        bucket: &Bucket,
+        query: VersionQuery<'_>,
+        budget: ListBudget<'_>,
     ) -> Result<VersionListing, Error> {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
@@ -87,9 +103,18 @@ impl Tree {
         };
         let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
         walk.seek(&start).await?;
+        let mut effort = Effort::new(budget);
+        let mut progress = Progress::default();
         'walk: while let Some(step) = walk.next().await? {
+            progress.pass(step.path());
+            if !effort.look().await?
+                && let Some(next) = ended_at(&listing, &mut progress)
+            {
+                listing.next = Some(next);
+                break;
+            }
             let (prefix, skip) = match step {
-                Step::Symlink => continue,
+                Step::Symlink(_) => continue,
                 Step::File(key, _) if !key.starts_with(rule.prefix) => break,
                 Step::File(key, file) => match rule.rolled(&key) {
                     None => {
@@ -105,12 +130,15 @@ impl Tree {
                                 listing.next = listing.items.last().map(ListedVersion::marker);
                                 break 'walk;
                             }
+                            effort.look().await?;
+                            effort.show(1);
                             listing.items.push(ListedVersion::Version {
                                 key: key.clone(),
                                 current,
                                 version: Box::new(version),
                             });
                         }
+                        progress.done(key);
                         continue;
                     }
                     Some(prefix) => {
@@ -119,17 +147,29 @@ impl Tree {
                     }
                 },
                 Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                    progress.entered(&path);
                     walk.enter(path, &dir);
                     continue;
                 }
                 Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
                 Step::Dir(path, dir) => {
                     let Some(prefix) = rule.rolled(&path) else {
+                        progress.entered(&path);
                         walk.enter(path, &dir);
                         continue;
                     };
-                    if !has_live(kv, dir.attributes.id, Living::Version).await? {
-                        continue;
+                    let id = dir.attributes.id;
+                    match has_live(kv, id, Living::Version, &mut effort).await? {
+                        Some(true) => {}
+                        Some(false) => {
+                            progress.within(prefix);
+                            continue;
+                        }
+                        None if progress.is_begun() => {
+                            listing.next = ended_at(&listing, &mut progress);
+                            break;
+                        }
+                        None => {}
                     }
                     (prefix.to_owned(), keys::after_prefix(prefix.as_bytes()))
                 }
@@ -138,6 +178,8 @@ impl Tree {
                 listing.next = listing.items.last().map(ListedVersion::marker);
                 break;
             }
+            effort.show(1);
+            progress.done(prefix.clone());
             listing.items.push(ListedVersion::Prefix(prefix));
             if skip.is_empty() {
                 break;
@@ -146,6 +188,20 @@ impl Tree {
         }
         Ok(listing)
     }
+}
+
+/// Where a page ends that has to end before it is full.
+fn ended_at(
+    listing: &VersionListing,
+    progress: &mut Progress,
+) -> Option<(String, Option<VersionId>)> {
+    let (name, _) = progress.cut()?;
+    let last = listing.items.last().map(ListedVersion::marker);
+    // Behind a key's last version stands nothing of that key.
+    Some(match last {
+        Some(last) if last.0 == name => last,
+        _ => (name, None),
+    })
 }
 
 impl ListedVersion {

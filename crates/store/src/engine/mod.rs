@@ -50,7 +50,7 @@ use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalHold, Parts, Store};
+use crate::{BlobTable, JournalHold, ListingConfig, Parts, Store};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use folders::{Content, Folder, Folders};
@@ -100,6 +100,8 @@ pub struct EngineConfig {
     pub upkeep: UpkeepConfig,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
+    /// What listings may cost.
+    pub listing: ListingConfig,
 }
 
 impl EngineConfig {
@@ -120,6 +122,7 @@ impl EngineConfig {
             catalog: EmbeddedConfig::default(),
             upkeep: UpkeepConfig::default(),
             lifecycle: LifecycleConfig::default(),
+            listing: ListingConfig::default(),
             segments: SegmentLimits::default(),
         }
     }
@@ -356,6 +359,9 @@ impl Engine {
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
         let tree = Arc::new(Tree::open(Arc::clone(&seam), env.clone(), config.zone).await?);
+        if tree.recount_if_outdated().await? {
+            tracing::info!("usage was counted anew, for quotas");
+        }
         let table = Arc::new(BlobTable::new(
             env.clone(),
             Arc::clone(&seam),
@@ -387,6 +393,7 @@ impl Engine {
             upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
+            listing: config.listing,
             ownership: config.ownership,
         });
         store.load_decisions().await?;

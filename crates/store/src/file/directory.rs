@@ -2,7 +2,7 @@
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{DirRecord, FileRecord};
-use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
+use dewar_meta::ns::{Bucket, DirOptions, ListBudget, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::admit::{Standing, actor};
@@ -102,7 +102,13 @@ impl Store {
             max: request.max.clamp(1, PAGE_ITEMS_MAX),
             explicit_dirs: true,
         };
-        let listing = inner.tree.list(&bucket, query).await?;
+        let within =
+            async |budget: ListBudget<'_>| inner.tree.list_within(&bucket, query, budget).await;
+        // Once it has begun it is not refused: its client would take what came for the whole.
+        let listing = match query.after {
+            None => inner.listings.run(caller.account(), within).await?,
+            Some(_) => inner.listings.go_on(caller.account(), within).await?,
+        };
         let mut page = DirPage {
             next: listing.next,
             ..DirPage::default()
@@ -252,7 +258,9 @@ impl Inner {
         };
         let listing = self.tree.list(bucket, query).await?;
         Ok(match &listing.items[..] {
-            [Listed::File { key, file }] => key == named && file.current.size == 0,
+            [Listed::File { key, file }] if listing.next.is_none() => {
+                key == named && file.current.size == 0
+            }
             _ => false,
         })
     }

@@ -122,6 +122,7 @@ impl Rig {
             upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
+            listing: crate::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
         });
         let workers = Some(Workers::start(&store, BlobId(0)));

@@ -161,6 +161,7 @@ impl Rig {
             upkeep: UpkeepConfig::default(),
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
+            listing: dewar_store::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
         });
         let workers = Workers::start(&store, BlobId(0));
