@@ -1,7 +1,7 @@
 //! Listing a bucket's keys.
 
 use dewar_auth::{Action, Caller, Details};
-use dewar_meta::ns::{ListBudget, ListQuery, Listed, ListedVersion as Item, VersionQuery};
+use dewar_meta::ns::{ListQuery, Listed, ListedVersion as Item, VersionQuery};
 use dewar_types::{Result, UserId, VersionName};
 
 use crate::Store;
@@ -39,10 +39,8 @@ impl Store {
             max: request.max.min(PAGE_ITEMS_MAX),
             explicit_dirs: false,
         };
-        let (inner, account) = (&self.inner, caller.account());
-        let within =
-            async |budget: ListBudget<'_>| inner.tree.list_within(&bucket, query, budget).await;
-        let listing = inner.listings.run(account, within).await?;
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let listing = tree.list_within(&bucket, query, gate.budget()).await?;
         let mut page = ListPage {
             next: listing.next,
             ..ListPage::default()
@@ -97,14 +95,10 @@ impl Store {
             after_version: request.after_version,
             max: request.max.min(PAGE_ITEMS_MAX),
         };
-        let (inner, account) = (&self.inner, caller.account());
-        let within = async |budget: ListBudget<'_>| {
-            inner
-                .tree
-                .list_versions_within(&bucket, query, budget)
-                .await
-        };
-        let listing = inner.listings.run(account, within).await?;
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let listing = tree
+            .list_versions_within(&bucket, query, gate.budget())
+            .await?;
         let next = listing.next;
         let mut page = VersionsPage {
             next: next.map(|(key, version)| (key, version.map(VersionName::Id))),

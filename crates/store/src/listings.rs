@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dewar_meta::ns::{LIST_NAMES_MAX, ListBudget};
+use dewar_meta::ns::{LIST_NAMES_MAX, ListBudget, ListGate};
 use dewar_types::{Error, ErrorKind, Result, UserId};
 use parking_lot::Mutex;
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a listing that has begun waits before it looks whether it may go on.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Limits of listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,44 +65,13 @@ impl ExpensiveListings {
         }
     }
 
-    /// Runs a listing of an account within its budget.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Busy`] when it turns out to be expensive and the account runs as many such listings
-    /// as it may; what the listing says.
-    pub(crate) async fn run<T>(
-        &self,
-        account: UserId,
-        listing: impl AsyncFnOnce(ListBudget<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let permit = Mutex::new(None);
-        let admit = || {
-            *permit.lock() = Some(self.admit(account)?);
-            Ok(())
-        };
-        let budget = ListBudget {
-            names_max: self.config.names_max,
-            admit: Some(&admit),
-        };
-        listing(budget).await
-    }
-
-    /// The same for a listing that has begun to answer: it waits instead of being refused.
-    ///
-    /// # Errors
-    /// What the listing says.
-    pub(crate) async fn go_on<T>(
-        &self,
-        account: UserId,
-        listing: impl AsyncFn(ListBudget<'_>) -> Result<T>,
-    ) -> Result<T> {
-        loop {
-            match self.run(account, &listing).await {
-                Err(error) if matches!(error.kind(), ErrorKind::Busy(_)) => {
-                    tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-                }
-                outcome => return outcome,
-            }
+    /// The gate of a listing for an account: it refuses with [`ErrorKind::Busy`] when the listing turns out
+    /// to be expensive and the account runs as many such listings as it may.
+    pub(crate) fn gate(&self, account: UserId) -> AccountGate<'_> {
+        AccountGate {
+            listings: self,
+            account,
+            permit: Mutex::new(None),
         }
     }
 
@@ -121,31 +90,48 @@ impl ExpensiveListings {
     }
 }
 
+/// Counts one listing of an account, once it is expensive, for as long as this lives.
+pub(crate) struct AccountGate<'l> {
+    listings: &'l ExpensiveListings,
+    account: UserId,
+    permit: Mutex<Option<ListingPermit>>,
+}
+
+impl AccountGate<'_> {
+    /// What the listing may cost.
+    pub(crate) fn budget(&self) -> ListBudget<'_> {
+        ListBudget {
+            names_max: self.listings.config.names_max,
+            gate: Some(self),
+        }
+    }
+}
+
+impl ListGate for AccountGate<'_> {
+    fn admit(&self) -> Result<()> {
+        *self.permit.lock() = Some(self.listings.admit(self.account)?);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn an_account_has_its_share_of_expensive_listings() {
+    #[test]
+    fn an_account_has_its_share_of_expensive_listings() {
         let listings = ExpensiveListings::new(ListingConfig {
             expensive_max: 1,
             ..ListingConfig::default()
         });
         let (one, two) = (UserId(1), UserId(2));
-        let expensive = async |account| {
-            let run = listings.run(account, async |budget| {
-                budget.admit.map_or(Ok(()), |ask| ask())
-            });
-            run.await.map_err(|error| error.kind())
-        };
-        let outer = listings.run(one, async |budget| {
-            budget.admit.map_or(Ok(()), |ask| ask())?;
-            assert_eq!(expensive(one).await, Err(ErrorKind::Busy(AGAIN_AFTER)));
-            assert_eq!(expensive(two).await, Ok(()));
-            Ok(())
-        });
-        outer.await.expect("admitted");
-        assert_eq!(expensive(one).await, Ok(()));
+        let first = listings.gate(one);
+        first.admit().expect("there is room for one");
+        let refused = listings.gate(one).admit().expect_err("one too many");
+        assert_eq!(refused.kind(), ErrorKind::Busy(AGAIN_AFTER));
+        listings.gate(two).admit().expect("others have their own");
+        drop(first);
+        listings.gate(one).admit().expect("there is room again");
         assert!(listings.running.lock().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
 use super::effort::{Effort, ListBudget};
-use super::record::{ChangeRecord, DirRecord, Entry, Record, Verb};
+use super::record::{ChangeRecord, DirRecord, Entry, Record, Scope, Verb};
 use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
@@ -13,6 +13,10 @@ use crate::kv::{Read, Scan};
 
 /// Entries read at once.
 const PAGE: usize = 1000;
+
+/// Names that are looked at to see whether something lives in a directory. One with more dead names than
+/// that counts as one in which something does.
+const VISIBLE_NAMES_MAX: usize = 1000;
 
 /// Which directories go where nothing else is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,7 +145,10 @@ impl Tree {
             let change = dir_change(Verb::RemoveDir, bucket, above.last_id(), id, turn.path());
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
+                Committed::Done => {
+                    self.quotas.forget(Scope::Space(id));
+                    return Ok(());
+                }
                 Committed::Lost => turn.lost().await?,
             }
         }
@@ -159,8 +166,10 @@ impl Tree {
             return Ok(true);
         }
         let kv = self.kv.snapshot();
-        // One that holds more dead names than a listing looks at counts as one that stands.
-        let mut effort = Effort::new(ListBudget::default());
+        let mut effort = Effort::new(ListBudget {
+            names_max: VISIBLE_NAMES_MAX,
+            gate: None,
+        });
         let live = has_live(
             kv.as_ref(),
             dir.attributes.id,
@@ -178,7 +187,7 @@ impl Tree {
         let kv = self.kv.snapshot();
         let budget = ListBudget {
             names_max: usize::MAX,
-            admit: None,
+            gate: None,
         };
         let mut effort = Effort::new(budget);
         let mut walk = Walk::new(kv.as_ref(), dir, PAGE);
@@ -228,17 +237,23 @@ impl Tree {
             let mut stage = Stage::new(self);
             stage.same(key.clone(), &read);
             stage.delete(key.clone());
-            if let Some(value) = &read.value
-                && DirRecord::from_value(&key, value)?.space.is_some()
-            {
+            let space = match &read.value {
+                Some(value) => DirRecord::from_value(&key, value)?.space.is_some(),
+                None => false,
+            };
+            if space {
                 stage.drop_space(dir);
             }
             stage.vanish(key, dir);
-            if let Committed::Lost = stage.commit().await? {
-                // Somebody put something there, or removed it too: the collector of empty
-                // directories does the same at its own pace.
-                turn.lost().await?;
-                open.truncate(1);
+            match stage.commit().await? {
+                Committed::Done if space => self.quotas.forget(Scope::Space(dir)),
+                Committed::Done => {}
+                Committed::Lost => {
+                    // Somebody put something there, or removed it too: the collector of empty
+                    // directories does the same at its own pace.
+                    turn.lost().await?;
+                    open.truncate(1);
+                }
             }
         }
         tracing::trace!(%dir, inside, "directory is empty");

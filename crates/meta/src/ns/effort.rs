@@ -20,15 +20,24 @@ const YIELD_EVERY: usize = 256;
 pub struct ListBudget<'a> {
     /// Most names that the page looks at, whether it shows them or not; at least one is looked at.
     pub names_max: usize,
-    /// Is asked once, when the page has passed over more than 2,000 names. Its refusal is the answer.
-    pub admit: Option<&'a (dyn Fn() -> Result<(), Error> + Send + Sync)>,
+    /// Is asked once, when the page has passed over more than 2,000 names.
+    pub gate: Option<&'a dyn ListGate>,
+}
+
+/// Lets expensive listings go on, or not.
+pub trait ListGate: Send + Sync {
+    /// The listing turns out to be expensive.
+    ///
+    /// # Errors
+    /// The listing ends with this error.
+    fn admit(&self) -> Result<(), Error>;
 }
 
 impl Default for ListBudget<'_> {
     fn default() -> Self {
         Self {
             names_max: LIST_NAMES_MAX,
-            admit: None,
+            gate: None,
         }
     }
 }
@@ -44,7 +53,7 @@ pub(super) struct Effort<'a> {
 impl<'a> Effort<'a> {
     pub(super) fn new(budget: ListBudget<'a>) -> Self {
         Self {
-            admitted: budget.admit.is_none(),
+            admitted: budget.gate.is_none(),
             budget,
             looked: 0,
             shown: 0,
@@ -59,8 +68,8 @@ impl<'a> Effort<'a> {
         }
         if !self.admitted && self.looked.saturating_sub(self.shown) > CHEAP {
             self.admitted = true;
-            if let Some(admit) = self.budget.admit {
-                admit()?;
+            if let Some(gate) = self.budget.gate {
+                gate.admit()?;
             }
         }
         Ok(self.looked <= self.budget.names_max.max(1))

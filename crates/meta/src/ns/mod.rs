@@ -96,7 +96,7 @@ pub use copy::{CopyHeaders, CopyOptions};
 pub use delete::{Doomed, Removed};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
-pub use effort::{LIST_NAMES_MAX, ListBudget};
+pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
 pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids, lineage_key};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};

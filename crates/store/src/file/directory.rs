@@ -2,13 +2,14 @@
 
 use dewar_auth::{Action, Caller, Details};
 use dewar_meta::ns::record::{DirRecord, FileRecord};
-use dewar_meta::ns::{Bucket, DirOptions, ListBudget, ListQuery, Listed};
+use dewar_meta::ns::{Bucket, DirOptions, ListQuery, Listed};
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
 use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
+use crate::listings::LOOK_AGAIN_AFTER;
 use crate::{Inner, Store};
 
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
@@ -102,12 +103,18 @@ impl Store {
             max: request.max.clamp(1, PAGE_ITEMS_MAX),
             explicit_dirs: true,
         };
-        let within =
-            async |budget: ListBudget<'_>| inner.tree.list_within(&bucket, query, budget).await;
-        // Once it has begun it is not refused: its client would take what came for the whole.
-        let listing = match query.after {
-            None => inner.listings.run(caller.account(), within).await?,
-            Some(_) => inner.listings.go_on(caller.account(), within).await?,
+        let listing = loop {
+            let gate = inner.listings.gate(caller.account());
+            let listing = inner.tree.list_within(&bucket, query, gate.budget()).await;
+            match listing {
+                // Once it has begun it waits: its client would take what came for the whole.
+                Err(error)
+                    if query.after.is_some() && matches!(error.kind(), ErrorKind::Busy(_)) =>
+                {
+                    tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+                }
+                listing => break listing?,
+            }
         };
         let mut page = DirPage {
             next: listing.next,

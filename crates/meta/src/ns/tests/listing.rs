@@ -272,7 +272,7 @@ async fn short_page(
 ) -> (Vec<String>, Option<String>) {
     let budget = ListBudget {
         names_max,
-        admit: None,
+        gate: None,
     };
     let page = tree.list_within(bucket, query, budget).await.unwrap();
     let names = page.items.iter().map(|item| item.name().to_owned());
@@ -331,18 +331,32 @@ async fn a_page_looks_at_few_dead_names() {
     delete_all_versions(&tree, &bucket, "dead/live").await;
     let (shown, _) = pages(slash, 40).await;
     assert_eq!(shown, ["a", "z"]);
-    // Who asks is asked once it gets expensive.
-    let refuse = || {
-        Err(dewar_types::Error::new(
-            dewar_types::ErrorKind::Denied,
-            "no",
-        ))
+    // A cheap page asks nobody, one that passes over many names does.
+    let list: Vec<_> = (0..2010)
+        .map(|n| Doomed::key(key(&format!("e{n:04}"))))
+        .collect();
+    let marked = tree.delete_many(&ALICE, &bucket, &list, false).await;
+    marked.unwrap();
+    let budget = |names_max| ListBudget {
+        names_max,
+        gate: Some(&Refuse),
     };
-    let budget = ListBudget {
-        names_max: 10,
-        admit: Some(&refuse),
-    };
-    assert!(tree.list_within(&bucket, all(), budget).await.is_ok());
+    let cheap = tree.list_within(&bucket, all(), budget(2000)).await;
+    assert!(cheap.unwrap().truncated());
+    let expensive = tree.list_within(&bucket, all(), budget(3000)).await;
+    assert_eq!(
+        expensive.unwrap_err().kind(),
+        dewar_types::ErrorKind::Denied
+    );
+}
+
+struct Refuse;
+
+impl ListGate for Refuse {
+    fn admit(&self) -> Result<(), dewar_types::Error> {
+        let kind = dewar_types::ErrorKind::Denied;
+        Err(dewar_types::Error::new(kind, "expensive"))
+    }
 }
 
 async fn delete_all_versions(tree: &Tree, bucket: &Bucket, name: &str) {

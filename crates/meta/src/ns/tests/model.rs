@@ -180,7 +180,7 @@ async fn compare_short_pages(
 ) {
     let budget = ListBudget {
         names_max,
-        admit: None,
+        gate: None,
     };
     let mut paged = Vec::new();
     let mut after = query.after.map(str::to_owned);
