@@ -12,6 +12,7 @@ mod audit;
 mod authdb;
 mod authorize;
 mod caller;
+mod connection;
 mod credentials;
 mod facts;
 mod macaroon;
@@ -33,6 +34,7 @@ pub use authorize::{
     Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };
 pub use caller::{Caller, Origin, Principal};
+pub use connection::{AcceptedConnection, UncountedConnection};
 pub use credentials::{
     AccessKey, CredentialError, Credentials, User, UserKind, UserPolicies, UserPolicy, role_arn,
 };
