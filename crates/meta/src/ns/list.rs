@@ -85,7 +85,14 @@ pub(super) struct Rule<'a> {
     pub(super) delimiter: Option<&'a str>,
 }
 
-impl Rule<'_> {
+impl<'a> Rule<'a> {
+    pub(super) fn new(prefix: &'a str, delimiter: Option<&'a str>) -> Self {
+        Self {
+            prefix,
+            delimiter: delimiter.filter(|delimiter| !delimiter.is_empty()),
+        }
+    }
+
     /// The part of `path` that it is rolled up to, if it begins with the prefix and is.
     pub(super) fn rolled<'p>(&self, path: &'p str) -> Option<&'p str> {
         let delimiter = self.delimiter?;
@@ -105,6 +112,14 @@ impl Rule<'_> {
         };
         above.max(self.prefix.as_bytes().to_vec())
     }
+}
+
+/// What becomes of a directory in a listing.
+pub(super) enum Below {
+    Shown,
+    Hidden,
+    /// The page ends before it.
+    Unclear,
 }
 
 /// How far a page has come, for one that has to end before it is full.
@@ -145,8 +160,17 @@ impl Progress {
         self.entered = Some(path.to_owned());
     }
 
-    pub(super) fn is_begun(&self) -> bool {
-        self.cut.is_some()
+    /// What becomes of a directory that is rolled up to `prefix`, by whether something lives in it. With
+    /// a page of its own it is clear, or shown.
+    pub(super) fn judge(&mut self, lives: Option<bool>, prefix: &str) -> Below {
+        match lives {
+            Some(false) => {
+                self.within(prefix);
+                Below::Hidden
+            }
+            None if self.cut.is_some() => Below::Unclear,
+            Some(true) | None => Below::Shown,
+        }
     }
 
     /// Where the page may end: the last name that was dealt with, else behind the prefix that the page
@@ -185,10 +209,7 @@ impl Tree {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule {
-            prefix: query.prefix,
-            delimiter: query.delimiter.filter(|delimiter| !delimiter.is_empty()),
-        };
+        let rule = Rule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = Listing::default();
         if max == 0 {
@@ -246,19 +267,14 @@ impl Tree {
                         Living::Readable
                     };
                     if !stands {
-                        let id = dir.attributes.id;
-                        match has_live(kv, id, living, &mut effort).await? {
-                            Some(true) => {}
-                            Some(false) => {
-                                progress.within(prefix);
-                                continue;
-                            }
-                            // With a page of its own it is clear, or shown.
-                            None if progress.is_begun() => {
+                        let below = has_live(kv, dir.attributes.id, living, &mut effort);
+                        match progress.judge(below.await?, prefix) {
+                            Below::Shown => {}
+                            Below::Hidden => continue,
+                            Below::Unclear => {
                                 listing.next = progress.cut().map(|(next, _)| next);
                                 break;
                             }
-                            None => {}
                         }
                     }
                     let skip =

@@ -5,7 +5,7 @@
 use dewar_types::{EntryId, Error, VersionId, VersionName};
 
 use super::effort::{Effort, ListBudget};
-use super::list::{LIST_MAX, Progress, Rule};
+use super::list::{Below, LIST_MAX, Progress, Rule};
 use super::record::{FileRecord, Record, VersionRecord};
 use super::versions::owner_of;
 use super::walk::{Living, Step, Walk, has_live};
@@ -83,10 +83,7 @@ impl Tree {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule {
-            prefix: query.prefix,
-            delimiter: query.delimiter.filter(|delimiter| !delimiter.is_empty()),
-        };
+        let rule = Rule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = VersionListing::default();
         if max == 0 {
@@ -130,14 +127,13 @@ impl Tree {
                                 listing.next = listing.items.last().map(ListedVersion::marker);
                                 break 'walk;
                             }
-                            effort.look().await?;
-                            effort.show(1);
                             listing.items.push(ListedVersion::Version {
                                 key: key.clone(),
                                 current,
                                 version: Box::new(version),
                             });
                         }
+                        effort.show(1);
                         progress.done(key);
                         continue;
                     }
@@ -158,18 +154,14 @@ impl Tree {
                         walk.enter(path, &dir);
                         continue;
                     };
-                    let id = dir.attributes.id;
-                    match has_live(kv, id, Living::Version, &mut effort).await? {
-                        Some(true) => {}
-                        Some(false) => {
-                            progress.within(prefix);
-                            continue;
-                        }
-                        None if progress.is_begun() => {
+                    let below = has_live(kv, dir.attributes.id, Living::Version, &mut effort);
+                    match progress.judge(below.await?, prefix) {
+                        Below::Shown => {}
+                        Below::Hidden => continue,
+                        Below::Unclear => {
                             listing.next = ended_at(&listing, &mut progress);
                             break;
                         }
-                        None => {}
                     }
                     (prefix.to_owned(), keys::after_prefix(prefix.as_bytes()))
                 }
