@@ -27,6 +27,7 @@ mod copy;
 pub mod cors;
 mod delete;
 mod description;
+mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
@@ -48,6 +49,7 @@ mod rebuilt;
 mod rename;
 mod rewrap;
 pub mod salvage;
+pub mod shares;
 #[cfg(test)]
 mod tests;
 mod transition;
@@ -75,6 +77,7 @@ pub use accounts::{
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use dewar_meta::ns::UploadUsage;
+pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use identity::Identities;
@@ -85,6 +88,7 @@ pub use rebuilt::{Rebuilt, RebuiltFrom};
 pub use rewrap::{MasterKeyInfo, StillWrapped};
 
 use audit::Audit;
+use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use listings::ExpensiveListings;
 use turns::Turns;
@@ -118,6 +122,8 @@ pub struct Parts {
     pub listing: ListingConfig,
     /// Who owns what others write into new buckets that do not say.
     pub ownership: Ownership,
+    /// What the computing of digests may take.
+    pub digests: DigestLimits,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -140,6 +146,7 @@ pub(crate) struct Inner {
     lifecycle: LifecycleConfig,
     listings: ExpensiveListings,
     ownership: Ownership,
+    digests: DigestPasses,
 }
 
 pub(crate) type Shared = Arc<Inner>;
@@ -181,6 +188,7 @@ impl Store {
                 lifecycle: parts.lifecycle,
                 listings: ExpensiveListings::new(parts.listing),
                 ownership: parts.ownership,
+                digests: DigestPasses::new(parts.digests),
             }),
         }
     }

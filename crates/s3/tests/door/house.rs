@@ -98,6 +98,7 @@ pub async fn house() -> House {
         },
         listing: dewar_store::ListingConfig::default(),
         ownership: dewar_auth::Ownership::default(),
+        digests: dewar_store::DigestLimits::default(),
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {
         let accounts = store.accounts();

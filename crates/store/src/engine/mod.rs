@@ -46,6 +46,7 @@ use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::carried::Carried;
+use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
@@ -88,6 +89,8 @@ pub struct EngineConfig {
     pub part_bytes_min: u64,
     /// Who owns what others write into new buckets that do not say.
     pub ownership: Ownership,
+    /// What the computing of digests may take.
+    pub digests: DigestLimits,
     /// The journal's settings.
     pub journal: JournalConfig,
     /// Memory for the index's blocks, in bytes.
@@ -117,6 +120,7 @@ impl EngineConfig {
             small_bytes_max: SMALL_BYTES_DEFAULT,
             part_bytes_min: PART_BYTES_MIN,
             ownership: Ownership::BucketOwnerEnforced,
+            digests: DigestLimits::default(),
             journal: JournalConfig::new(m),
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
@@ -257,6 +261,15 @@ async fn open_index(
     }
 }
 
+/// The tree of names, with counters that count as this release does.
+async fn open_tree(env: &Env, config: &EngineConfig, kv: &Arc<dyn Kv>) -> Result<Arc<Tree>> {
+    let tree = Tree::open(Arc::clone(kv), env.clone(), config.zone).await?;
+    if tree.recount_if_outdated().await? {
+        tracing::info!("usage was counted anew, for quotas");
+    }
+    Ok(Arc::new(tree))
+}
+
 /// Before any id is given: none may be one that was given by what a loss took.
 async fn begin_lineage(
     env: &Env,
@@ -358,10 +371,7 @@ impl Engine {
         let seam: Arc<dyn Kv> = Arc::new(kv.clone());
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
-        let tree = Arc::new(Tree::open(Arc::clone(&seam), env.clone(), config.zone).await?);
-        if tree.recount_if_outdated().await? {
-            tracing::info!("usage was counted anew, for quotas");
-        }
+        let tree = open_tree(env, config, &seam).await?;
         let table = Arc::new(BlobTable::new(
             env.clone(),
             Arc::clone(&seam),
@@ -395,8 +405,10 @@ impl Engine {
             lifecycle: config.lifecycle.clone(),
             listing: config.listing,
             ownership: config.ownership,
+            digests: config.digests,
         });
         store.load_decisions().await?;
+        store.accounts().try_refer_by_id().await;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
         let membership = Membership::new(membership::Parts {
             env: env.clone(),

@@ -742,6 +742,7 @@ async fn store_on(
         lifecycle: config.lifecycle.clone(),
         listing: config.listing,
         ownership: config.ownership,
+        digests: config.digests,
         part_bytes_min: config.part_bytes_min,
     }))
 }

@@ -173,6 +173,7 @@ impl Rig {
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             listing: dewar_store::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: dewar_store::DigestLimits::default(),
         });
         let workers = Workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
@@ -271,7 +272,7 @@ impl Rig {
             .expect("received");
         assert_eq!(
             HandshakeReply::decode(&reply).expect("a hello").version,
-            0x511
+            dewar_xrootd_proto::VERSION
         );
         client.receive().await;
         client
