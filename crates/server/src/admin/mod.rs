@@ -22,8 +22,8 @@ mod told;
 mod upkeep;
 
 pub use api::{
-    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page, PoolInfo,
-    PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo,
+    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, OpenUploads,
+    Page, PoolInfo, PoolStatus, Reply, Request, State, Status, UploadOwner, UserAdd, UserInfo,
 };
 pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
 pub use client::{Client, ClientError};

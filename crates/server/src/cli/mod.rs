@@ -26,6 +26,7 @@ mod share;
 pub(crate) mod status;
 mod target;
 mod upkeep;
+mod uploads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -55,10 +55,10 @@ pub struct QuotaSetArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct LimitArgs {
-    /// Most bytes, as 500GB or 2TiB; all versions count
+    /// Most bytes, as 500GB or 2TiB: all versions, parts of open uploads, and metadata beyond 2 KiB each
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// Most objects
+    /// Most objects: all versions, delete markers and open uploads
     #[arg(long, value_name = "NUMBER")]
     objects: Option<u64>,
     /// Bytes from which on it is told that there are many

@@ -6,7 +6,7 @@ use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
-use super::{accounts, disks};
+use super::{accounts, disks, uploads};
 use crate::admin::{
     DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, PoolInfo, Reply, Request,
     Status,
@@ -119,6 +119,7 @@ pub(super) fn text(status: &Status) -> String {
             status.copies
         ));
     }
+    text.push_str(&uploads::text(&status.uploads));
     text
 }
 
@@ -420,7 +421,7 @@ fn about(state: &str, path: &str, name: &str, detail: Option<&str>) -> Option<(S
 }
 
 /// Seconds for people.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -507,6 +508,7 @@ mod tests {
             doors: Vec::new(),
             troubles: Vec::new(),
             copies: 0,
+            uploads: Default::default(),
         }
     }
 

@@ -212,6 +212,20 @@ sections! {
                 is_class
             ),
         };
+        /// How long after its last part an upload in parts ends that nobody completes. Its parts are freed, and
+        /// its owner's quota gets them back. A rule of the bucket may end it earlier.
+        uploads_expire_after: Duration = "7d" { range: Range::Between("1s", "3650d") };
+    }
+
+    /// What listings of names may cost, over S3 and over root://.
+    [listing] Listing {
+        /// Most names that a page of a listing looks at, whether it shows them or not: delete markers and empty
+        /// directories are not shown. A page that has looked at so many ends early, and its client asks for the
+        /// next one.
+        names_max: u32 = "10000" { range: Range::Between("100", "1000000"), unit: "names" };
+        /// Most listings of one account at a time that pass over more than 2,000 names each without showing them.
+        /// Further ones are told to slow down.
+        expensive_max: u32 = "4" { range: Range::Between("1", "1000"), unit: "listings" };
     }
 
     /// Where secrets are kept safe.

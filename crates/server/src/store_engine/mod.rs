@@ -23,6 +23,7 @@ pub(crate) mod roster;
 mod share;
 mod succession;
 mod upkeep;
+mod uploads;
 mod xrootd;
 
 use std::net::SocketAddr;
@@ -37,12 +38,11 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
-use dewar_store::DigestLimits;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::{AccountLimits, Store};
+use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
@@ -147,6 +147,11 @@ impl OpenStore {
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
                 classes: config.classes(),
+                uploads_expire_after: config.lifecycle.uploads_expire_after,
+            },
+            listing: ListingConfig {
+                names_max: usize::try_from(config.listing.names_max).unwrap_or(usize::MAX),
+                expensive_max: usize::try_from(config.listing.expensive_max).unwrap_or(usize::MAX),
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             digests: DigestLimits {

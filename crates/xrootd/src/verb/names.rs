@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_store::api::{DeleteRequest, ObjectRef, RenameRequest, WriteCondition};
+use dewar_store::api::{DeleteRequest, Emptiness, ObjectRef, RenameRequest, WriteCondition};
 use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, UserId};
 use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
@@ -245,7 +245,7 @@ pub(super) async fn rmdir(context: &Context, sent: &str) -> Answer<()> {
             let message = "Unable to rmdir /; it is the root";
             return Err(Refusal::new(ErrorCode::NotAuthorized, message));
         }
-        Place::Bucket(bucket) => store.delete_bucket(&caller, bucket).await,
+        Place::Bucket(bucket) => store.delete_bucket(&caller, bucket, Emptiness::Bare).await,
         Place::Object(object) => match store.remove_dir(&caller, object).await {
             // A directory that only its last file kept is gone with that; clients that remove trees
             // come for it all the same, and other servers take no offence either.
