@@ -65,6 +65,10 @@ fn is_tpc_source(text: &str) -> bool {
     dewar_xrootd::Source::parse(text).is_some()
 }
 
+fn is_network(text: &str) -> bool {
+    dewar_auth::Network::parse(text).is_some()
+}
+
 fn is_elsewhere(text: &str) -> bool {
     dewar_xrootd::Elsewhere::parse(text).is_some()
 }
@@ -101,6 +105,19 @@ sections! {
         /// How long running requests may go on after the server was asked to stop. What still
         /// runs then is cut; a write that was cut has not happened.
         graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
+        /// The part of a door's connections (`connections_max`) that one address may hold before its
+        /// clients have authenticated: one in so many, and always 16. Of IPv6 a network of 64 bits counts
+        /// as one address. Further connections are told to slow down. 1: all of them.
+        unauthenticated_share: u32 = "16" {
+            range: Range::Between("1", "1000000"), reload: Reload::Live,
+        };
+        /// Addresses and networks that many clients share, as proxies and NAT gateways: each address may hold
+        /// half of a door's connections before its clients have authenticated. Addresses of this machine
+        /// itself (127.0.0.1, ::1) always may.
+        shared_addresses: Vec<String> = "" {
+            range: Range::Rule("an address or a network, like 10.0.0.0/8", is_network),
+            reload: Reload::Live,
+        };
     }
 
     /// What is said about the work. Logs go to standard error and never hold a secret.
@@ -204,6 +221,9 @@ sections! {
         /// another place: without it no stored credential can be read. Empty: `master.key` in
         /// the state_dir.
         master_key_file: Option<PathBuf> = "";
+        /// How long a bearer token may be good in all, from its `iat` to its `exp`. One that is good for
+        /// longer is refused, however soon it ends.
+        token_lifetime_max: Duration = "30d" { range: Range::Between("1m", "3650d") };
     }
 
     /// The audit log: who asked for what, from where, by which credential, and what decided. One
@@ -391,6 +411,15 @@ impl Config {
     #[must_use]
     pub fn audit_folder(&self) -> PathBuf {
         self.beside_state(self.audit.folder.as_deref(), "audit")
+    }
+
+    /// The networks of [`Server::shared_addresses`].
+    #[must_use]
+    pub fn shared_addresses(&self) -> Vec<dewar_auth::Network> {
+        let texts = self.server.shared_addresses.iter();
+        texts
+            .filter_map(|text| dewar_auth::Network::parse(text))
+            .collect()
     }
 
     fn beside_state(&self, given: Option<&Path>, name: &str) -> PathBuf {

@@ -25,6 +25,7 @@ mod succession;
 mod upkeep;
 mod xrootd;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -209,6 +210,8 @@ impl OpenEngine for OpenStore {
         }
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
+        let lifetime_max = config.security.token_lifetime_max;
+        engine.store().accounts().limit_token_lifetime(lifetime_max);
         if purpose.serves() {
             attempt::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -400,6 +403,7 @@ impl Engine for StoreEngine {
         &self,
         tls: Option<Arc<Tls>>,
         metrics: ListenerMetrics,
+        listeners: Vec<SocketAddr>,
     ) -> Option<Arc<dyn SocketFront>> {
         let store = self.engine.store().clone();
         Some(xrootd::front(
@@ -408,7 +412,7 @@ impl Engine for StoreEngine {
             &self.config.xrootd,
             tls,
             metrics,
-            Arc::clone(&self.copies),
+            (Arc::clone(&self.copies), listeners),
         ))
     }
 

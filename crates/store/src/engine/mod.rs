@@ -395,6 +395,7 @@ impl Engine {
             digests: config.digests,
         });
         store.load_decisions().await?;
+        store.accounts().try_refer_by_id().await;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
         let membership = Membership::new(membership::Parts {
             env: env.clone(),

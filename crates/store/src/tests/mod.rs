@@ -9,6 +9,7 @@ mod encryption;
 mod faults;
 mod files;
 mod format;
+mod identities;
 mod joining;
 mod journal;
 mod membership;

@@ -1,5 +1,6 @@
 //! A real store behind the door, and the codec as its client.
 
+mod admission;
 mod checksums;
 mod clones;
 mod listing;

@@ -276,7 +276,7 @@ impl Job {
             None => None,
         };
         let client = Client {
-            resolver: Arc::clone(&self.tpc.sources) as _,
+            resolver: self.tpc.resolver(&self.fetch),
             tls,
             identity: Identity {
                 token: self.token.clone(),

@@ -68,7 +68,7 @@ async fn open_for_reading(
             return Err(failed("open", path)(error));
         }
     };
-    let left = third_party.leave(context)?;
+    let left = third_party.leave(context).await?;
     let mut file = Arc::new(file);
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
@@ -177,7 +177,7 @@ async fn open_for_writing(
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
-    let fetch = third_party::writing(context, path).await?;
+    let fetch = third_party::writing(context, path)?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
     let wanted = cgi.get("cks.type").unwrap_or_default();
@@ -199,6 +199,9 @@ async fn open_for_writing(
     let store = &context.door.store;
     let revision = store.write_file(&caller, write.clone()).await;
     let revision = revision.map_err(failed("open", path))?;
+    if let Some(fetch) = &fetch {
+        third_party::judge(context, path, fetch).await?;
+    }
     let owner = caller.account();
     let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
     if open.options_more & open_more::DUP != 0 {
