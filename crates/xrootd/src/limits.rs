@@ -101,3 +101,6 @@ pub const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// Whoever asked for statistics within so long watches this server.
 pub const WATCHED_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client waits for a checksum that must be computed before it is told that the answer comes later.
+pub const CHECKSUM_PATIENCE: Duration = Duration::from_secs(2);

@@ -157,6 +157,12 @@ sections! {
         small_object_threshold: ByteSize = "128KiB" { range: Range::Between("0B", "1MiB") };
         /// A disk that does not answer an operation within this time is treated as missing.
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
+        /// Objects that are read at once because a client asked for a checksum that was not computed
+        /// when they were written; further ones are told to wait. An account may begin one while it
+        /// runs fewer than are free, so alone it gets half of them.
+        checksums_max: u32 = "8" { range: Range::Between("1", "1000"), unit: "objects" };
+        /// How long one of them may take before the client is told that it takes too long.
+        checksum_time_max: Duration = "6h" { range: Range::Between("1s", "7d") };
     }
 
     /// Further pools: disks of their own, for objects of certain storage classes

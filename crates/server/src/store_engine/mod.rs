@@ -37,6 +37,7 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
+use dewar_store::DigestLimits;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
@@ -124,6 +125,10 @@ impl OpenStore {
                 classes: config.classes(),
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
+            digests: DigestLimits {
+                running_max: usize::try_from(config.pool.checksums_max).unwrap_or(usize::MAX),
+                time_max: config.pool.checksum_time_max,
+            },
             ..EngineConfig::new(config.layout())
         };
         let mut engine = engine;

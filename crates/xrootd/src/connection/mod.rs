@@ -370,6 +370,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let permit = asked.permit;
         let placed = verb::place(&session, &request).await;
         let turn = session.names.enter(&request);
+        let removes = verb::removes(&self.door, &session, &request);
         let context = Context {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
@@ -377,6 +378,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             stream: asked.stream,
             measure: asked.measure,
             turn,
+            removes,
             peer: self.peer,
             stopping: self.stop.is_cancelled(),
         };

@@ -11,7 +11,7 @@ use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
 use dewar_xrootd_proto::{
     Cgi, ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader,
-    SessionId, StreamId, VERSION_PAGES,
+    SessionId, StreamId, VERSION,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -140,7 +140,7 @@ pub(super) async fn refuse(door: &Door, mut socket: TcpStream) -> Result<(), End
 
 fn hello_reply(door: &Door) -> HandshakeReply {
     HandshakeReply {
-        version: VERSION_PAGES,
+        version: VERSION,
         data_server: !door.config.redirect.is_all(),
     }
 }
@@ -237,7 +237,7 @@ pub(super) fn protocol_reply(
         }
     }
     ProtocolReply {
-        version: VERSION_PAGES,
+        version: VERSION,
         flags,
         bind: None,
         signing: None,
@@ -267,8 +267,8 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Ok(());
         }
-        let mut id = SessionId::default();
-        self.door.env.rng.fill(&mut id.0);
+        let env = &self.door.env;
+        let id = crate::session::id::new(env.clock.now(), &*env.rng);
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
         let claimed = claimed(&login);
         if self.door.config.redirect.is_all() {

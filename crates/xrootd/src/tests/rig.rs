@@ -172,6 +172,7 @@ impl Rig {
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: dewar_store::DigestLimits::default(),
         });
         let workers = Workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
@@ -270,7 +271,7 @@ impl Rig {
             .expect("received");
         assert_eq!(
             HandshakeReply::decode(&reply).expect("a hello").version,
-            0x511
+            dewar_xrootd_proto::VERSION
         );
         client.receive().await;
         client

@@ -20,7 +20,6 @@ pub(crate) mod copy;
 mod here;
 pub(crate) mod keys;
 mod pace;
-pub(crate) mod shares;
 pub(crate) mod sources;
 pub(crate) mod wanted;
 
@@ -29,6 +28,7 @@ use std::sync::Arc;
 
 use crate::measure::Meter;
 use dewar_env::BoxFuture;
+pub(crate) use dewar_store::shares;
 use dewar_xrootd_client::{Resolver, TlsConfig};
 
 pub use pace::Pace;

@@ -4,20 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_xrootd_client::{Endpoint, Resolver as _, SystemResolver, Token};
-use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Status};
+use dewar_xrootd_proto::{ErrorCode, FileHandle};
 use tokio::time::{Instant, timeout};
 
-use super::Context;
+use super::{Context, later};
 use crate::callers::Proof;
 use crate::error::{Answer, Refusal};
 use crate::limits::COPY_LATER;
 use crate::measure::CopyEnd;
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
-use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
+use crate::tpc::copy::{Copy, Synced};
 use crate::tpc::keys::{Giver, Grant, Left, Unleft};
 use crate::tpc::shares::Sharer;
 use crate::tpc::wanted::{self, Fetch, Reading};
@@ -222,39 +222,17 @@ pub(super) async fn sync(context: &Context, copy: Arc<Copy>) -> Answer<()> {
         }
         Synced::Later(over) => over,
     };
-    let seconds = ANSWER_SECONDS;
-    let reply = Reply::WaitResp { seconds };
-    context.outlet.reply(context.stream, &reply).await;
-    let outcome = match over.wait_for(Option::is_some).await {
-        Ok(outcome) => outcome.clone(),
-        Err(_) => None,
-    };
-    let (status, body) = match outcome {
-        Some(Ok(())) => (Status::Ok, BytesMut::new()),
-        Some(Err(refusal)) => (Status::Error, words(&refusal)),
-        None => {
-            let message = "the third-party copy was cancelled";
-            (
-                Status::Error,
-                words(&Refusal::new(ErrorCode::Cancelled, message)),
-            )
+    later::answer(context, async move {
+        match over.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(outcome)) => outcome.clone().map(|()| Bytes::new()),
+            Ok(None) | Err(_) => {
+                let message = "the third-party copy was cancelled";
+                Err(Refusal::new(ErrorCode::Cancelled, message))
+            }
         }
-    };
-    let reply = Reply::Later {
-        stream: context.stream,
-        status,
-        body: body.freeze(),
-    };
-    context.outlet.reply(context.stream, &reply).await;
+    })
+    .await;
     Ok(())
-}
-
-fn words(refusal: &Refusal) -> BytesMut {
-    let mut body = BytesMut::new();
-    body.put_u32(refusal.code.number());
-    body.put_slice(refusal.message.as_bytes());
-    body.put_u8(0);
-    body
 }
 
 /// Ends a copy.
