@@ -47,7 +47,7 @@ use key_file::KeyFile;
 use roster::Roster;
 
 use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
-use crate::audit::{AuditConfig, AuditLog};
+use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, Engine, OpenEngine, Purpose};
@@ -329,6 +329,10 @@ fn audit_config(config: &Config) -> AuditConfig {
         reads: config.audit.reads,
         file_bytes: config.audit.file_size.0,
         files_max: usize::try_from(config.audit.files_max).unwrap_or(usize::MAX),
+        rates: AuditRates {
+            data: config.audit.account_records_per_minute,
+            security: config.audit.account_security_records_per_minute,
+        },
         unwritable: config.audit.unwritable.0,
     }
 }
