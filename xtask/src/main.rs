@@ -10,6 +10,7 @@ mod docs;
 mod flame;
 mod history;
 mod layers;
+mod release;
 mod run;
 mod s3_tests;
 mod tidy;
@@ -36,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Build the release binary
+    /// Build the release binary, with its debug information in a file beside it
     Build {
         /// Arguments for cargo build
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
 
 fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
     match word {
-        Word::Build { args } => run::run(cargo(workspace, ["build", "--release"]).args(args)),
+        Word::Build { args } => release::build(workspace, args),
         Word::Test { skip_e2e, args } => {
             run::run(cargo(workspace, ["test", "--workspace"]).args(args))?;
             if skip_e2e {
