@@ -10,7 +10,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::columns::{print, print_json, printable, table};
+use super::columns::{print, print_json, printable, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
 use super::target::Target;
 use crate::audit::{Filter, Line, Verified, moment, read, verify};
@@ -123,7 +123,7 @@ pub(super) fn audit(args: &AuditArgs) -> CommandResult {
         "TIME", "WHO", "BY", "FROM", "ACTION", "COUNT", "TARGET", "OUTCOME", "WHY",
     ];
     let rows: Vec<_> = found.into_iter().map(|(line, _)| row(line)).collect();
-    print(&table(&head, &rows)).map(|()| 0)
+    print(&table_or(&head, &rows, "no records")).map(|()| 0)
 }
 
 fn row(line: Line) -> Vec<String> {

@@ -46,7 +46,9 @@ use changes::DiskChanges;
 use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildWish, RestoreWish, done_here,
+};
 use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
@@ -243,6 +245,15 @@ impl OpenEngine for OpenStore {
             let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
             tokio::spawn(async move { store.accounts().keep_keys(fetcher).await })
         });
+        if purpose.serves() {
+            for id in changes.nowhere() {
+                tracing::warn!(
+                    disk = %id,
+                    "a disk of the pool is missing, and its folder is not known: mount it and name its \
+                     folder in pool.disks"
+                );
+            }
+        }
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
             env: env.clone(),
@@ -265,6 +276,10 @@ impl OpenEngine for OpenStore {
         folder: &Path,
     ) -> Result<(), BoxError> {
         self.go_on_with(config, old, folder).await
+    }
+
+    async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
+        roster::known_disks(config, &disks::look(config).await)
     }
 
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
