@@ -11,7 +11,8 @@ import time
 
 import requests
 from conftest import ROOT
-from server import BIN, Server, free_port_base
+from ports import free_port_base
+from server import BIN, Server
 from xrootd_tools import NOBODY, TOOLS, configure, environment, url, xrdcp, xrdfs
 
 

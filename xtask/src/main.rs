@@ -10,11 +10,15 @@ mod docs;
 mod flame;
 mod history;
 mod layers;
+mod passes;
+mod phases;
 mod release;
 mod run;
 mod s3_tests;
+mod test;
 mod tidy;
 mod workspace;
+mod xrootd_tests;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,15 +47,8 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Run the tests of all crates, then the end-to-end tests
-    Test {
-        /// Leave out the end-to-end tests
-        #[arg(long)]
-        skip_e2e: bool,
-        /// Arguments for cargo test
-        #[arg(last = true)]
-        args: Vec<OsString>,
-    },
+    /// Run all tests: those of the crates, simulation, fuzzers, and the end-to-end tests
+    Test(test::Test),
     /// Run the end-to-end tests: real clients against the real binary
     E2e {
         /// Arguments for pytest
@@ -88,6 +85,8 @@ enum Word {
     History,
     /// Run the public suite ceph/s3-tests from a checkout
     S3Tests(s3_tests::S3Tests),
+    /// Run XRootD's own tests of its client from a checkout
+    XrootdTests(xrootd_tests::XrootdTests),
     /// Make the reference pages and the API documentation
     Docs {
         /// Only check that the reference pages are what would be made
@@ -110,14 +109,7 @@ fn main() -> ExitCode {
 fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
     match word {
         Word::Build { args } => release::build(workspace, args),
-        Word::Test { skip_e2e, args } => {
-            run::run(cargo(workspace, ["test", "--workspace"]).args(args))?;
-            if skip_e2e {
-                Ok(())
-            } else {
-                run::e2e(workspace, Vec::new())
-            }
-        }
+        Word::Test(asked) => test::test(workspace, &asked),
         Word::E2e { args } => run::e2e(workspace, args),
         Word::Lint => {
             run::run(&mut cargo(workspace, ["fmt", "--all", "--check"]))?;
@@ -142,6 +134,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Flame(asked) => flame::flame(workspace, &asked),
         Word::History => history::history(workspace),
         Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
+        Word::XrootdTests(asked) => xrootd_tests::xrootd_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),
     }
 }

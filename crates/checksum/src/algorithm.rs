@@ -24,6 +24,9 @@ pub enum Algorithm {
     Sha1 = 5,
     /// SHA-256.
     Sha256 = 6,
+    /// The CRC of the POSIX utility `cksum`, length included: what `root://` calls `crc32`. Its number leaves room for
+    /// the digests of S3.
+    PosixCksum = 15,
 }
 
 /// A name that is no [`Algorithm`].
@@ -33,7 +36,7 @@ pub struct UnknownAlgorithm(String);
 
 impl Algorithm {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Adler32,
         Self::Crc32,
         Self::Crc32c,
@@ -41,9 +44,10 @@ impl Algorithm {
         Self::Md5,
         Self::Sha1,
         Self::Sha256,
+        Self::PosixCksum,
     ];
 
-    /// Dewar's own name, which is also that of `root://` where it has one: `adler32`, `crc64nvme`, `sha256`.
+    /// Dewar's own name: `adler32`, `crc64nvme`, `sha256`. It is also that of `root://`, except for the two CRC-32s.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,6 +58,7 @@ impl Algorithm {
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
+            Self::PosixCksum => "cksum",
         }
     }
 
@@ -61,7 +66,7 @@ impl Algorithm {
     #[must_use]
     pub const fn digest_len(self) -> usize {
         match self {
-            Self::Adler32 | Self::Crc32 | Self::Crc32c => 4,
+            Self::Adler32 | Self::Crc32 | Self::Crc32c | Self::PosixCksum => 4,
             Self::Crc64Nvme => 8,
             Self::Md5 => 16,
             Self::Sha1 => 20,
@@ -79,7 +84,7 @@ impl Algorithm {
             Self::Crc64Nvme => Some("CRC64NVME"),
             Self::Sha1 => Some("SHA1"),
             Self::Sha256 => Some("SHA256"),
-            Self::Adler32 | Self::Md5 => None,
+            Self::Adler32 | Self::Md5 | Self::PosixCksum => None,
         }
     }
 
@@ -92,7 +97,7 @@ impl Algorithm {
             Self::Crc64Nvme => Some("x-amz-checksum-crc64nvme"),
             Self::Sha1 => Some("x-amz-checksum-sha1"),
             Self::Sha256 => Some("x-amz-checksum-sha256"),
-            Self::Adler32 | Self::Md5 => None,
+            Self::Adler32 | Self::Md5 | Self::PosixCksum => None,
         }
     }
 
@@ -115,7 +120,7 @@ impl Algorithm {
             Self::Adler32 => Some("adler32"),
             Self::Crc32 => Some("crc32"),
             Self::Crc32c => Some("crc32c"),
-            Self::Crc64Nvme => None,
+            Self::Crc64Nvme | Self::PosixCksum => None,
             Self::Md5 => Some("md5"),
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
@@ -137,7 +142,7 @@ impl Algorithm {
             Self::Md5 => Some("md5"),
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
-            Self::Crc32 | Self::Crc64Nvme => None,
+            Self::Crc32 | Self::Crc64Nvme | Self::PosixCksum => None,
         }
     }
 

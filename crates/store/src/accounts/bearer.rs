@@ -17,7 +17,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::record::GroupRecord;
-use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused, token_name};
+use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, is_of, refused, token_name};
 
 /// What claims may take in memory or in a session token, in bytes.
 const CLAIMS_BYTES_MAX: usize = 64 * 1024;
@@ -209,11 +209,15 @@ impl Accounts {
         let tenant = self.tenant_id(&issuer.tenant).await?;
         for name in &groups {
             let key = catalog::identity(GROUP, tenant, &folded(name));
-            if let Some(group) = self.read::<GroupRecord>(&key).await? {
-                let source = format!("group {}", group.name);
-                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
-                    .await?;
-            }
+            let group = self.read::<GroupRecord>(&key).await?;
+            let group = group.filter(|group| is_of(&group.name, name));
+            let group = group.ok_or_else(|| {
+                let words = format!("the token becomes one of group {name}, which is not there");
+                refused(CredentialError::Invalid, words)
+            })?;
+            let source = format!("group {}", group.name);
+            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                .await?;
         }
         if token.capabilities.is_some()
             && let Some(base) = &issuer.base

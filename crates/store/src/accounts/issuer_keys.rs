@@ -15,10 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use dewar_auth::token::{Issuer, Jws, KeySet, Token, TokenError, check, claimed_issuer};
+use dewar_auth::token::{
+    Issuer, Jws, KeySet, LIFETIME_MAX, Token, TokenError, check, claimed_issuer,
+};
 use dewar_env::BoxFuture;
 use dewar_meta::kv::{Batch, CommitError, Require};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
@@ -38,8 +40,8 @@ const SERVE: Duration = Duration::from_secs(2 * 24 * 3600);
 /// The first pause after a failure; it doubles.
 const AGAIN: Duration = Duration::from_secs(60);
 const AGAIN_MAX: Duration = Duration::from_secs(900);
-/// Between two fetches that unknown keys have asked for.
-const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
+/// Time between two fetches that unknown keys have asked for, unless configured for tests.
+pub(super) const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
 /// How long a request waits for such a fetch.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// How many requests wait so at once; more are refused without waiting.
@@ -86,8 +88,9 @@ struct Held {
 
 /// Keys by the id of their issuer, which one that is let in again under the same address does not have:
 /// what was fetched for the old one is never the new one's.
-#[derive(Default)]
 pub(super) struct HeldKeys {
+    /// Time between two fetches that unknown keys have asked for.
+    unknown_every: RwLock<Duration>,
     all: RwLock<BTreeMap<u64, Held>>,
     /// Somebody wants a fetch.
     wants: Notify,
@@ -95,6 +98,22 @@ pub(super) struct HeldKeys {
     ended: Notify,
     kept: AtomicBool,
     waiting: AtomicUsize,
+    /// For how many seconds a token may be good; 0 means [`LIFETIME_MAX`].
+    lifetime_max: AtomicU64,
+}
+
+impl Default for HeldKeys {
+    fn default() -> Self {
+        Self {
+            unknown_every: RwLock::new(UNKNOWN_EVERY),
+            all: RwLock::default(),
+            wants: Notify::default(),
+            ended: Notify::default(),
+            kept: AtomicBool::default(),
+            waiting: AtomicUsize::default(),
+            lifetime_max: AtomicU64::default(),
+        }
+    }
 }
 
 impl HeldKeys {
@@ -114,12 +133,12 @@ fn parsed(set: &[u8]) -> Result<KeySet> {
 }
 
 impl Held {
-    fn due(&self) -> Timestamp {
+    fn due(&self, unknown_every: Duration) -> Timestamp {
         let Some(tried) = self.tried else {
             return Timestamp(0);
         };
         if self.wanted {
-            return after(tried, UNKNOWN_EVERY);
+            return after(tried, unknown_every);
         }
         let pause = match self.failures {
             0 => EVERY,
@@ -134,9 +153,37 @@ impl Held {
     }
 }
 
+/// Refuses a subject that policies could not tell from one of another issuer. They know it as
+/// `federated-user/ISSUER/SUBJECT`, and an issuer's name may begin with that of another.
+fn no_subject_of_another<'a>(
+    issuer: &Issuer,
+    subject: &str,
+    others: impl Iterator<Item = &'a Arc<Issuer>>,
+) -> std::result::Result<(), TokenError> {
+    let mut others = others.filter_map(|other| {
+        let rest = other.name().strip_prefix(issuer.name())?;
+        let rest = subject.strip_prefix(rest.strip_prefix('/')?)?;
+        rest.starts_with('/').then_some(other)
+    });
+    match others.next() {
+        None => Ok(()),
+        Some(other) => Err(TokenError::Unfit(format!(
+            "its sub reads like one of the issuer {}",
+            other.url
+        ))),
+    }
+}
+
 impl Accounts {
-    /// Keeps the keys of all issuers fresh, until it is dropped.
-    pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>) {
+    /// Sets for how long a bearer token may be good, from its `iat` to its `exp`. At least a second.
+    pub fn limit_token_lifetime(&self, most: Duration) {
+        self.held.lifetime_max.store(most.as_secs().max(1), Relaxed);
+    }
+
+    /// Keeps the keys of all issuers fresh, until it is dropped. Unknown keys make it fetch once in
+    /// `unknown_every`.
+    pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>, unknown_every: Duration) {
+        *self.held.unknown_every.write() = unknown_every;
         self.held.kept.store(true, Relaxed);
         let mut under_way = FuturesUnordered::new();
         let mut asked = BTreeSet::new();
@@ -174,11 +221,12 @@ impl Accounts {
         let issuers = self.issuers().await?;
         let now = self.env.clock.now();
         let (mut due, mut next) = (Vec::new(), None);
+        let unknown_every = *self.held.unknown_every.read();
         let others = issuers
             .values()
             .filter(|issuer| !issuer.disabled && !asked.contains(&issuer.id));
         for issuer in others {
-            let at = self.held(issuer).await?.due();
+            let at = self.held(issuer).await?.due(unknown_every);
             if at <= now {
                 due.push(Arc::clone(issuer));
             } else {
@@ -369,7 +417,16 @@ impl Accounts {
             };
             return Ok(Err(TokenError::NoKeys(url, why)));
         }
-        let token = check(&jws, issuer, &held.keys, now);
+        let lifetime_max = match self.held.lifetime_max.load(Relaxed) {
+            0 => LIFETIME_MAX,
+            secs => Duration::from_secs(secs),
+        };
+        let token = check(&jws, issuer, &held.keys, lifetime_max, now);
+        let token = token.and_then(|token| {
+            let others = issuers.values().filter(|other| other.url != issuer.url);
+            no_subject_of_another(issuer, &token.subject, others)?;
+            Ok(token)
+        });
         Ok(token.map(|token| (Arc::clone(issuer), token)))
     }
 
@@ -386,6 +443,7 @@ impl Accounts {
             return false;
         }
         let now = self.env.clock.now();
+        let unknown_every = *self.held.unknown_every.read();
         {
             let mut all = self.held.all.write();
             let Some(held) = all.get_mut(&issuer) else {
@@ -396,7 +454,7 @@ impl Accounts {
             }
             if held
                 .tried
-                .is_some_and(|tried| now < after(tried, UNKNOWN_EVERY))
+                .is_some_and(|tried| now < after(tried, unknown_every))
             {
                 return false;
             }
@@ -421,5 +479,43 @@ impl Accounts {
         .await;
         drop(place);
         waited.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::NewIssuer;
+
+    fn issuer(id: u64, url: &str) -> Arc<Issuer> {
+        let new = NewIssuer {
+            url: url.to_owned(),
+            audiences: vec!["here".to_owned()],
+            ..NewIssuer::default()
+        };
+        let issuer = new.check().expect("an issuer");
+        Arc::new(Issuer { id, ..issuer })
+    }
+
+    #[test]
+    fn a_subject_is_no_subject_of_another_issuer() {
+        let outer = issuer(1, "https://idp.example.org");
+        let others = [
+            issuer(2, "https://idp.example.org/realms/lab"),
+            issuer(3, "https://idp.example.org.evil.org"),
+        ];
+        let is_fine = |subject| no_subject_of_another(&outer, subject, others.iter()).is_ok();
+        for fine in [
+            "ann",
+            "realms/lab",
+            "realms/labs/ann",
+            "http://idp/users/1",
+            "x/realms/lab/ann",
+        ] {
+            assert!(is_fine(fine), "{fine}");
+        }
+        assert!(!is_fine("realms/lab/ann") && !is_fine("realms/lab/a/b"));
+        // The inner issuer's own are its own.
+        assert!(no_subject_of_another(&others[0], "ann", [&outer].into_iter()).is_ok());
     }
 }
