@@ -554,6 +554,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pool_survives_is_what_its_worst_blob_survives() {
+        let survives = |status: &Status| {
+            let text = text(status);
+            let (_, rest) = text.split_once("survives ").expect("said");
+            rest.split(' ').next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(survives(&well()), "2");
+        let mut status = well();
+        unreadable(&mut status);
+        status.ledger.lines[0].failures_left = 0;
+        let text = super::text(&status);
+        assert!(text.contains("would be lost with one more disk"), "{text}");
+        assert!(text.contains("survives 0 more disk failures"), "{text}");
+        let mut status = well();
+        status.pool.main.margin = 1;
+        assert_eq!(survives(&status), "1");
+    }
+
+    #[test]
     fn all_is_well_only_where_nothing_is_under_way() {
         assert!(text(&well()).contains("all is well"));
         let mut status = well();
