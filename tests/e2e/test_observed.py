@@ -129,7 +129,7 @@ def test_alert_rules_and_dashboard_ask_for_metrics_that_exist(own_server):
     give_up = time.monotonic() + 30
     while True:
         text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
-        shown = set(re.findall(r"^(dewar_[a-z_]+)", text, re.M))
+        shown = set(re.findall(r"^((?:dewar|process)_[a-z_]+)", text, re.M))
         if asked <= shown or time.monotonic() > give_up:
             break
         time.sleep(0.5)
