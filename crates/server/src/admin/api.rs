@@ -232,6 +232,9 @@ pub struct DiskStatus {
     /// Their bytes.
     #[serde(default)]
     pub bytes_left: Option<u64>,
+    /// The id of a disk that is missing, and whose folder is not known: `path` is no folder then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// Where a door is.

@@ -42,7 +42,7 @@ pub(crate) use told::done_here;
 pub use upkeep::{
     AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
     DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT,
-    RepairInfo, ScrubInfo,
+    NOWHERE, RepairInfo, ScrubInfo,
 };
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
-pub use share::ShareArgs;
+pub use share::{LoginShare, ShareArgs};
 pub use target::Target;
 pub use upkeep::{FsckArgs, ScrubArgs};
 

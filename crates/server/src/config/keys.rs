@@ -286,8 +286,18 @@ sections! {
         reads: bool = "false";
         /// A file that has got this long is followed by another one.
         file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
-        /// Most files; the oldest are removed. 0 keeps all.
+        /// Most files of each of the two sets, of data and of security; the oldest are removed. 0 keeps all.
         files_max: u32 = "64" { unit: "files" };
+        /// Changes of data by one account that are recorded one by one in a minute. Further ones are
+        /// counted, and a record says how many there were.
+        account_records_per_minute: u32 = "6000" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
+        /// The same for logins, sessions, the IAM API and refusals of one account. Requests of nobody in
+        /// particular count as those of one account, and one address has at most half of it.
+        account_security_records_per_minute: u32 = "600" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
         /// What happens when nothing can be recorded, since the disk is full or too slow: `alarm`
         /// goes on and says how much is missing, `refuse` refuses what would have to be recorded.
         unwritable: UnwritableAudit = "alarm" { range: Range::OneOf(&["alarm", "refuse"]) };

@@ -49,8 +49,10 @@ use changes::DiskChanges;
 use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
-use crate::audit::{AuditConfig, AuditLog};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildWish, RestoreWish, done_here,
+};
+use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, Engine, OpenEngine, Purpose};
@@ -284,6 +286,15 @@ impl OpenEngine for OpenStore {
             let unknown_every = config.testing.unknown_key_interval;
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
+        if purpose.serves() {
+            for id in changes.nowhere() {
+                tracing::warn!(
+                    disk = %id,
+                    "a disk of the pool is missing, and its folder is not known: mount it and name its \
+                     folder in pool.disks"
+                );
+            }
+        }
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
             env: env.clone(),
@@ -306,6 +317,10 @@ impl OpenEngine for OpenStore {
         folder: &Path,
     ) -> Result<(), BoxError> {
         self.go_on_with(config, old, folder).await
+    }
+
+    async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
+        roster::known_disks(config, &disks::look(config).await)
     }
 
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
@@ -370,6 +385,10 @@ fn audit_config(config: &Config) -> AuditConfig {
         reads: config.audit.reads,
         file_bytes: config.audit.file_size.0,
         files_max: usize::try_from(config.audit.files_max).unwrap_or(usize::MAX),
+        rates: AuditRates {
+            data: config.audit.account_records_per_minute,
+            security: config.audit.account_security_records_per_minute,
+        },
         unwritable: config.audit.unwritable.0,
     }
 }
