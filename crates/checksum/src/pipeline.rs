@@ -142,7 +142,7 @@ mod tests {
             crc ^= u32::from(byte) << 24;
             for _ in 0..8 {
                 let carry = crc >> 31;
-                crc = crc << 1 ^ carry * 0x04c1_1db7;
+                crc = (crc << 1) ^ (carry * 0x04c1_1db7);
             }
         };
         bytes.iter().copied().for_each(&mut take);

@@ -16,8 +16,8 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
-    Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role, RoleChange,
-    UserChange, is_aws_policy,
+    AccountLimits, Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role,
+    RoleChange, UserChange, is_aws_policy,
 };
 
 /// The IAM API for one caller.
@@ -355,7 +355,7 @@ impl Identities<'_> {
     pub async fn create_key(&self, name: Option<&str>) -> Result<(User, KeyInfo, Secret)> {
         let user = self.user(Action::CreateAccessKey, name).await?;
         let designation = self.designation(&user.name);
-        let (id, secret) = self.accounts().add_key(&designation, None, None).await?;
+        let (id, secret) = self.accounts().add_own_key(&designation).await?;
         let keys = self.accounts().access_keys(Some(&designation)).await?;
         let key = keys.into_iter().find(|key| key.access_key == id);
         let key = key.ok_or_else(|| {
@@ -722,6 +722,12 @@ impl Identities<'_> {
         self.accounts()
             .choose_wording(&self.tenant, &policy.name, number, remove)
             .await
+    }
+
+    /// How many of what the account may have.
+    #[must_use]
+    pub fn limits(&self) -> AccountLimits {
+        self.accounts().limits()
     }
 
     /// How many users, groups, roles and policies the account has.

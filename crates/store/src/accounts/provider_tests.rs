@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -138,7 +139,7 @@ fn kind<T>(outcome: Result<T>) -> Option<ErrorKind> {
 async fn kept(accounts: &Accounts, idp: &Arc<Idp>, talk: impl Future<Output = ()>) {
     tokio::select! {
         biased;
-        () = accounts.keep_keys(Arc::clone(idp) as _) => {}
+        () = accounts.keep_keys(Arc::clone(idp) as _, Duration::from_secs(10)) => {}
         () = talk => {}
     }
 }

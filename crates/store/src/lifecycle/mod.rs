@@ -3,6 +3,7 @@
 //! [`rules`] are a document of the bucket; [`judge`] says what they mean for a version, and knows no
 //! catalog; [`scan`] walks the buckets that have rules and does what is due.
 
+mod abandoned;
 mod judge;
 pub mod rules;
 mod scan;
@@ -32,7 +33,13 @@ pub struct LifecycleConfig {
     /// Names of storage classes beside `STANDARD` that objects may have, and the numbers of the pools that
     /// their bytes are in; `None` is the main one. `STANDARD` may be among them, for its pool.
     pub classes: BTreeMap<String, Option<u16>>,
+    /// How long after its last part an upload ends that nobody completes; a rule of the bucket may end it
+    /// earlier.
+    pub uploads_expire_after: Duration,
 }
+
+/// How long uploads wait for their next part unless configured otherwise.
+pub const UPLOADS_EXPIRE_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
 /// A day as the rules of S3 mean it.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -42,6 +49,7 @@ impl Default for LifecycleConfig {
         Self {
             day: DAY,
             classes: BTreeMap::new(),
+            uploads_expire_after: UPLOADS_EXPIRE_AFTER,
         }
     }
 }
