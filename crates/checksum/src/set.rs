@@ -32,6 +32,14 @@ pub struct DigestSet {
     sha256: Option<ByteArray<32>>,
     #[n(6)]
     sha1: Option<ByteArray<20>>,
+    #[n(7)]
+    sha512: Option<ByteArray<64>>,
+    #[n(8)]
+    xxhash64: Option<u64>,
+    #[n(9)]
+    xxhash3: Option<u64>,
+    #[n(10)]
+    xxhash128: Option<ByteArray<16>>,
 }
 
 impl DigestSet {
@@ -44,6 +52,10 @@ impl DigestSet {
         crc32: Some(0),
         sha256: None,
         sha1: None,
+        sha512: None,
+        xxhash64: None,
+        xxhash3: None,
+        xxhash128: None,
     };
 
     /// What stands where digests are kept in another place or were never computed: it is the
@@ -56,6 +68,10 @@ impl DigestSet {
         crc32: None,
         sha256: None,
         sha1: None,
+        sha512: None,
+        xxhash64: None,
+        xxhash3: None,
+        xxhash128: None,
     };
 
     /// Whether it is [`DigestSet::ABSENT`]. Both digests of the same bytes are zero for one content
@@ -76,6 +92,10 @@ impl DigestSet {
             crc32: None,
             sha256: None,
             sha1: None,
+            sha512: None,
+            xxhash64: None,
+            xxhash3: None,
+            xxhash128: None,
         }
     }
 
@@ -144,6 +164,34 @@ impl DigestSet {
         self
     }
 
+    /// The set with this SHA-512.
+    #[must_use]
+    pub fn with_sha512(mut self, sha512: [u8; 64]) -> Self {
+        self.sha512 = Some(sha512.into());
+        self
+    }
+
+    /// The set with this XXH64.
+    #[must_use]
+    pub fn with_xxhash64(mut self, xxhash64: u64) -> Self {
+        self.xxhash64 = Some(xxhash64);
+        self
+    }
+
+    /// The set with this XXH3 of 64 bits.
+    #[must_use]
+    pub fn with_xxhash3(mut self, xxhash3: u64) -> Self {
+        self.xxhash3 = Some(xxhash3);
+        self
+    }
+
+    /// The set with this XXH3 of 128 bits.
+    #[must_use]
+    pub fn with_xxhash128(mut self, xxhash128: u128) -> Self {
+        self.xxhash128 = Some(xxhash128.to_be_bytes().into());
+        self
+    }
+
     /// The digest of an algorithm, if known.
     #[must_use]
     pub fn get(&self, algorithm: Algorithm) -> Option<Digest> {
@@ -157,6 +205,10 @@ impl DigestSet {
             Algorithm::Md5 => self.md5.map(|bytes| digest(&*bytes)),
             Algorithm::Sha1 => self.sha1.map(|bytes| digest(&*bytes)),
             Algorithm::Sha256 => self.sha256.map(|bytes| digest(&*bytes)),
+            Algorithm::Sha512 => self.sha512.map(|bytes| digest(&*bytes)),
+            Algorithm::XxHash64 => self.xxhash64.map(|hash| digest(&hash.to_be_bytes())),
+            Algorithm::XxHash3 => self.xxhash3.map(|hash| digest(&hash.to_be_bytes())),
+            Algorithm::XxHash128 => self.xxhash128.map(|bytes| digest(&*bytes)),
         }
     }
 
@@ -184,7 +236,7 @@ impl DigestSet {
     }
 
     /// The digests of a concatenation from those of its parts and their lengths in bytes. The CRCs and Adler-32 combine, where
-    /// all parts have them; MD5 and SHA do not.
+    /// all parts have them; MD5, SHA and XXH do not.
     pub fn concat<'a>(parts: impl IntoIterator<Item = (&'a Self, u64)>) -> Self {
         parts
             .into_iter()
@@ -223,6 +275,14 @@ mod tests {
             .with_sha1([0x33; 20])
     }
 
+    fn newest() -> DigestSet {
+        full()
+            .with_sha512([0x44; 64])
+            .with_xxhash64(0x8cb8_41db_40e6_ae83)
+            .with_xxhash3(7)
+            .with_xxhash128(9)
+    }
+
     #[test]
     fn what_was_never_computed_is_not_known() {
         assert_eq!(DigestSet::ABSENT.iter().count(), 0);
@@ -247,6 +307,14 @@ mod tests {
             (least.with_md5([0x11; 16]), format!("83{ll}{md5}")),
             (least.with_crc32(7), format!("85{ll}f6f607")),
             (full(), format!("87{ll}{md5}{rest}")),
+            (
+                newest(),
+                format!(
+                    "8b{ll}{md5}{rest}5840{}1b8cb841db40e6ae830750{:032x}",
+                    "44".repeat(64),
+                    9
+                ),
+            ),
         ] {
             let stored = minicbor::to_vec(set).unwrap();
             assert_eq!(hex(&stored), expected);
@@ -257,21 +325,21 @@ mod tests {
     /// A later version of Dewar may add places; an absent or short one is refused.
     #[test]
     fn later_places_are_skipped() {
-        let mut stored = minicbor::to_vec(full()).unwrap();
-        stored[0] = 0x89;
+        let mut stored = minicbor::to_vec(newest()).unwrap();
+        stored[0] = 0x8d;
         stored.extend_from_slice(&[0x43, 1, 2, 3, 0x18, 99]);
-        assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), full());
+        assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), newest());
         assert!(minicbor::decode::<DigestSet>(&[0x81, 1]).is_err());
         assert!(minicbor::decode::<DigestSet>(&[0x83, 1, 2, 0x41, 3]).is_err());
     }
 
     #[test]
     fn getters_agree() {
-        assert_eq!(full().algorithms(), Algorithm::ALL.into_iter().collect());
-        assert_eq!(full().iter().count(), Algorithm::ALL.len());
-        for digest in full().iter() {
-            assert_eq!(full().get(digest.algorithm()), Some(digest));
-            assert_eq!(full().verify(&digest), Some(true));
+        assert_eq!(newest().algorithms(), Algorithm::ALL.into_iter().collect());
+        assert_eq!(newest().iter().count(), Algorithm::ALL.len());
+        for digest in newest().iter() {
+            assert_eq!(newest().get(digest.algorithm()), Some(digest));
+            assert_eq!(newest().verify(&digest), Some(true));
         }
         let other = Digest::of(Algorithm::Sha1, &[0x34; 20]);
         assert_eq!(full().verify(&other), Some(false));
