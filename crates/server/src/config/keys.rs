@@ -189,6 +189,11 @@ sections! {
                 is_class
             ),
         };
+        /// Whether storage classes that `storage_classes` does not name are refused. Else Amazon's names
+        /// (`STANDARD_IA`, `ONEZONE_IA`, `INTELLIGENT_TIERING`, `GLACIER`, `GLACIER_IR`, `DEEP_ARCHIVE`,
+        /// `REDUCED_REDUNDANCY`) are taken as well: objects keep them as labels, are put where
+        /// `STANDARD` is, and can be read at once.
+        strict_storage_classes: bool = "false";
     }
 
     /// Where secrets are kept safe.

@@ -121,6 +121,7 @@ impl OpenStore {
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
                 classes: config.classes(),
+                strict_classes: config.lifecycle.strict_storage_classes,
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             ..EngineConfig::new(config.layout())
