@@ -220,8 +220,7 @@ fn a_policy_without_a_bucket_is_good_for_none() {
     form.push("key", "a".into()).expect("once");
     let refused = |bucket: &str| {
         let conditions = format!(r#"[{bucket}{{"key":"a"}}]"#);
-        let json =
-            format!(r#"{{"expiration":"2026-01-02T00:00:00Z","conditions":{conditions}}}"#);
+        let json = format!(r#"{{"expiration":"2026-01-02T00:00:00Z","conditions":{conditions}}}"#);
         policy(&json).expect("valid").check(&form, "b", now).err()
     };
     let refusal = refused("").expect("no condition covers the bucket");
