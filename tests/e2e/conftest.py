@@ -10,15 +10,41 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Small files and short waits, for servers and for commands that open the store (section `testing` of the configuration).
+UNKNOWN_KEY_INTERVAL = 1
+os.environ.update(DEWAR_TESTING_JOURNAL_FILE_SIZE="8MiB", DEWAR_TESTING_KEY_SETTLE_TIME="10s",
+                  DEWAR_TESTING_UNKNOWN_KEY_INTERVAL=f"{UNKNOWN_KEY_INTERVAL}s")
 from issuer import Issuer  # noqa: E402
 from server import Server  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# The long forms of tests, as `cargo xtask test --full` runs them.
+FULL = bool(os.environ.get("DEWAR_TEST_FULL"))
+
+
 def pytest_configure(config):
     if "DEWAR_TEST_BIN" not in os.environ:
         raise pytest.UsageError("run tests/e2e/run, which builds and installs what is needed")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests marked `full` are for the long run only. pytest says how many were deselected."""
+    if FULL:
+        return
+    long = [item for item in items if item.get_closest_marker("full")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_runtest_logreport(report):
+    """Notes how long each step of a test took, for the report over all passes."""
+    file = os.environ.get("DEWAR_TEST_DURATIONS")
+    if file and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(file, "a") as out:
+            out.write(f"{report.duration:.2f} {report.when} {report.outcome} {report.nodeid}\n")
 
 
 @pytest.fixture(scope="session")

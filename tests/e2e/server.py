@@ -4,32 +4,15 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
+from ports import free_port_base
+
 BIN = os.environ["DEWAR_TEST_BIN"]
 START_SECONDS_MAX = 60
 UNEXPECTED = re.compile(r'"level":"(WARN|ERROR)"|panicked at')
-
-
-def free_port_base(count=4):
-    """A run of ports that nothing listens on, found by binding all of them."""
-    for base in range(20000 + os.getpid() % 20000, 60000, count):
-        sockets = []
-        try:
-            for port in range(base, base + count):
-                s = socket.socket()
-                sockets.append(s)
-                s.bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-        finally:
-            for s in sockets:
-                s.close()
-    raise RuntimeError("no free ports")
 
 
 class Server:
@@ -45,7 +28,9 @@ class Server:
         self.wrapper = list(wrapper)
         self.process = None
         self.ready = None
-        self.allowed = []
+        self.clients = {}
+        # Every server here is started with keys of that section.
+        self.allowed = [re.compile("for tests of Dewar itself")]
         self.log_seen = 0
 
     @property
@@ -56,6 +41,8 @@ class Server:
         return self.data / f"disk{number}"
 
     def start(self):
+        # Connections that clients kept are of the process before.
+        self.clients.clear()
         self.ready_file.unlink(missing_ok=True)
         environment = dict(os.environ, DEWAR_LOG_FORMAT="json", **self.environment)
         with self.log_path.open("ab") as log:
@@ -140,15 +127,19 @@ class Server:
         )
 
     def boto(self, **config):
+        """A client for S3; those that were made with the same settings since the start are used again."""
         import boto3
         from botocore.config import Config
         options = dict(retries={"max_attempts": 0}, connect_timeout=10, read_timeout=60,
                        signature_version="s3v4")  # presigned URLs still default to version 2
         options.update(config)
-        return boto3.client(
-            "s3", endpoint_url=self.s3["endpoint"], region_name=self.s3["region"],
-            aws_access_key_id=self.s3["access_key"],
-            aws_secret_access_key=self.s3["secret_key"], config=Config(**options))
+        key = repr((sorted(options.items()), self.s3))
+        if key not in self.clients:
+            self.clients[key] = boto3.client(
+                "s3", endpoint_url=self.s3["endpoint"], region_name=self.s3["region"],
+                aws_access_key_id=self.s3["access_key"],
+                aws_secret_access_key=self.s3["secret_key"], config=Config(**options))
+        return self.clients[key]
 
     def filesystem(self):
         import s3fs

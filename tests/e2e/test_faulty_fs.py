@@ -145,6 +145,7 @@ def test_kill_while_two_disks_hang(faulty):
     assert_sound(server)
 
 
+@pytest.mark.alone
 def test_late_disks_do_not_make_readers_late(faulty):
     server, disks = faulty
     put(server, range(24))
@@ -162,6 +163,7 @@ def test_late_disks_do_not_make_readers_late(faulty):
     assert before["pool"]["writable"]
 
 
+@pytest.mark.alone
 def test_disks_that_flip_bits_when_they_are_read(faulty):
     server, disks = faulty
     put(server, range(40))

@@ -56,6 +56,7 @@ def test_garbage(server):
     alive(server)
 
 
+@pytest.mark.alone
 def test_a_thousand_idle_connections(server):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
@@ -74,6 +75,7 @@ def test_a_thousand_idle_connections(server):
     alive(server)
 
 
+@pytest.mark.alone
 def test_a_slow_body_does_not_hold_others_up(server, bucket):
     s3 = server.boto()
     url = s3.generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "slow"}, ExpiresIn=60)
@@ -123,6 +125,7 @@ def test_hostile_documents(server, bucket):
     alive(server)
 
 
+@pytest.mark.alone
 def test_many_at_once_while_others_misbehave(server, bucket):
     stop = threading.Event()
 

@@ -1,14 +1,15 @@
 """kill -9 in a burst of writes: what was acknowledged is there and exact, nothing is half there."""
 
 import hashlib
-import os
 import random
 import threading
 import time
 
+import pytest
+from conftest import FULL
 from server import Server
 
-CYCLES = int(os.environ.get("DEWAR_TEST_KILL_CYCLES", "100"))
+CYCLES = 100 if FULL else 20
 WRITERS = 6
 SIZES = [100, 4096, 20_000, 150_000, 1_200_000]
 
@@ -61,6 +62,7 @@ def look(s3, state):
     assert set(listed) <= set(state), "keys nobody wrote"
 
 
+@pytest.mark.alone
 def test_a_hundred_kills(tmp_path):
     server = Server(tmp_path / "kill").start()
     server.allow(r"left over|leftover|not removed")

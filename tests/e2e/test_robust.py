@@ -91,6 +91,7 @@ def closed_within(wires, seconds, keep_sending=None):
     return len(wires) - len(open_yet)
 
 
+@pytest.mark.alone
 def test_slow_heads_are_cut(bad):
     with Memory(bad, 32 * MIB):
         wires = [connect(bad.port) for _ in range(300)]
@@ -104,6 +105,7 @@ def test_slow_heads_are_cut(bad):
         wire.close()
 
 
+@pytest.mark.alone
 def test_bodies_that_stand_still_are_given_up(bad):
     with Memory(bad, 64 * MIB):
         wires = []
@@ -119,6 +121,7 @@ def test_bodies_that_stand_still_are_given_up(bad):
     assert keys(bad) == []
 
 
+@pytest.mark.alone
 def test_answers_that_nobody_takes_are_given_up(bad):
     bad.boto().put_object(Bucket="data", Key="large", Body=content("large", 32 * MIB))
     before, wires = descriptors(bad), []
@@ -153,6 +156,7 @@ def flood(server, head, piece, status):
         assert got is None or got.status in status, got
 
 
+@pytest.mark.alone
 def test_endless_heads_chunks_and_trailers_are_ended(bad):
     put = Request(bad, "PUT", "/data/endless", digest=UNSIGNED).set("content-length", None)
     put = put.set("transfer-encoding", "chunked").head()
@@ -196,6 +200,7 @@ def complete(server, key, upload, parts):
     return Request(server, "POST", f"/data/{key}", [("uploadId", upload)], body=body).send()
 
 
+@pytest.mark.alone
 def test_ten_thousand_parts(bad):
     """Made by copying, so that fifty gigabytes cost nothing; each part is 5 MiB, as they must be."""
     s3, piece = bad.boto(), content("part", 5 * MIB)
@@ -244,6 +249,7 @@ def bulk(server, names, bucket="data"):
     return Request(server, "POST", f"/{bucket}", [("delete", "")], [("content-md5", md5)], body)
 
 
+@pytest.mark.alone
 def test_a_million_keys_are_not_deleted_at_once(bad):
     """A thousand a request it is, and whoever sends more learns that before the server has read it all."""
     bad.boto().put_object(Bucket="data", Key="k0", Body=b"x")
@@ -262,6 +268,7 @@ def test_a_million_keys_are_not_deleted_at_once(bad):
     assert keys(bad) == ["k0"]
 
 
+@pytest.mark.alone
 def test_keys_by_the_thousand_are_deleted(bad):
     """Two thousand that are there, among eighteen thousand that are not; several clients at once."""
     def put(numbers):
@@ -288,6 +295,7 @@ def nested(name, inside=b"", depth=DEEP):
     return b"<%s>" % name * depth + inside + b"</%s>" % name * depth
 
 
+@pytest.mark.alone
 def test_deep_documents(bad):
     """Every verb that reads a document, and every way to make one that is no work to write and much to read."""
     bad.boto().put_object(Bucket="data", Key="k", Body=b"x")
@@ -415,6 +423,7 @@ def files(server):
     return sorted(path for number in range(1, 7) for path in server.disk(number).glob("blobs/*/*"))
 
 
+@pytest.mark.alone
 def test_aborted_uploads_by_the_thousand(bad):
     s3, before = bad.boto(max_pool_connections=16), files(bad)
     open_before = descriptors(bad)

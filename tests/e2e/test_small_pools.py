@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import until
+from conftest import FULL, until
 from server import BIN, Server
 from test_degraded import check, pull, put_back, wait_for_disks, write
 from test_upkeep import NOISE, assert_sound
@@ -123,7 +123,7 @@ def test_disks_die_while_it_runs(small):
     assert_full_service(server)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6 if FULL else 2))
 def test_killed_in_the_middle_and_typed_again(small, seed):
     server = small
     dice = random.Random(seed)

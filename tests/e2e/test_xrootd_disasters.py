@@ -304,6 +304,7 @@ def sessions(server):
     return int(re.search(r'<stats id="link"><num>(\d+)</num>', told)[1])
 
 
+@pytest.mark.alone
 def test_a_thousand_sessions(own_server, tmp_path):
     """Each with an open file, and all of them at once with something to do."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,8 +10,10 @@ mod docs;
 mod flame;
 mod history;
 mod layers;
+mod phases;
 mod run;
 mod s3_tests;
+mod test;
 mod tidy;
 mod workspace;
 
@@ -42,15 +44,8 @@ enum Word {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Run the tests of all crates, then the end-to-end tests
-    Test {
-        /// Leave out the end-to-end tests
-        #[arg(long)]
-        skip_e2e: bool,
-        /// Arguments for cargo test
-        #[arg(last = true)]
-        args: Vec<OsString>,
-    },
+    /// Run all tests: those of the crates, simulation, fuzzers, and the end-to-end tests
+    Test(test::Test),
     /// Run the end-to-end tests: real clients against the real binary
     E2e {
         /// Arguments for pytest
@@ -109,14 +104,7 @@ fn main() -> ExitCode {
 fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
     match word {
         Word::Build { args } => run::run(cargo(workspace, ["build", "--release"]).args(args)),
-        Word::Test { skip_e2e, args } => {
-            run::run(cargo(workspace, ["test", "--workspace"]).args(args))?;
-            if skip_e2e {
-                Ok(())
-            } else {
-                run::e2e(workspace, Vec::new())
-            }
-        }
+        Word::Test(asked) => test::test(workspace, &asked),
         Word::E2e { args } => run::e2e(workspace, args),
         Word::Lint => {
             run::run(&mut cargo(workspace, ["fmt", "--all", "--check"]))?;

@@ -59,11 +59,9 @@ pub(crate) fn fuzz(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
 
 /// The simulation, in the profile of the tests.
 pub(crate) fn sim(workspace: &Workspace, args: Vec<OsString>) -> Result<()> {
-    let mut command = cargo(
-        workspace,
-        ["run", "--quiet", "--package", "dewar-sim", "--"],
-    );
-    run(command.args(args))
+    build_as_tested(workspace, "simulation")?;
+    let mut command = Command::new(workspace.target.join("debug/dewar-sim"));
+    run(command.current_dir(&workspace.root).args(args))
 }
 
 /// Builds the binary that the integration test `test` runs, as `cargo test --workspace` does. A

@@ -48,6 +48,9 @@ struct Cli {
     /// Switch every safeguard off in turn, and find out whether that is noticed
     #[arg(long, conflicts_with_all = ["seed", "off"])]
     sabotage: bool,
+    /// Only try the seed that is known to notice, and fail if it does not any more
+    #[arg(long, requires = "sabotage", conflicts_with = "retake")]
+    known: bool,
     /// Run all seeds with each and count those that notice
     #[arg(long, requires = "sabotage")]
     retake: bool,
@@ -120,6 +123,14 @@ fn sabotage(cli: &Cli) -> Result<()> {
             println!("| {} | {}, as known |", safeguard.name, known.from);
             continue;
         }
+        if cli.known {
+            unnoticed += 1;
+            println!(
+                "| {} | **no more by seed {}**: look for another with --sabotage |",
+                safeguard.name, known.from
+            );
+            continue;
+        }
         let sum = run(cli, &search)?;
         match sum.failed.keys().next() {
             Some(seed) => println!("| {} | {seed} |", safeguard.name),
@@ -134,7 +145,7 @@ fn sabotage(cli: &Cli) -> Result<()> {
         }
     }
     if unnoticed > 0 {
-        bail!("{unnoticed} safeguards are not missed");
+        bail!("{unnoticed} safeguards are not missed by the seeds that were tried");
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::exit::{CommandError, CommandResult, FAILED, FORCED};
 use super::target::load;
 use super::{DemoArgs, ServeArgs};
 use crate::config::Config;
-use crate::config::check::{Severity, findings};
+use crate::config::check::{Finding, Severity, findings};
 use crate::demo::{Demo, default_folder, instructions, program};
 use crate::engine::{Engine, LossCode, OpenEngine, Purpose};
 use crate::listener::BoxError;
@@ -46,11 +46,7 @@ fn code_of(end: End) -> u8 {
 pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult {
     let config = load(args.config.as_deref())?;
     let logging = log::install(&config.log);
-    for finding in findings(&config) {
-        if finding.severity == Severity::Warning {
-            tracing::warn!(key = finding.key, "{}", finding.message);
-        }
-    }
+    warn_of(findings(&config));
     prepare();
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let end = runtime.block_on(async {
@@ -76,12 +72,25 @@ pub(super) fn serve<O: OpenEngine>(args: ServeArgs, opener: &O) -> CommandResult
     end.map(code_of)
 }
 
+fn warn_of(findings: impl IntoIterator<Item = Finding>) {
+    for finding in findings {
+        if finding.severity == Severity::Warning {
+            tracing::warn!(key = finding.key, "{}", finding.message);
+        }
+    }
+}
+
 pub(super) fn demo<O: OpenEngine>(args: DemoArgs, opener: &O) -> CommandResult {
     let env = Env::real();
     let folder = args.dir.clone().unwrap_or_else(default_folder);
     let demo = Demo::prepare(&folder, args.port_base, &*env.rng)?;
-    // No warnings: that a demo's disks share a device is the point of it.
     let logging = log::install(&demo.config.log);
+    // No other warnings: that a demo's disks share a device is the point of it.
+    warn_of(
+        findings(&demo.config)
+            .into_iter()
+            .filter(|finding| finding.key == "testing"),
+    );
     prepare();
     let runtime = runtime(&mut tokio::runtime::Builder::new_multi_thread())?;
     let end = runtime.block_on(async {

@@ -74,8 +74,17 @@ pub fn findings(config: &Config) -> Vec<Finding> {
     disks(config, &mut findings);
     outside_disks(config, &mut findings);
     doors(config, &mut findings);
+    testing(config, &mut findings);
     findings.0.sort_by_key(|finding| finding.severity);
     findings.0
+}
+
+fn testing(config: &Config, findings: &mut Findings) {
+    if config.testing != Config::default().testing {
+        let message =
+            "set: these keys are for tests of Dewar itself; remove them from a real server";
+        findings.warning("testing", message);
+    }
 }
 
 fn layout(config: &Config, findings: &mut Findings) {

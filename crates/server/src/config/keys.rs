@@ -359,6 +359,18 @@ sections! {
         /// asks for one. An empty list switches it off.
         listen: Vec<SocketAddr> = "127.0.0.1:9001";
     }
+
+    /// For tests of Dewar itself. Whatever is set here makes waits short or files small that
+    /// protect a real deployment; a server that starts with any of it logs a warning.
+    [testing] Testing {
+        /// Size of a journal file, a multiple of 4 KiB. A new disk of the journal has two of them
+        /// filled with zeros, and the largest record must fit into one.
+        journal_file_size: ByteSize = "32MiB" { range: Range::Pages("2MiB", "1GiB") };
+        /// How long a replaced master key is kept at least, for what was being written under it.
+        key_settle_time: Duration = "1m" { range: Range::Between("1s", "1m") };
+        /// Time between two fetches of an issuer's keys that tokens with unknown keys ask for.
+        unknown_key_interval: Duration = "10s" { range: Range::Between("1s", "10s") };
+    }
 }
 
 impl Config {

@@ -23,16 +23,15 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// No session and no macaroon lasts longer.
 const SESSIONS_END: Duration = Duration::from_secs(24 * 3600);
 
-/// What was wrapped under a key and not committed yet when it was replaced has been by then, or never
-/// will be.
-const SETTLED: Duration = Duration::from_secs(60);
-
 /// Changes the master key file, one change at a time.
 #[derive(Clone)]
 pub(super) struct KeyFile {
     env: Env,
     store: Store,
     path: std::path::PathBuf,
+    /// What was wrapped under a key and not committed yet when it was replaced has been by then, or
+    /// never will be.
+    settle_time: Duration,
     roster: Arc<Roster>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -54,6 +53,7 @@ impl KeyFile {
             env: env.clone(),
             store: store.clone(),
             path: config.master_key_file(),
+            settle_time: config.testing.key_settle_time,
             roster,
             turn: Arc::default(),
         }
@@ -134,7 +134,7 @@ impl KeyFile {
             return Err(refused(Failure::InUse, why));
         }
         let rest = match end_sessions {
-            true => SETTLED,
+            true => self.settle_time,
             false => SESSIONS_END,
         };
         let from = after(replaced, rest);

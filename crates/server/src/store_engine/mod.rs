@@ -126,6 +126,8 @@ impl OpenStore {
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             ..EngineConfig::new(config.layout())
         };
+        let mut engine = engine;
+        engine.journal.file_bytes = config.testing.journal_file_size.0;
         let further = config.further_pools().into_iter();
         let engine = further.fold(engine, |engine, pool| {
             engine.with_pool(pool.number(), pool.layout)
@@ -242,7 +244,8 @@ impl OpenEngine for OpenStore {
         let web_keys = WebKeys::new();
         let keeper = (purpose.serves()).then(|| {
             let (store, fetcher) = (engine.store().clone(), Arc::new(web_keys.clone()));
-            tokio::spawn(async move { store.accounts().keep_keys(fetcher).await })
+            let unknown_every = config.testing.unknown_key_interval;
+            tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {

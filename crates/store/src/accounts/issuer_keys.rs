@@ -38,8 +38,8 @@ const SERVE: Duration = Duration::from_secs(2 * 24 * 3600);
 /// The first pause after a failure; it doubles.
 const AGAIN: Duration = Duration::from_secs(60);
 const AGAIN_MAX: Duration = Duration::from_secs(900);
-/// Between two fetches that unknown keys have asked for.
-const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
+/// Time between two fetches that unknown keys have asked for, unless configured for tests.
+pub(super) const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
 /// How long a request waits for such a fetch.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
 /// How many requests wait so at once; more are refused without waiting.
@@ -86,8 +86,9 @@ struct Held {
 
 /// Keys by the id of their issuer, which one that is let in again under the same address does not have:
 /// what was fetched for the old one is never the new one's.
-#[derive(Default)]
 pub(super) struct HeldKeys {
+    /// Time between two fetches that unknown keys have asked for.
+    unknown_every: RwLock<Duration>,
     all: RwLock<BTreeMap<u64, Held>>,
     /// Somebody wants a fetch.
     wants: Notify,
@@ -95,6 +96,19 @@ pub(super) struct HeldKeys {
     ended: Notify,
     kept: AtomicBool,
     waiting: AtomicUsize,
+}
+
+impl Default for HeldKeys {
+    fn default() -> Self {
+        Self {
+            unknown_every: RwLock::new(UNKNOWN_EVERY),
+            all: RwLock::default(),
+            wants: Notify::default(),
+            ended: Notify::default(),
+            kept: AtomicBool::default(),
+            waiting: AtomicUsize::default(),
+        }
+    }
 }
 
 impl HeldKeys {
@@ -114,12 +128,12 @@ fn parsed(set: &[u8]) -> Result<KeySet> {
 }
 
 impl Held {
-    fn due(&self) -> Timestamp {
+    fn due(&self, unknown_every: Duration) -> Timestamp {
         let Some(tried) = self.tried else {
             return Timestamp(0);
         };
         if self.wanted {
-            return after(tried, UNKNOWN_EVERY);
+            return after(tried, unknown_every);
         }
         let pause = match self.failures {
             0 => EVERY,
@@ -135,8 +149,10 @@ impl Held {
 }
 
 impl Accounts {
-    /// Keeps the keys of all issuers fresh, until it is dropped.
-    pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>) {
+    /// Keeps the keys of all issuers fresh, until it is dropped. Unknown keys make it fetch once in
+    /// `unknown_every`.
+    pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>, unknown_every: Duration) {
+        *self.held.unknown_every.write() = unknown_every;
         self.held.kept.store(true, Relaxed);
         let mut under_way = FuturesUnordered::new();
         let mut asked = BTreeSet::new();
@@ -174,11 +190,12 @@ impl Accounts {
         let issuers = self.issuers().await?;
         let now = self.env.clock.now();
         let (mut due, mut next) = (Vec::new(), None);
+        let unknown_every = *self.held.unknown_every.read();
         let others = issuers
             .values()
             .filter(|issuer| !issuer.disabled && !asked.contains(&issuer.id));
         for issuer in others {
-            let at = self.held(issuer).await?.due();
+            let at = self.held(issuer).await?.due(unknown_every);
             if at <= now {
                 due.push(Arc::clone(issuer));
             } else {
@@ -386,6 +403,7 @@ impl Accounts {
             return false;
         }
         let now = self.env.clock.now();
+        let unknown_every = *self.held.unknown_every.read();
         {
             let mut all = self.held.all.write();
             let Some(held) = all.get_mut(&issuer) else {
@@ -396,7 +414,7 @@ impl Accounts {
             }
             if held
                 .tried
-                .is_some_and(|tried| now < after(tried, UNKNOWN_EVERY))
+                .is_some_and(|tried| now < after(tried, unknown_every))
             {
                 return false;
             }

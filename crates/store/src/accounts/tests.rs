@@ -447,7 +447,7 @@ fn an_issuer_that_says_nothing_holds_up_no_other() {
         };
         tokio::select! {
             biased;
-            () = accounts.keep_keys(Arc::clone(&published) as _) => {}
+            () = accounts.keep_keys(Arc::clone(&published) as _, super::issuer_keys::UNKNOWN_EVERY) => {}
             () = asking => {}
         }
     });
