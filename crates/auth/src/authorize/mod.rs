@@ -157,18 +157,18 @@ pub struct Details<'a> {
 #[derive(Debug, ThisError, Clone, PartialEq, Eq)]
 #[error("{caller} may not {action} on {resource}: {reason}")]
 pub struct Denied {
-    caller: String,
+    caller: Box<str>,
     action: Action,
-    resource: String,
+    resource: Box<str>,
     reason: Reason,
 }
 
 impl Denied {
     fn new(caller: &Caller, action: Action, resource: &Resource<'_>, reason: Reason) -> Self {
         Self {
-            caller: caller.to_string(),
+            caller: caller.to_string().into(),
             action,
-            resource: resource.to_string(),
+            resource: resource.to_string().into(),
             reason,
         }
     }
@@ -236,7 +236,7 @@ pub enum Reason {
         /// Its place in the document, from 0.
         index: usize,
         /// A claim that it asks for and that the caller's session does not carry.
-        unkept: Option<String>,
+        unkept: Option<Box<str>>,
     },
     /// A grant of an access control list.
     Grant {
@@ -347,7 +347,7 @@ impl Why<'_> {
             effect: statement.effect,
             sid: statement.sid.as_deref().map(str::to_owned),
             index,
-            unkept: statement.claims().find(lacks).map(str::to_owned),
+            unkept: statement.claims().find(lacks).map(Into::into),
         };
         match self {
             Self::System => Reason::System,
