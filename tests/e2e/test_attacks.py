@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import time
 
@@ -238,3 +239,58 @@ def test_a_directory_is_not_renamed_out_of_a_deny_or_a_lock(site):
     for bucket in ("data", "locked"):
         keys = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket)["Contents"]]
         assert keys == ["secret/deep/a"]
+
+
+def forked(uid, work):
+    """Runs work in a process of another Unix user; what it returns is the process's exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            code = work()
+        except BaseException:  # noqa: BLE001: nothing of the parent's may run on
+            code = 99
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_other_unix_users_are_no_local_users(site):
+    """Sockets that their process has closed are root's, as the kernel shows them, and so is this server."""
+    host, port = site.ready["xrootd"]["endpoint"].split("://")[1].rsplit(":", 1)
+    hello = struct.pack(">5i", 0, 0, 0, 4, 2012) + struct.pack(">2sHiBB10xi", b"\0\1", 3006, 0x520, 0, 3, 0)
+    # Long enough that the kernel acknowledges the end of the connection before the server has looked.
+    info = b"&xrd.appname=" + b"x" * 4000
+    login = struct.pack(">2sHi8s4xi", b"\0\2", 3007, 1, b"eve", len(info)) + info
+    path = b"/data/made"
+    mkdir = struct.pack(">2sHB13xHi", b"\0\3", 3008, 0, 0o755, len(path)) + path
+
+    def strike():
+        for _ in range(30):
+            with socket.create_connection((host, int(port))) as wire:
+                wire.sendall(hello)
+                # What is left unread would end it with a reset instead.
+                assert len(wire.recv(32, socket.MSG_WAITALL)) == 32
+                wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                wire.sendall(login + mkdir)
+            time.sleep(0.01)
+        return 0
+
+    assert forked(65534, strike) == 0
+    assert not [line for line in audit(site) if line["action"] == "login:host"]
+
+    # The same with a connection that stays open, which is told that it must prove itself.
+    def stay():
+        with socket.create_connection((host, int(port)), timeout=20) as wire:
+            wire.sendall(hello + login + mkdir)
+            answer = b""
+            while part := wire.recv(4096):
+                answer += part
+        return 0 if b"prove who you are" in answer else 1
+
+    assert forked(65534, stay) == 0
+    assert xrdfs(site, "stat", "/data/made", check=False).returncode != 0
+    # The server's own user needs nothing.
+    xrdfs(site, "mkdir", "/data/mine")

@@ -1,6 +1,7 @@
 """root:// with the clients that physicists have, of both generations."""
 
 import base64
+import hashlib
 import json
 import os
 import signal
@@ -77,13 +78,25 @@ def test_checksums_come_from_the_catalog(server, bucket, tmp_path):
     told = xrdfs(server, "query", "checksum", path).stdout.split()
     assert told == ["adler32", f"{zlib.adler32(data):08x}"]
     assert xrdfs(server, "query", "checksum", f"{path}?cks.type=crc32c").stdout.split()[0] == "crc32c"
-    # Nobody asked for it when the file was written.
-    refused = xrdfs(server, "query", "checksum", f"{path}?cks.type=md5", check=False)
-    assert refused.returncode != 0 and "no md5 was computed" in refused.stderr
     # Over S3 it was.
     server.boto().put_object(Bucket=bucket, Key="s3", Body=b"hello")
     told = xrdfs(server, "query", "checksum", f"/{bucket}/s3?cks.type=md5").stdout.split()
     assert told == ["md5", "5d41402abc4b2a76b9719d911017c592"]
+
+
+@pytest.mark.parametrize("algorithm", ["adler32", "crc32", "crc32c", "md5", "zcrc32"])
+def test_checksums_that_nobody_asked_for_before_are_computed(server, bucket, tmp_path, algorithm):
+    data = content("sums", 5_000_000)
+    (tmp_path / "up").write_bytes(data)
+    path = f"/{bucket}/f"
+    # The client computes its own and compares.
+    xrdcp("--cksum", f"{algorithm}:source", tmp_path / "up", url(server, path))
+    xrdcp("--cksum", f"{algorithm}:source", url(server, path), tmp_path / "down")
+    assert (tmp_path / "down").read_bytes() == data
+    told = [xrdfs(server, "query", "checksum", f"{path}?cks.type={algorithm}").stdout.split() for _ in range(2)]
+    assert told[0] == told[1] and told[0][0] == algorithm
+    known = {"md5": hashlib.md5(data).hexdigest(), "zcrc32": zlib.crc32(data).to_bytes(4, "little").hex()}
+    assert told[0][1] == known.get(algorithm, told[0][1])
 
 
 def test_names(server, bucket, tmp_path):
@@ -319,7 +332,7 @@ def hello(server):
     host, port = address(server).rsplit(":", 1)
     s = socket.create_connection((host, int(port)), timeout=20)
     s.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012) + frame(0, 3006, struct.pack(">iBB10x", 0x520, 0, 3)))
-    assert receive(s, 16)[8:12] == struct.pack(">i", 0x511)
+    assert receive(s, 16)[8:12] == struct.pack(">i", 0x520)
     assert answer(s)[1] == 0
     return s
 

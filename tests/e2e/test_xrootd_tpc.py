@@ -374,3 +374,16 @@ def test_a_token_is_shown_to_the_source_or_a_key_is_left(sites, issuer, way):
         assert done.returncode != 0 and not exists(target, "out/y"), scope
     server = xrdfs(target, "query", "config", "tpcdlg", check=False, **options)
     assert server.stdout.strip() == "ztn", server.stderr
+
+
+def test_a_server_fetches_from_itself_with_a_key_only(sites, issuer):
+    """With a token it would ask itself from its own address, which is not the client's."""
+    server = sites[0]
+    data = content("itself", 300_000)
+    put(server, "in/itself", data)
+    options = dict(server.tls.trusted, BEARER_TOKEN=issuer.token(scope="storage.read:/in storage.modify:/out"), **V4)
+    xrdcp("--tpc", "only", "-f", url(server, "in/itself"), url(server, "out/itself"), **options)
+    assert get(server, "out/itself") == data
+    done = xrdcp("--tpc", "delegate", "only", "-f", url(server, "in/itself"), url(server, "out/again"),
+                 check=False, **options)
+    assert done.returncode != 0 and not exists(server, "out/again"), done.stderr

@@ -59,6 +59,20 @@ impl Demo {
         self.folder.join("ready.json")
     }
 
+    /// Where it speaks the protocol of XRootD, as `HOST:PORT`.
+    pub(crate) fn xrootd(&self) -> Result<String> {
+        let file = self.ready_file();
+        let text =
+            std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let ready: Value =
+            serde_json::from_str(&text).context("what a demo says when it is ready")?;
+        let endpoint = ready["xrootd"]["endpoint"].as_str();
+        let location = endpoint.and_then(|endpoint| endpoint.strip_prefix("root://"));
+        Ok(location
+            .context("the demo has no root:// address")?
+            .to_owned())
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()

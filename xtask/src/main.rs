@@ -10,12 +10,14 @@ mod docs;
 mod flame;
 mod history;
 mod layers;
+mod passes;
 mod phases;
 mod run;
 mod s3_tests;
 mod test;
 mod tidy;
 mod workspace;
+mod xrootd_tests;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -82,6 +84,8 @@ enum Word {
     History,
     /// Run the public suite ceph/s3-tests from a checkout
     S3Tests(s3_tests::S3Tests),
+    /// Run XRootD's own tests of its client from a checkout
+    XrootdTests(xrootd_tests::XrootdTests),
     /// Make the reference pages and the API documentation
     Docs {
         /// Only check that the reference pages are what would be made
@@ -129,6 +133,7 @@ fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
         Word::Flame(asked) => flame::flame(workspace, &asked),
         Word::History => history::history(workspace),
         Word::S3Tests(asked) => s3_tests::s3_tests(workspace, &asked),
+        Word::XrootdTests(asked) => xrootd_tests::xrootd_tests(workspace, &asked),
         Word::Docs { check } => docs::docs(workspace, check),
     }
 }

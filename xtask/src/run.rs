@@ -1,6 +1,7 @@
 //! Runs other programs, saying which.
 
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -72,6 +73,26 @@ pub(crate) fn build_as_tested(workspace: &Workspace, test: &str) -> Result<()> {
         workspace,
         ["test", "--quiet", "--workspace", "--no-run", "--test", test],
     ))
+}
+
+/// A Python with what a suite needs, in a folder of its own below the root of the workspace.
+pub(crate) fn python(workspace: &Workspace, folder: &str, requirements: &Path) -> Result<PathBuf> {
+    let place = workspace.root.join(folder);
+    let python = place.join("bin/python");
+    let stamp = place.join("installed");
+    let wanted = std::fs::read_to_string(requirements)
+        .with_context(|| format!("read {}", requirements.display()))?;
+    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
+        return Ok(python);
+    }
+    run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&place))?;
+    run(Command::new(&python)
+        .args(["-m", "pip", "--quiet", "install", "--requirement"])
+        .arg(requirements))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))?;
+    Ok(python)
 }
 
 /// A command as it is shown.

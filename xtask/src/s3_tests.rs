@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::demo::Demo;
-use crate::run::run;
-use crate::run::{build_as_tested, told};
+use crate::passes;
+use crate::run::{build_as_tested, python, told};
 use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of the benchmark.
@@ -94,7 +94,11 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
         }
     };
     let folder = workspace.root.join(FOLDER);
-    let python = python(workspace, &folder.join("requirements.txt"))?;
+    let python = python(
+        workspace,
+        ".venv-s3-suite",
+        &folder.join("requirements.txt"),
+    )?;
     let scratch = workspace.target.join("s3-suite");
     let port_base = PORT_BASE + u16::try_from(std::process::id() % 1000).unwrap_or_default() * 8;
     let demo = Demo::start(&binary, &scratch, port_base, &SETTINGS)?;
@@ -126,7 +130,7 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     } else {
         "passes.txt"
     };
-    judge(&folder.join(list), &ran, asked)
+    passes::judge(&folder.join(list), &ran, asked.only.is_some(), asked.record)
 }
 
 /// Where everything is that a run of pytest needs.
@@ -165,26 +169,6 @@ impl Suite<'_> {
         pytest.status().context("run pytest")?;
         read_outcomes(self.outcomes)
     }
-}
-
-/// A Python with what the suite needs, in a folder of its own.
-fn python(workspace: &Workspace, requirements: &Path) -> Result<PathBuf> {
-    let place = workspace.root.join(".venv-s3-suite");
-    let python = place.join("bin/python");
-    let stamp = place.join("installed");
-    let wanted = std::fs::read_to_string(requirements)
-        .with_context(|| format!("read {}", requirements.display()))?;
-    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == wanted) {
-        return Ok(python);
-    }
-    run(Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(&place))?;
-    run(Command::new(&python)
-        .args(["-m", "pip", "--quiet", "install", "--requirement"])
-        .arg(requirements))?;
-    std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))?;
-    Ok(python)
 }
 
 /// Makes the users, and the suite's configuration file from them.
@@ -241,40 +225,4 @@ fn read_outcomes(path: &Path) -> Result<BTreeMap<String, String>> {
         .map(|(outcome, test)| (test.to_owned(), outcome.to_owned()))
         .collect();
     Ok(ran)
-}
-
-fn judge(list: &Path, ran: &BTreeMap<String, String>, asked: &S3Tests) -> Result<()> {
-    let listed = std::fs::read_to_string(list).unwrap_or_default();
-    let mut listed: Vec<String> = listed.lines().map(str::to_owned).collect();
-    let passes = |test: &String| ran.get(test).is_some_and(|outcome| outcome == "passed");
-    let (mut lost, mut new) = (Vec::new(), Vec::new());
-    for test in &listed {
-        let is_asked = asked.only.is_none() || ran.contains_key(test);
-        if is_asked && !passes(test) {
-            lost.push(test.clone());
-        }
-    }
-    for test in ran.keys().filter(|test| passes(test)) {
-        if !listed.contains(test) {
-            new.push(test.clone());
-        }
-    }
-    for test in &new {
-        println!("passes now: {test}");
-    }
-    for test in &lost {
-        println!("passed once, not now: {test}");
-    }
-    if asked.record && asked.only.is_none() {
-        listed.extend(new);
-        listed.sort();
-        std::fs::write(list, listed.join("\n") + "\n")
-            .with_context(|| format!("write {}", list.display()))?;
-    }
-    let passed = ran.keys().filter(|test| passes(test)).count();
-    println!("passed {passed} of {}", ran.len());
-    if lost.is_empty() {
-        return Ok(());
-    }
-    bail!("{} tests that passed once do not pass any more", lost.len())
 }

@@ -156,11 +156,24 @@ impl User {
         }
     }
 
-    /// Whether what stands in an ARN behind the account is it: `user/PATH/NAME`,
-    /// `role/PATH/NAME` and `assumed-role/NAME/SESSION` for sessions.
-    pub(crate) fn is_at(&self, rest: &str) -> bool {
+    /// Whether an ARN with `account` in its account field and `rest` behind it names this user:
+    /// `user/PATH/NAME`, `role/PATH/NAME` and `assumed-role/NAME/SESSION` for sessions.
+    ///
+    /// A name is unique within the account that gives it. A tenant's name in the account field
+    /// therefore names what belongs to the tenant itself: users that are an account of their own,
+    /// roles of the tenant, logins. It never names users and roles of accounts.
+    pub(crate) fn is_named(&self, account: &str, rest: &str) -> bool {
+        let of_tenant = match &self.kind {
+            UserKind::Local => self.is_root(),
+            UserKind::Role { .. } => !self.name.contains('/'),
+            UserKind::Federated { .. } => true,
+        };
+        let same = match of_tenant {
+            true => self.tenant.as_str() == account,
+            false => account.len() == 16 && account.parse() == Ok(self.account),
+        };
         let at = |path: &str| path.strip_prefix(self.path.as_str()) == Some(self.short_name());
-        match &self.kind {
+        same && match &self.kind {
             UserKind::Local => rest.strip_prefix("user").is_some_and(at),
             UserKind::Role { session } => {
                 let one = || {

@@ -12,6 +12,7 @@ mod audit;
 mod authdb;
 mod authorize;
 mod caller;
+mod connection;
 mod credentials;
 mod facts;
 mod macaroon;
@@ -33,6 +34,7 @@ pub use authorize::{
     Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,
 };
 pub use caller::{Caller, Origin, Principal};
+pub use connection::{AcceptedConnection, UncountedConnection};
 pub use credentials::{
     AccessKey, CredentialError, Credentials, User, UserKind, UserPolicies, UserPolicy, role_arn,
 };
@@ -42,7 +44,7 @@ pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys, TooManyKeys};
 pub use network::Network;
 pub use policy::{
     BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
-    condition_keys, fuzz_iam_policy,
+    condition_keys, fuzz_iam_policy, principals_of, with_principals,
 };
 pub use secret::Secret;
 pub use session::{

@@ -32,6 +32,9 @@ pub enum Algorithm {
     XxHash3 = 9,
     /// XXH3 of 128 bits with seed 0.
     XxHash128 = 10,
+    /// The CRC of the POSIX utility `cksum`, length included: what `root://` calls `crc32`. Its number leaves room for
+    /// the digests of S3.
+    PosixCksum = 15,
 }
 
 /// A name that is no [`Algorithm`].
@@ -41,7 +44,7 @@ pub struct UnknownAlgorithm(String);
 
 impl Algorithm {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Adler32,
         Self::Crc32,
         Self::Crc32c,
@@ -53,9 +56,10 @@ impl Algorithm {
         Self::XxHash64,
         Self::XxHash3,
         Self::XxHash128,
+        Self::PosixCksum,
     ];
 
-    /// Dewar's own name, which is also that of `root://` where it has one: `adler32`, `crc64nvme`, `sha256`.
+    /// Dewar's own name: `adler32`, `crc64nvme`, `sha256`. It is also that of `root://`, except for the two CRC-32s.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,6 +74,7 @@ impl Algorithm {
             Self::XxHash64 => "xxhash64",
             Self::XxHash3 => "xxhash3",
             Self::XxHash128 => "xxhash128",
+            Self::PosixCksum => "cksum",
         }
     }
 
@@ -77,7 +82,7 @@ impl Algorithm {
     #[must_use]
     pub const fn digest_len(self) -> usize {
         match self {
-            Self::Adler32 | Self::Crc32 | Self::Crc32c => 4,
+            Self::Adler32 | Self::Crc32 | Self::Crc32c | Self::PosixCksum => 4,
             Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 => 8,
             Self::Md5 | Self::XxHash128 => 16,
             Self::Sha1 => 20,
@@ -100,7 +105,7 @@ impl Algorithm {
             Self::XxHash64 => Some("XXHASH64"),
             Self::XxHash3 => Some("XXHASH3"),
             Self::XxHash128 => Some("XXHASH128"),
-            Self::Adler32 => None,
+            Self::Adler32 | Self::PosixCksum => None,
         }
     }
 
@@ -118,7 +123,7 @@ impl Algorithm {
             Self::XxHash64 => Some("x-amz-checksum-xxhash64"),
             Self::XxHash3 => Some("x-amz-checksum-xxhash3"),
             Self::XxHash128 => Some("x-amz-checksum-xxhash128"),
-            Self::Adler32 => None,
+            Self::Adler32 | Self::PosixCksum => None,
         }
     }
 
@@ -141,7 +146,11 @@ impl Algorithm {
             Self::Adler32 => Some("adler32"),
             Self::Crc32 => Some("crc32"),
             Self::Crc32c => Some("crc32c"),
-            Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 | Self::XxHash128 => None,
+            Self::Crc64Nvme
+            | Self::XxHash64
+            | Self::XxHash3
+            | Self::XxHash128
+            | Self::PosixCksum => None,
             Self::Md5 => Some("md5"),
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
@@ -165,9 +174,12 @@ impl Algorithm {
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
             Self::Sha512 => Some("sha-512"),
-            Self::Crc32 | Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 | Self::XxHash128 => {
-                None
-            }
+            Self::Crc32
+            | Self::PosixCksum
+            | Self::Crc64Nvme
+            | Self::XxHash64
+            | Self::XxHash3
+            | Self::XxHash128 => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Every digest the wires ask for, computed in one pass while bytes stream.
 //!
-//! Digests are computed once, as the bytes come in, stored with the version ([`DigestSet`]) and never recomputed by reading.
+//! Digests are computed as the bytes come in and stored with the version ([`DigestSet`]). Only a digest that a client asks for
+//! and the version does not have is computed by reading, once.
 //!
 //! | you have | take |
 //! |---|---|

@@ -5,7 +5,7 @@ use core::hash::Hasher as _;
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512};
 use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
-use crate::crc::{Crc32, Crc32c, Crc64Nvme};
+use crate::crc::{Crc32, Crc32c, Crc64Nvme, PosixCksum};
 use crate::{Algorithm, AlgorithmSet, DigestSet, Md5};
 
 /// Bytes that all digests take in before the next are touched: they stay in the nearest cache.
@@ -19,6 +19,7 @@ pub struct Pipeline {
     crc32c: Crc32c,
     crc32: Option<Crc32>,
     crc64nvme: Option<Crc64Nvme>,
+    posix_cksum: Option<PosixCksum>,
     md5: Option<Md5>,
     sha1: Option<Context>,
     sha256: Option<Context>,
@@ -48,6 +49,7 @@ impl Pipeline {
             crc32c: Crc32c::new(),
             crc32: wanted(Algorithm::Crc32).then(Crc32::default),
             crc64nvme: wanted(Algorithm::Crc64Nvme).then(Crc64Nvme::default),
+            posix_cksum: wanted(Algorithm::PosixCksum).then(PosixCksum::default),
             md5: wanted(Algorithm::Md5).then(Md5::new),
             sha1: wanted(Algorithm::Sha1).then(|| Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
             sha256: wanted(Algorithm::Sha256).then(|| Context::new(&SHA256)),
@@ -95,6 +97,9 @@ impl Pipeline {
         if let Some(crc64nvme) = self.crc64nvme {
             set = set.with_crc64nvme(crc64nvme.value());
         }
+        if let Some(posix_cksum) = self.posix_cksum {
+            set = set.with_posix_cksum(posix_cksum.value());
+        }
         if let Some(md5) = self.md5 {
             set = set.with_md5(md5.finish());
         }
@@ -126,6 +131,9 @@ impl Pipeline {
         }
         if let Some(crc64nvme) = &mut self.crc64nvme {
             crc64nvme.update(piece);
+        }
+        if let Some(posix_cksum) = &mut self.posix_cksum {
+            posix_cksum.update(piece);
         }
         if let Some(md5) = &mut self.md5 {
             md5.update(piece);
@@ -161,6 +169,25 @@ mod tests {
     use crate::{adler32, crc32, crc32c, crc64nvme, md5};
     use proptest::prelude::*;
 
+    /// Bit by bit, as POSIX has it.
+    fn posix_cksum_of(bytes: &[u8]) -> u32 {
+        let mut crc = 0u32;
+        let mut take = |byte: u8| {
+            crc ^= u32::from(byte) << 24;
+            for _ in 0..8 {
+                let carry = crc >> 31;
+                crc = (crc << 1) ^ (carry * 0x04c1_1db7);
+            }
+        };
+        bytes.iter().copied().for_each(&mut take);
+        let mut length = bytes.len();
+        while length > 0 {
+            take(length as u8);
+            length >>= 8;
+        }
+        !crc
+    }
+
     fn everything() -> AlgorithmSet {
         Algorithm::ALL.into_iter().collect()
     }
@@ -178,6 +205,10 @@ mod tests {
         assert_eq!(hex(Algorithm::Adler32), "024d0127");
         assert_eq!(hex(Algorithm::Crc32), "352441c2");
         assert_eq!(hex(Algorithm::Crc32c), "364b3fb7");
+        // `printf abc | cksum` says 1219131554, and of nothing 4294967295.
+        assert_eq!(hex(Algorithm::PosixCksum), format!("{:08x}", 1_219_131_554));
+        let nothing = Pipeline::new(everything()).finish();
+        assert_eq!(nothing.posix_cksum(), Some(4_294_967_295));
         assert_eq!(hex(Algorithm::Md5), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(
             hex(Algorithm::Sha1),
@@ -238,10 +269,12 @@ mod tests {
                 }
                 whole.extend_from_slice(&bytes);
             }
+            let cksum = posix_cksum_of(&whole);
             let sha = |algorithm| aws_lc_rs::digest::digest(algorithm, &whole);
             let expected = DigestSet::new(adler32(&whole), crc32c(&whole))
                 .with_crc32(crc32(&whole))
                 .with_crc64nvme(crc64nvme(&whole))
+                .with_posix_cksum(cksum)
                 .with_md5(md5(&whole))
                 .with_sha1(sha(&SHA1_FOR_LEGACY_USE_ONLY).as_ref().try_into().unwrap())
                 .with_sha256(sha(&SHA256).as_ref().try_into().unwrap())

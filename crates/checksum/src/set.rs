@@ -40,6 +40,8 @@ pub struct DigestSet {
     xxhash3: Option<u64>,
     #[n(10)]
     xxhash128: Option<ByteArray<16>>,
+    #[n(15)]
+    posix_cksum: Option<u32>,
 }
 
 impl DigestSet {
@@ -56,6 +58,7 @@ impl DigestSet {
         xxhash64: None,
         xxhash3: None,
         xxhash128: None,
+        posix_cksum: None,
     };
 
     /// What stands where digests are kept in another place or were never computed: it is the
@@ -72,6 +75,7 @@ impl DigestSet {
         xxhash64: None,
         xxhash3: None,
         xxhash128: None,
+        posix_cksum: None,
     };
 
     /// Whether it is [`DigestSet::ABSENT`]. Both digests of the same bytes are zero for one content
@@ -96,6 +100,7 @@ impl DigestSet {
             xxhash64: None,
             xxhash3: None,
             xxhash128: None,
+            posix_cksum: None,
         }
     }
 
@@ -127,6 +132,35 @@ impl DigestSet {
     #[must_use]
     pub fn sha256(&self) -> Option<[u8; 32]> {
         self.sha256.map(|bytes| *bytes)
+    }
+
+    /// The CRC of POSIX `cksum`, if known.
+    #[must_use]
+    pub fn posix_cksum(&self) -> Option<u32> {
+        self.posix_cksum
+    }
+
+    /// What is known of the same bytes in either set; where both know a digest, that of this one.
+    #[must_use]
+    pub fn union(self, other: &Self) -> Self {
+        let always = match self.is_absent() {
+            true => other,
+            false => &self,
+        };
+        Self {
+            adler32: always.adler32,
+            crc32c: always.crc32c,
+            md5: self.md5.or(other.md5),
+            crc64nvme: self.crc64nvme.or(other.crc64nvme),
+            crc32: self.crc32.or(other.crc32),
+            sha256: self.sha256.or(other.sha256),
+            sha1: self.sha1.or(other.sha1),
+            sha512: self.sha512.or(other.sha512),
+            xxhash64: self.xxhash64.or(other.xxhash64),
+            xxhash3: self.xxhash3.or(other.xxhash3),
+            xxhash128: self.xxhash128.or(other.xxhash128),
+            posix_cksum: self.posix_cksum.or(other.posix_cksum),
+        }
     }
 
     /// The set with this MD5.
@@ -192,6 +226,13 @@ impl DigestSet {
         self
     }
 
+    /// The set with this CRC of POSIX `cksum`.
+    #[must_use]
+    pub fn with_posix_cksum(mut self, crc: u32) -> Self {
+        self.posix_cksum = Some(crc);
+        self
+    }
+
     /// The digest of an algorithm, if known.
     #[must_use]
     pub fn get(&self, algorithm: Algorithm) -> Option<Digest> {
@@ -209,6 +250,7 @@ impl DigestSet {
             Algorithm::XxHash64 => self.xxhash64.map(|hash| digest(&hash.to_be_bytes())),
             Algorithm::XxHash3 => self.xxhash3.map(|hash| digest(&hash.to_be_bytes())),
             Algorithm::XxHash128 => self.xxhash128.map(|bytes| digest(&*bytes)),
+            Algorithm::PosixCksum => self.posix_cksum.map(|crc| digest(&crc.to_be_bytes())),
         }
     }
 
@@ -273,6 +315,7 @@ mod tests {
             .with_crc32(0xcbf4_3926)
             .with_sha256([0x22; 32])
             .with_sha1([0x33; 20])
+            .with_posix_cksum(0x765e_7680)
     }
 
     fn newest() -> DigestSet {
@@ -306,11 +349,14 @@ mod tests {
             (least, format!("82{ll}")),
             (least.with_md5([0x11; 16]), format!("83{ll}{md5}")),
             (least.with_crc32(7), format!("85{ll}f6f607")),
-            (full(), format!("87{ll}{md5}{rest}")),
+            (
+                full(),
+                format!("90{ll}{md5}{rest}{}1a765e7680", "f6".repeat(8)),
+            ),
             (
                 newest(),
                 format!(
-                    "8b{ll}{md5}{rest}5840{}1b8cb841db40e6ae830750{:032x}",
+                    "90{ll}{md5}{rest}5840{}1b8cb841db40e6ae830750{:032x}f6f6f6f61a765e7680",
                     "44".repeat(64),
                     9
                 ),
@@ -322,11 +368,31 @@ mod tests {
         }
     }
 
+    /// What releases before the CRC of `cksum` wrote of everything that they knew.
+    #[test]
+    fn shorter_records_are_read() {
+        let mut stored = minicbor::to_vec(full()).unwrap();
+        stored.truncate(stored.len() - 5 - 8);
+        stored[0] = 0x87;
+        let before = minicbor::decode::<DigestSet>(&stored).unwrap();
+        assert_eq!(before.posix_cksum(), None);
+        assert_eq!(before.with_posix_cksum(0x765e_7680), full());
+    }
+
+    #[test]
+    fn a_union_knows_what_either_knows() {
+        let least = DigestSet::new(0x0a1b_2c3d, 0xe306_9283);
+        let more = least.with_posix_cksum(7).with_sha1([1; 20]);
+        assert_eq!(least.union(&more), more);
+        assert_eq!(DigestSet::ABSENT.union(&more), more);
+        assert_eq!(full().union(&more), full());
+    }
+
     /// A later version of Dewar may add places; an absent or short one is refused.
     #[test]
     fn later_places_are_skipped() {
         let mut stored = minicbor::to_vec(newest()).unwrap();
-        stored[0] = 0x8d;
+        stored[0] = 0x92;
         stored.extend_from_slice(&[0x43, 1, 2, 3, 0x18, 99]);
         assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), newest());
         assert!(minicbor::decode::<DigestSet>(&[0x81, 1]).is_err());

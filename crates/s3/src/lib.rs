@@ -17,5 +17,5 @@ pub mod sigv2;
 pub mod sigv4;
 mod wire;
 
-pub use door::{AnswerBody, Door, DoorConfig, HOST_ID, REQUEST_ID, TlsVersion, Told};
+pub use door::{AnswerBody, Door, DoorConfig, HOST_ID, REQUEST_ID, SLOW_DOWN, TlsVersion, Told};
 pub use range::{fuzz_range, parse_range};

@@ -1,6 +1,7 @@
 //! The seam between the process and what it serves: the process knows how to listen, to stop and
 //! to be administered, the engine how to store.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,11 +85,12 @@ pub trait Engine: Send + Sync + 'static {
     /// The S3 door.
     fn s3(&self) -> Self::S3;
 
-    /// The XRootD door, which encrypts with `tls`, if there is one.
+    /// The XRootD door, which encrypts with `tls`, if there is one. The process listens on `listeners`.
     fn xrootd(
         &self,
         _tls: Option<Arc<Tls>>,
         _metrics: ListenerMetrics,
+        _listeners: Vec<SocketAddr>,
     ) -> Option<Arc<dyn SocketFront>> {
         None
     }

@@ -35,7 +35,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotFound`],
     /// [`ErrorKind::Precondition`], [`ErrorKind::NotModified`], [`ErrorKind::InvalidRange`],
-    /// [`ErrorKind::InvalidPart`]; where the first bytes are small content, also those of
+    /// [`ErrorKind::InvalidPart`], [`ErrorKind::Nearline`]; where the first bytes are small content, also those of
     /// [`Download::next`].
     pub async fn get(&self, caller: &Caller, request: GetRequest) -> Result<Download> {
         let bucket = self.inner.bucket_of(caller, &request.object.bucket).await?;
@@ -54,7 +54,8 @@ impl Store {
             let (file, range, key) = inner.find(caller, &bucket, &request, false).await?;
             let extents = match inner.extents(&file).await {
                 Err(_) if !inner.is_current(&bucket, &request, &file).await? => continue,
-                extents => extents?,
+                extents => extents
+                    .map_err(|error| error.context(bucket.path(request.object.key.as_str())))?,
             };
             let mut pieces: VecDeque<Extent> = cut(&extents, range).into();
             let pinned = inner
@@ -366,12 +367,19 @@ impl Inner {
         Err(no_part())
     }
 
-    /// The extents of the copy that can be read at once.
+    /// The extents of the copy that can be read at once. A version without bytes needs no copy.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Nearline`] for content of which no copy is online; what the catalog says.
     pub(crate) async fn extents(&self, file: &FileRecord) -> Result<Vec<Extent>> {
         let online = |copy: &ContentCopy| copy.state != CopyState::Nearline;
         match file.current.copies.iter().position(online) {
             Some(copy) => Ok(self.tree.extents(&file.current, copy).await?.into_owned()),
-            None => Ok(Vec::new()),
+            None if file.current.size == 0 => Ok(Vec::new()),
+            None => {
+                let message = format!("version {} has no online copy", file.current.name());
+                Err(Error::new(ErrorKind::Nearline, message))
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The verbs of the IAM API: users, groups, roles, policies and keys of the caller's account, under
 //! policy. An administrator on the admin socket uses [`crate::Accounts`] itself.
 //!
-//! Names are those within the account, as IAM has them. A user that is an account of its own is
-//! found by its name or its id, by itself and by who manages its tenant.
+//! Names are those within the account, as IAM has them. Every decision is about the record that
+//! was found, in that record's own spelling and path, whatever the caller wrote. A user that is an
+//! account of its own is found by its name or its id, by itself and by who manages its tenant.
+//! For everybody else it does not exist, and neither do users of other accounts.
 
-use dewar_auth::{Action, Caller, Details, Resource, Secret, User};
+use dewar_auth::{Action, Caller, Details, Resource, Secret, User, UserKind, authorize};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
@@ -49,17 +51,6 @@ impl Store {
 }
 
 impl Identities<'_> {
-    /// The same, for giving or taking a policy: who may is asked with its ARN.
-    #[must_use]
-    pub fn about(&self, arn: &str) -> Self {
-        Self {
-            tenant: self.tenant.clone(),
-            root: self.root.clone(),
-            about: Some(arn.to_owned()),
-            ..*self
-        }
-    }
-
     fn accounts(&self) -> &Accounts {
         &self.store.inner.accounts
     }
@@ -82,66 +73,107 @@ impl Identities<'_> {
         format!("{}/{name}", self.root)
     }
 
-    fn permit(&self, action: Action, account: UserId, path: &str, of_tenant: bool) -> Result<()> {
-        let resource = Resource::Identity {
-            tenant: &self.tenant,
-            account,
-            path,
-            of_tenant,
-        };
-        let details = Details {
+    fn details(&self) -> Details<'_> {
+        Details {
             now: self.store.inner.env.clock.now(),
             policy_arn: self.about.as_deref(),
             ..Details::default()
-        };
+        }
+    }
+
+    /// A user, as policies see it.
+    fn resource<'r>(&'r self, user: &User, path: &'r str) -> Resource<'r> {
+        Resource::Identity {
+            tenant: &self.tenant,
+            account: user.account,
+            path,
+            of_tenant: user.is_root(),
+        }
+    }
+
+    fn permit(&self, action: Action, resource: Resource<'_>) -> Result<()> {
         self.store
             .inner
             .audit
-            .permit(self.caller, action, resource, &details)
+            .permit(self.caller, action, resource, &self.details())
     }
 
     /// Asks for something of the own account, like `user/path/name`.
     fn permit_own(&self, action: Action, path: &str) -> Result<()> {
-        self.permit(action, self.account, path, false)
+        let resource = Resource::Identity {
+            tenant: &self.tenant,
+            account: self.account,
+            path,
+            of_tenant: false,
+        };
+        self.permit(action, resource)
     }
 
     /// The user of a name, or the caller, for who may do `action` to it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`]; [`ErrorKind::NotFound`].
+    /// [`ErrorKind::Denied`]; [`ErrorKind::NotFound`]; [`ErrorKind::InvalidArgument`] without a name
+    /// from a caller who is no user itself, like a session of a role.
     pub async fn user(&self, action: Action, name: Option<&str>) -> Result<User> {
-        let accounts = self.accounts();
         let found = match name {
-            None => accounts.user_of(&self.tenant, &self.caller()?.name).await,
-            Some(name) => match accounts.user_of(&self.tenant, &self.full(name)).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => self.root_user(name).await,
-                found => found,
-            },
+            None => self.caller_itself().await?,
+            Some(name) => self.user_named(action, name).await?,
         };
-        match found {
-            Ok(user) => {
-                let path = format!("user{}{}", user.path, user.short_name());
-                self.permit(action, user.account, &path, user.is_root())?;
-                Ok(user)
-            }
-            Err(error) => {
-                let path = format!("user/{}", name.unwrap_or_default());
-                self.permit_own(action, &path)?;
-                Err(error)
-            }
+        if let Some(user) = found {
+            let path = user_path(&user);
+            self.permit(action, self.resource(&user, &path))?;
+            return Ok(user);
         }
+        let name = name.unwrap_or_default();
+        self.permit_own(action, &format!("user/{name}"))?;
+        let message = format!("there is no user {name:?}");
+        Err(Error::new(ErrorKind::NotFound, message))
     }
 
-    /// A user that is an account of its own, by name or id.
-    async fn root_user(&self, name: &str) -> Result<User> {
-        let accounts = self.accounts();
-        if let Ok(id) = name.parse::<UserId>()
-            && let Some(user) = accounts.user_by_id(id).await?
-            && user.tenant == self.tenant
-        {
-            return accounts.user_of(&self.tenant, &user.name).await;
+    /// The caller, as the catalog has it.
+    async fn caller_itself(&self) -> Result<Option<User>> {
+        let caller = self.caller()?;
+        if caller.kind != UserKind::Local {
+            let message = "Must specify userName when calling with non-User credentials";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        accounts.user_of(&self.tenant, name).await
+        let found = self.accounts().user_by_id(caller.id).await?;
+        Ok(found.map(|user| (*user).clone()))
+    }
+
+    /// The user of a name in the account; by name or id the caller itself, and, for who manages the
+    /// tenant, a user that is an account of its own.
+    async fn user_named(&self, action: Action, name: &str) -> Result<Option<User>> {
+        let accounts = self.accounts();
+        let absent = |error: &Error| error.kind() == ErrorKind::NotFound;
+        match accounts.user_of(&self.tenant, &self.full(name)).await {
+            Err(error) if absent(&error) => {}
+            found => return found.map(Some),
+        }
+        let caller = self.caller()?;
+        let by_name = caller.is_root() && caller.name == name;
+        if caller.kind == UserKind::Local && (by_name || name.parse() == Ok(caller.id)) {
+            return self.caller_itself().await;
+        }
+        let root = match accounts.user_of(&self.tenant, name).await {
+            Err(error) if absent(&error) => match name.parse() {
+                Ok(id) => accounts.user_by_id(id).await?.map(|user| (*user).clone()),
+                Err(_) => None,
+            },
+            found => Some(found?),
+        };
+        Ok(root.filter(|root| self.manages(action, root)))
+    }
+
+    /// Whether the caller manages the tenant, as far as this action on this account's own user
+    /// goes. Nothing is told to the audit log: who does not is answered as if there was no such user.
+    fn manages(&self, action: Action, root: &User) -> bool {
+        let path = user_path(root);
+        let by_tenant = root.account != self.account
+            || self.caller.user().is_some_and(|user| user.tenant_admin);
+        let reaches = root.is_root() && root.tenant == self.tenant && by_tenant;
+        let resource = self.resource(root, &path);
+        reaches && authorize(self.caller, action, resource, &self.details()).is_ok()
     }
 
     fn holder(&self, kind: HolderKind, name: String) -> Holder {
@@ -173,6 +205,43 @@ impl Identities<'_> {
         }
     }
 
+    /// The same, for giving or taking a policy: who may is asked with the policy's own ARN, or with
+    /// `arn` where there is no such policy.
+    async fn about(&self, arn: &str) -> Result<Self> {
+        let about = match self.policy_at(arn).await {
+            Ok(policy) => self.policy_arn(&policy),
+            Err(error) if error.kind() == ErrorKind::NotFound => arn.to_owned(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            tenant: self.tenant.clone(),
+            root: self.root.clone(),
+            about: Some(about),
+            ..*self
+        })
+    }
+
+    /// Gives a policy that stands for itself to a user, group or role, or takes it away.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Quota`].
+    pub async fn set_attached(
+        &self,
+        action: Action,
+        kind: HolderKind,
+        name: &str,
+        arn: &str,
+        attached: bool,
+    ) -> Result<()> {
+        let iam = self.about(arn).await?;
+        let holder = iam.find(action, kind, name).await?;
+        let policy = iam.policy(action, arn).await?;
+        match attached {
+            true => self.accounts().attach_policy(&holder, &policy.name).await,
+            false => self.accounts().detach_policy(&holder, &policy.name).await,
+        }
+    }
+
     /// Makes a user of the account.
     ///
     /// # Errors
@@ -198,7 +267,8 @@ impl Identities<'_> {
         self.accounts().users_of(&self.tenant, &self.root).await
     }
 
-    /// Gives a user another name or path.
+    /// Gives a user another name or path. The caller needs the right to do so for both what the
+    /// user is called now and what it is to be called.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::AlreadyExists`].
@@ -212,6 +282,11 @@ impl Identities<'_> {
         if user.is_root() && new_name.is_some() {
             let message = "a user that is an account of its own keeps its name";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        if !user.is_root() {
+            let path = new_path.unwrap_or(&user.path);
+            let name = new_name.unwrap_or(user.short_name());
+            self.permit_own(Action::UpdateUser, &format!("user{path}{name}"))?;
         }
         let change = UserChange {
             name: new_name.map(|new| self.full(new)),
@@ -318,8 +393,11 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn group(&self, action: Action, name: &str) -> Result<Group> {
         let found = self.accounts().group(&self.tenant, &self.full(name)).await;
-        let path = found.as_ref().map_or("/", |group| &group.path);
-        self.permit_own(action, &format!("group{path}{name}"))?;
+        let path = match &found {
+            Ok(group) => format!("group{}{}", group.path, short(&group.name)),
+            Err(_) => format!("group/{name}"),
+        };
+        self.permit_own(action, &path)?;
         found
     }
 
@@ -342,7 +420,8 @@ impl Identities<'_> {
         Ok((group, members))
     }
 
-    /// Gives a group another name or path.
+    /// Gives a group another name or path. The caller needs the right to do so for both what the
+    /// group is called now and what it is to be called.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::AlreadyExists`].
@@ -353,6 +432,9 @@ impl Identities<'_> {
         new_path: Option<&str>,
     ) -> Result<()> {
         let group = self.group(Action::UpdateGroup, name).await?;
+        let path = new_path.unwrap_or(&group.path);
+        let called = new_name.unwrap_or(short(&group.name));
+        self.permit_own(Action::UpdateGroup, &format!("group{path}{called}"))?;
         let new_name = new_name.map(|new| self.full(new));
         self.accounts()
             .change_group(&self.tenant, &group.name, new_name.as_deref(), new_path)
@@ -407,9 +489,9 @@ impl Identities<'_> {
     pub async fn create_role(&self, name: &str, path: &str, change: RoleChange) -> Result<Role> {
         self.permit_own(Action::CreateRole, &format!("role{path}{name}"))?;
         let full = self.full(name);
-        self.accounts()
-            .make_role(&self.tenant, &full, path, change)
-            .await
+        let accounts = self.accounts();
+        let role = accounts.make_role(&self.tenant, &full, path, change).await;
+        accounts.shown_role(role?).await
     }
 
     /// A role, for who may do `action` to it.
@@ -418,9 +500,12 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn role(&self, action: Action, name: &str) -> Result<Role> {
         let found = self.accounts().role(&self.tenant, &self.full(name)).await;
-        let path = found.as_ref().map_or("/", |role| &role.path);
-        self.permit_own(action, &format!("role{path}{name}"))?;
-        found
+        let path = match &found {
+            Ok(role) => format!("role{}{}", role.path, short(&role.name)),
+            Err(_) => format!("role/{name}"),
+        };
+        self.permit_own(action, &path)?;
+        self.accounts().shown_role(found?).await
     }
 
     /// The roles of the account.
@@ -429,7 +514,15 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`].
     pub async fn list_roles(&self) -> Result<Vec<Role>> {
         self.permit_own(Action::ListRoles, "role/")?;
-        self.accounts().roles(&self.tenant, Some(&self.root)).await
+        let mut roles = Vec::new();
+        for role in self
+            .accounts()
+            .roles(&self.tenant, Some(&self.root))
+            .await?
+        {
+            roles.push(self.accounts().shown_role(role).await?);
+        }
+        Ok(roles)
     }
 
     /// Whether the caller may ask which issuers of tokens its account has.
@@ -484,16 +577,50 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn policy(&self, action: Action, arn: &str) -> Result<ManagedPolicy> {
+        let found = self.policy_at(arn).await;
+        let path = match &found {
+            Ok(policy) => Some(policy_path(policy)),
+            Err(_) => self.rest_of(arn).map(str::to_owned),
+        };
+        // An ARN of another account names nothing here, and asking for it tells nothing.
+        if let Some(path) = path {
+            self.permit_own(action, &path)?;
+        }
+        found
+    }
+
+    /// What stands behind the account in an ARN of this account.
+    fn rest_of<'arn>(&self, arn: &'arn str) -> Option<&'arn str> {
+        arn.strip_prefix(&format!("arn:aws:iam::{}:", self.account))
+    }
+
+    /// The policy that has this ARN, path and all.
+    async fn policy_at(&self, arn: &str) -> Result<ManagedPolicy> {
         let none = || Error::new(ErrorKind::NotFound, format!("there is no policy {arn:?}"));
-        let own = format!("arn:aws:iam::{}:policy/", self.account);
-        let rest = arn.strip_prefix(&own).ok_or_else(none)?;
-        let name = rest.rsplit_once('/').map_or(rest, |(_, name)| name);
-        let found = self
+        let rest = self
+            .rest_of(arn)
+            .and_then(|rest| rest.strip_prefix("policy"));
+        let (folder, name) = rest
+            .and_then(|rest| rest.rsplit_once('/'))
+            .ok_or_else(none)?;
+        let policy = match self
             .accounts()
             .managed(&self.tenant, &self.full(name))
-            .await;
-        self.permit_own(action, &format!("policy/{rest}"))?;
-        found
+            .await
+        {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(none()),
+            found => found?,
+        };
+        match policy.path.strip_suffix('/') == Some(folder) {
+            true => Ok(policy),
+            false => Err(none()),
+        }
+    }
+
+    /// The ARN of a policy of the account.
+    #[must_use]
+    pub fn policy_arn(&self, policy: &ManagedPolicy) -> String {
+        format!("arn:aws:iam::{}:{}", self.account, policy_path(policy))
     }
 
     /// The policies of the account.
@@ -571,4 +698,22 @@ impl Identities<'_> {
             ),
         ])
     }
+}
+
+/// The name within the account.
+fn short(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(_, name)| name)
+}
+
+/// What stands behind the account in a user's ARN.
+fn user_path(user: &User) -> String {
+    match user.is_root() {
+        true => "root".to_owned(),
+        false => format!("user{}{}", user.path, user.short_name()),
+    }
+}
+
+/// What stands behind the account in a policy's ARN.
+fn policy_path(policy: &ManagedPolicy) -> String {
+    format!("policy{}{}", policy.path, short(&policy.name))
 }

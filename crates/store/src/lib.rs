@@ -27,6 +27,7 @@ mod copy;
 pub mod cors;
 mod delete;
 mod description;
+mod digests;
 pub mod document;
 mod encryption;
 pub mod engine;
@@ -47,6 +48,7 @@ mod rebuilt;
 mod rename;
 mod rewrap;
 pub mod salvage;
+pub mod shares;
 #[cfg(test)]
 mod tests;
 mod transition;
@@ -73,6 +75,7 @@ pub use accounts::{
     Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, caller_identity,
 };
 pub use blobs::{BlobTable, JournalHold};
+pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use identity::Identities;
@@ -82,6 +85,7 @@ pub use rebuilt::{Rebuilt, RebuiltFrom};
 pub use rewrap::{MasterKeyInfo, StillWrapped};
 
 use audit::Audit;
+use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
 use turns::Turns;
 use upkeep::{Upkeep, UpkeepConfig};
@@ -112,6 +116,8 @@ pub struct Parts {
     pub lifecycle: LifecycleConfig,
     /// Who owns what others write into new buckets that do not say.
     pub ownership: Ownership,
+    /// What the computing of digests may take.
+    pub digests: DigestLimits,
 }
 
 /// The inside of a store, shared with uploads, downloads and workers.
@@ -133,6 +139,7 @@ pub(crate) struct Inner {
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
     ownership: Ownership,
+    digests: DigestPasses,
 }
 
 pub(crate) type Shared = Arc<Inner>;
@@ -173,6 +180,7 @@ impl Store {
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
                 ownership: parts.ownership,
+                digests: DigestPasses::new(parts.digests),
             }),
         }
     }

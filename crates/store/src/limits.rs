@@ -55,3 +55,9 @@ pub const XATTR_BYTES_MAX: usize = 64 << 10;
 
 /// How often a copy is begun anew because its source was replaced after it was judged.
 pub const COPY_TURNS_MAX: usize = 16;
+
+/// When a client may ask again for a checksum that is not computed because too many are.
+pub const DIGEST_LATER: Duration = Duration::from_secs(2);
+
+/// How often a checksum is looked for anew because the object was replaced, or another was computed meanwhile.
+pub const DIGEST_TURNS_MAX: usize = 16;

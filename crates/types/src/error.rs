@@ -80,6 +80,8 @@ pub enum ErrorKind {
     Busy(Duration),
     /// Too many disks are missing to read or write this now.
     Unavailable,
+    /// No copy of the content is online: it must be recalled before it can be read.
+    Nearline,
     /// A deadline passed.
     Timeout,
     /// Encrypted content and the key that came do not go together.

@@ -36,7 +36,7 @@ pub mod open {
 
 /// Of `open` ([`crate::request::Open::options_more`]).
 pub mod open_more {
-    /// Give a second handle for the template's file.
+    /// The new file has the content of the template.
     pub const DUP: u16 = 0x0001;
     /// On the template's file system.
     pub const SAMEFS: u16 = 0x0002;

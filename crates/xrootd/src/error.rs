@@ -63,6 +63,7 @@ impl Refusal {
             ErrorKind::IsADirectory => "is a directory",
             ErrorKind::NotADirectory => "not a directory",
             ErrorKind::NotEmpty => "directory not empty",
+            ErrorKind::Nearline => "it is on nearline storage only",
             ErrorKind::Internal => "internal error",
             _ => error.message(),
         };
@@ -142,7 +143,7 @@ fn code_of(kind: ErrorKind) -> ErrorCode {
             ErrorCode::ItExists
         }
         ErrorKind::IsADirectory => ErrorCode::IsDirectory,
-        ErrorKind::NotADirectory => ErrorCode::FsError,
+        ErrorKind::NotADirectory | ErrorKind::Nearline => ErrorCode::FsError,
         ErrorKind::Locked => ErrorCode::FileLocked,
         ErrorKind::Precondition | ErrorKind::NotModified | ErrorKind::Conflict => {
             ErrorCode::Conflict
@@ -180,6 +181,7 @@ mod tests {
         let ours = |kind| Refusal::of(&Error::new(kind, "why"), "mv", "/b/x").ours;
         for kind in [
             ErrorKind::NotADirectory,
+            ErrorKind::Nearline,
             ErrorKind::NotFound,
             ErrorKind::IncompleteBody,
             ErrorKind::Quota,

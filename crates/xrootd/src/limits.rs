@@ -66,6 +66,12 @@ pub const DIR_PAGE: usize = 1000;
 /// How long a connection may take from its first byte to the end of its login.
 pub const LOGIN_TIME: Duration = Duration::from_secs(60);
 
+/// The same while few connections are left for others. A session without a proof may idle for as long.
+pub const CROWDED_LOGIN_TIME: Duration = Duration::from_secs(10);
+
+/// How long a client that is refused may take for its first request and its goodbye.
+pub const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
 /// Bytes of the arguments of what comes before a login: more than any client says of itself.
 pub const FIRST_BYTES_MAX: usize = 8 << 10;
 
@@ -95,3 +101,6 @@ pub const LINGER_TIME: Duration = Duration::from_secs(1);
 
 /// Whoever asked for statistics within so long watches this server.
 pub const WATCHED_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client waits for a checksum that must be computed before it is told that the answer comes later.
+pub const CHECKSUM_PATIENCE: Duration = Duration::from_secs(2);

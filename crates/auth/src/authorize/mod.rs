@@ -588,7 +588,9 @@ impl<'a> OwnPolicies<'a> {
         };
         let Some(user) = user else { return Ok(own) };
         for policy in user.policies.iter() {
-            let verdict = policy.policy.verdict(ask);
+            let verdict = policy
+                .policy
+                .verdict(&ask.of_user_policy(policy.tenant_wide));
             if let Some((index, statement)) = verdict.deny {
                 return Err(Why::User(&policy.source, index, statement));
             }
@@ -633,13 +635,24 @@ fn of_identity<'a>(
     if let Some(why) = own.tenant_wide {
         return (true, why);
     }
-    let mine = user.account == account && !(of_tenant && changes_rights(ask.action));
+    // A key of an account's own user has all rights of the account: only that user makes one.
+    let itself = user.is_root() && user.account == account;
+    let beyond = changes_rights(ask.action) || (changes_keys(ask.action) && !itself);
+    let mine = user.account == account && !(of_tenant && beyond);
     match own.allow {
         _ if !mine => (false, Why::Nothing),
         _ if user.is_root() => (true, Why::Owner),
         Some(why) => (true, why),
         None => (false, Why::Nothing),
     }
+}
+
+/// Whether an action gives or takes keys of what it is about, and with them all its rights.
+fn changes_keys(action: Action) -> bool {
+    matches!(
+        action,
+        Action::CreateAccessKey | Action::UpdateAccessKey | Action::DeleteAccessKey
+    )
 }
 
 /// Whether an action gives or takes rights of what it is about.

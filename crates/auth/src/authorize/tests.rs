@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     AccessKey, Acl, CannedAcl, Fact, Facts, Grantee, Origin, Policy, PolicyKind, PublicAccessBlock,
-    Secret, UserPolicies, UserPolicy,
+    Secret, UserKind, UserPolicies, UserPolicy,
 };
 
 const ORIGIN: Origin = Origin {
@@ -384,7 +384,119 @@ fn identities_are_managed_by_their_account_and_the_tenant() {
         "a policy ends with its account"
     );
     assert!(!may(&robot, 1, Action::PutUserPolicy, true));
+    for action in [
+        Action::CreateAccessKey,
+        Action::UpdateAccessKey,
+        Action::DeleteAccessKey,
+    ] {
+        assert!(may(&ann, 1, action, true), "its own keys");
+        assert!(
+            !may(&robot, 1, action, true),
+            "a key of the account's own user has all its rights"
+        );
+    }
     assert!(!may(&Caller::anonymous(ORIGIN), 1, Action::GetUser, false));
+}
+
+#[test]
+fn names_in_accounts_are_not_names_in_the_tenant() {
+    let may = |caller: User, principal: &str| {
+        let principal = format!(r#""Principal":{{"AWS":"{principal}"}},"#);
+        let access = bucket_policy(&statement("Allow", &principal, "s3:GetObject", ALL, ""));
+        let all = statement("Allow", "", "s3:*", "*", "");
+        Bucket::new(&access).may(&by(with_policy(caller, &all, false)), Action::GetObject)
+    };
+    let role = |id, account, name: &str| User {
+        kind: UserKind::Role {
+            session: "s".into(),
+        },
+        ..member(id, account, name)
+    };
+    let account = UserId(5);
+    for (of_tenant, of_account, kind, name) in [
+        (user(2, "bob"), member(6, 5, "eve/bob"), "user", "bob"),
+        (role(3, 3, "lead"), role(7, 5, "eve/lead"), "role", "lead"),
+    ] {
+        let by_tenant = format!("arn:aws:iam:::{kind}/{name}");
+        assert!(may(of_tenant.clone(), &by_tenant));
+        assert!(
+            !may(of_account.clone(), &by_tenant),
+            "a namesake in an account"
+        );
+        let by_account = format!("arn:aws:iam::{account}:{kind}/{name}");
+        assert!(may(of_account.clone(), &by_account));
+        assert!(!may(of_tenant.clone(), &by_account));
+        // By its id each is meant alone.
+        let id = of_account.id.to_string();
+        assert!(may(of_account, &id));
+        assert!(!may(of_tenant, &id));
+        assert!(!may(member(9, 5, "eve/other"), &id));
+    }
+    let session = role(7, 5, "eve/lead");
+    assert!(!may(session.clone(), "arn:aws:sts:::assumed-role/lead/s"));
+    assert!(may(
+        session,
+        &format!("arn:aws:sts::{account}:assumed-role/lead/s")
+    ));
+}
+
+#[test]
+fn a_role_is_a_resource_of_iam_when_it_is_assumed() {
+    let tenant = TenantName::default();
+    let role = Resource::Identity {
+        tenant: &tenant,
+        account: UserId(1),
+        path: "role/lead",
+        of_tenant: false,
+    };
+    let trust = statement("Allow", ANYBODY, "sts:AssumeRole", "*", "");
+    let trust = trust
+        .replace(r#""Resource":"*","#, "")
+        .replace(r#","Resource":"*""#, "");
+    let trust = Policy::parse(&trust, PolicyKind::Trust, 20_000).expect("a trust policy");
+    let deny = |path: &str| {
+        let resource = format!("arn:aws:iam::{}:{path}", UserId(1));
+        let deny = statement("Deny", "", "sts:AssumeRole", &resource, "");
+        let robot = by(with_policy(member(3, 1, "ann/robot"), &deny, false));
+        assume(
+            &robot,
+            Action::AssumeRole,
+            role,
+            &trust,
+            &Details::default(),
+        )
+        .is_err()
+    };
+    assert!(deny("role/lead"));
+    assert!(!deny("role/other"));
+}
+
+#[test]
+fn a_name_that_an_account_gives_counts_in_the_account() {
+    let homes = "arn:aws:s3:::data/${aws:username}/b";
+    let allow = statement("Allow", "", "s3:GetObject", homes, "");
+    let access = BucketAccess::default();
+    let bucket = Bucket::new(&access);
+    // The object is a/b in a bucket of user 1.
+    assert!(bucket.may(
+        &by(with_policy(user(2, "a"), &allow, true)),
+        Action::GetObject
+    ));
+    let namesake = with_policy(member(3, 2, "bob/a"), &allow, true);
+    assert!(!bucket.may(&by(namesake), Action::GetObject));
+    let own = with_policy(member(3, 1, "ann/a"), &allow, true);
+    assert!(bucket.may(&by(own), Action::GetObject));
+    let all = statement("Allow", "", "s3:*", "*", "").replace(
+        r#""Statement":"#,
+        r#""Statement":[{"Effect":"Deny","Action":"s3:GetObject","Resource":"arn:aws:s3:::data/${aws:username}/*"},"#,
+    );
+    let all = format!("{}]}}", all.strip_suffix('}').expect("a document"));
+    let namesake = with_policy(member(3, 2, "bob/a"), &all, true);
+    assert!(bucket.may(&by(namesake.clone()), Action::PutObject));
+    assert!(
+        !bucket.may(&by(namesake), Action::GetObject),
+        "it denies all of a name"
+    );
 }
 
 struct Said(Vec<(Fact, &'static str)>);

@@ -14,6 +14,7 @@
 //! | `condition` | operators, keys, values |
 //! | `principal` | who is meant |
 //! | `resource` | what is meant: ARNs with tenants |
+//! | `rewrite` | principals in a text, replaced by others |
 //! | `statement` | whether a statement speaks of a request |
 //! | `truth` | yes, no, and what depends on a claim that was not kept |
 
@@ -24,6 +25,7 @@ mod parse;
 mod pattern;
 pub(crate) mod principal;
 mod resource;
+mod rewrite;
 pub(crate) mod statement;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ use index::Index;
 pub(crate) use principal::Meant;
 use principal::PrincipalSet;
 use resource::ResourceSet;
+pub use rewrite::{principals_of, with_principals};
 use statement::Ask;
 
 /// Longest policy of a bucket in bytes (S3 user guide: 20 KB).

@@ -3,7 +3,7 @@
 use dewar_types::UserId;
 
 use crate::token::provider_name;
-use crate::{Caller, Principal, User};
+use crate::{Caller, Principal, User, UserKind};
 
 use super::PolicyError;
 use super::json::Node;
@@ -29,7 +29,8 @@ pub(crate) struct PrincipalSet {
 enum Member {
     /// `*`: the nameless too.
     Everyone,
-    /// All of an account, by its id, or of a tenant, by its name (empty: the default one).
+    /// All of an account, by its id, or of a tenant, by its name (empty: the default one); one
+    /// user or role, by its id.
     Account(Box<str>),
     /// A user or role: the account field, and what follows it.
     Arn { account: Box<str>, rest: Box<str> },
@@ -150,6 +151,8 @@ impl Member {
         };
         match self {
             Self::Everyone => Some(Meant::InPerson),
+            // An id that is not an account's names one user or role, as `AIDA...` does at AWS.
+            Self::Account(id) if is_unique_id(user, id) => Some(Meant::InPerson),
             Self::Account(account) => is_account(user, account).then_some(if user.is_root() {
                 Meant::InPerson
             } else {
@@ -160,12 +163,15 @@ impl Member {
             } else {
                 Meant::ByAccount
             }),
-            Self::Arn { account, rest } => {
-                (is_account(user, account) && user.is_at(rest)).then_some(Meant::InPerson)
-            }
+            Self::Arn { account, rest } => user.is_named(account, rest).then_some(Meant::InPerson),
             Self::Federated(_) | Self::Service => None,
         }
     }
+}
+
+/// Whether a principal that is only an id is the user's, or its role's. Ids are never given twice.
+fn is_unique_id(user: &User, text: &str) -> bool {
+    !matches!(user.kind, UserKind::Federated { .. }) && is_id(user.id, text)
 }
 
 /// Whether an ARN's account field names the user's account or tenant.

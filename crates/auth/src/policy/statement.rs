@@ -26,6 +26,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) details: &'a Details<'a>,
     /// Whether the policy stands on the resource itself.
     pub(crate) on_resource: bool,
+    /// Whether the policy was given to the user by who manages the tenant.
+    pub(crate) tenant_wide: bool,
     /// The resource's account id and path.
     named: &'a OnceCell<(String, String)>,
 }
@@ -44,7 +46,16 @@ impl<'a> Ask<'a> {
             resource,
             details,
             on_resource: false,
+            tenant_wide: false,
             named,
+        }
+    }
+
+    /// The same, to be asked of a policy that the user has.
+    pub(crate) fn of_user_policy(&self, tenant_wide: bool) -> Self {
+        Self {
+            tenant_wide,
+            ..*self
         }
     }
 
@@ -76,7 +87,11 @@ impl<'a> Ask<'a> {
             .user()
             .is_some_and(|user| user.tenant == *tenant);
         Named {
-            service: self.action.service(),
+            // Roles are of IAM, for sts:AssumeRole too.
+            service: match self.resource {
+                Resource::Identity { .. } => "iam",
+                Resource::Tenant(_) | Resource::Bucket { .. } => self.action.service(),
+            },
             tenant: tenant.as_str(),
             account,
             at_home: self.on_resource || own,
@@ -270,6 +285,19 @@ impl<'a> Ask<'a> {
         read.or_else(|| self.caller.facts().and_then(|facts| facts.fact(fact)))
     }
 
+    /// Whether the caller's name tells it apart where the resource is. Accounts name their users
+    /// as they like: in the tenant, and in other accounts, somebody else may have the name.
+    fn names_user(&self) -> bool {
+        let Some(user) = self.caller.user().filter(|_| self.tenant_wide) else {
+            return true;
+        };
+        match self.resource {
+            Resource::Tenant(_) => true,
+            Resource::Bucket { owner, .. } => user.is_root() || user.account == *owner,
+            Resource::Identity { account, .. } => user.account == *account,
+        }
+    }
+
     fn request_tag(&self, name: &str) -> Found<'_> {
         if self.action.level() != Level::Object {
             return Found::Absent;
@@ -304,8 +332,11 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The value of a policy variable.
-    fn variable(&self, key: &Key) -> Result<Option<String>, Unkept> {
+    /// The value of a policy variable, in a statement with this effect.
+    fn variable(&self, key: &Key, effect: Effect) -> Result<Option<String>, Unkept> {
+        if *key == Key::Username && effect == Effect::Allow && !self.names_user() {
+            return Ok(None);
+        }
         match self.find(key) {
             Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),
             Found::Absent | Found::Many(_) => Ok(None),
@@ -372,7 +403,7 @@ impl Statement {
             None => Meant::InPerson,
             Some(principals) => principals.means(ask.caller)?,
         };
-        let variables = |key: &Key| ask.variable(key);
+        let variables = |key: &Key| ask.variable(key, self.effect);
         let resources = self.resources.holds(&ask.named(), &variables);
         if resources == Truth::No {
             return None;

@@ -23,6 +23,8 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use dewar_types::Timestamp;
 use thiserror::Error;
 
@@ -40,6 +42,9 @@ pub const SKEW_SECS: i64 = 60;
 
 /// The audience that stands for every storage of WLCG; it counts where the issuer's entry lists it.
 pub const ANY_WLCG: &str = "https://wlcg.cern.ch/jwt/v1/any";
+
+/// How long a token may be good for, from `iat` to `exp`, where nothing else is set.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Longest subject in bytes.
 const SUBJECT_BYTES_MAX: usize = 512;
@@ -87,6 +92,17 @@ pub enum TokenError {
     /// Not yet.
     #[error("the token is valid in {0} seconds")]
     Early(i64),
+    /// Good for longer than is allowed, from `iat` to `exp`.
+    #[error(
+        "the token is good for {found} s from its iat to its exp, and {most} s are allowed \
+         (security.token_lifetime_max)"
+    )]
+    Lifetime {
+        /// Seconds.
+        found: i64,
+        /// Seconds that are allowed.
+        most: u64,
+    },
     /// Something in it that is of no known kind: a version, a purpose.
     #[error("{0}")]
     Unfit(String),
@@ -132,7 +148,7 @@ pub fn claimed_issuer(jws: &Jws<'_>) -> Result<String, TokenError> {
     Ok(issuer.to_owned())
 }
 
-/// Checks a token against its issuer and the issuer's keys.
+/// Checks a token against its issuer and the issuer's keys. It may be good for `lifetime_max` in all.
 ///
 /// # Errors
 /// [`TokenError`]: the first thing that is wrong, in the order of the module's page.
@@ -140,6 +156,7 @@ pub fn check(
     jws: &Jws<'_>,
     issuer: &Issuer,
     keys: &KeySet,
+    lifetime_max: Duration,
     now: Timestamp,
 ) -> Result<Token, TokenError> {
     let key_id = jws.key_id.as_deref();
@@ -159,7 +176,7 @@ pub fn check(
         ));
     }
     check_audience(&claims, issuer)?;
-    let expires = check_times(&claims, now)?;
+    let expires = check_times(&claims, lifetime_max, now)?;
     check_purpose(&claims)?;
     let subject = claims.text("sub").ok_or(TokenError::Missing(
         "sub (Keycloak leaves it out without its client scope \"basic\")",
@@ -205,22 +222,28 @@ fn check_audience(claims: &Claims, issuer: &Issuer) -> Result<(), TokenError> {
     })
 }
 
-fn check_times(claims: &Claims, now: Timestamp) -> Result<Timestamp, TokenError> {
+fn check_times(
+    claims: &Claims,
+    lifetime_max: Duration,
+    now: Timestamp,
+) -> Result<Timestamp, TokenError> {
     let now = i64::try_from(now.secs()).unwrap_or(i64::MAX);
     let expires = claims.seconds("exp").ok_or(TokenError::Missing("exp"))?;
     if now >= expires.saturating_add(SKEW_SECS) {
         return Err(TokenError::Expired(now.saturating_sub(expires)));
     }
-    for name in ["nbf", "iat"] {
-        let begins = claims.seconds(name);
-        if name == "iat" && begins.is_none() {
-            return Err(TokenError::Missing("iat"));
-        }
-        if let Some(begins) = begins
-            && begins.saturating_sub(SKEW_SECS) > now
-        {
+    let issued = claims.seconds("iat").ok_or(TokenError::Missing("iat"))?;
+    for begins in claims.seconds("nbf").into_iter().chain([issued]) {
+        if begins.saturating_sub(SKEW_SECS) > now {
             return Err(TokenError::Early(begins.saturating_sub(now)));
         }
+    }
+    let lifetime = expires.saturating_sub(issued);
+    if lifetime > i64::try_from(lifetime_max.as_secs()).unwrap_or(i64::MAX) {
+        return Err(TokenError::Lifetime {
+            found: lifetime,
+            most: lifetime_max.as_secs(),
+        });
     }
     Ok(Timestamp::from_secs(
         u64::try_from(expires).unwrap_or_default(),

@@ -132,7 +132,13 @@ fn with(name: &str, value: Value) -> Value {
 
 fn judged(_: &Signer, set: &KeySet, token: &str) -> Result<Token, TokenError> {
     let jws = Jws::parse(token)?;
-    check(&jws, &issuer(), set, Timestamp::from_secs(NOW))
+    check(
+        &jws,
+        &issuer(),
+        set,
+        LIFETIME_MAX,
+        Timestamp::from_secs(NOW),
+    )
 }
 
 #[test]
@@ -231,6 +237,7 @@ fn claims_are_checked_exactly() {
         with("aud", json!(format!("{AUD}/"))),
         with("aud", json!(format!("{AUD}:443"))),
         with("exp", json!(NOW - 59)),
+        with("exp", json!(NOW + LIFETIME_MAX.as_secs())),
         with("iat", json!(NOW + 60)),
         with("nbf", json!(NOW + 60)),
         with("wlcg.ver", json!("1.9")),
@@ -247,6 +254,10 @@ fn claims_are_checked_exactly() {
         with("aud", Value::Null),
         with("exp", json!(NOW - 60)),
         with("exp", Value::Null),
+        with("exp", json!(1e300)),
+        with("exp", json!(u64::MAX)),
+        with("exp", json!(NOW + LIFETIME_MAX.as_secs() + 1)),
+        with("iat", json!(-1e300)),
         with("exp", json!("never")),
         with("iat", json!(NOW + 61)),
         with("iat", Value::Null),

@@ -111,6 +111,27 @@ impl Crc32 {
     }
 }
 
+/// The CRC of POSIX `cksum` of a stream: behind the bytes comes their number, in as many bytes as it needs, the least
+/// significant first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PosixCksum {
+    state: u64,
+    length: u64,
+}
+
+impl PosixCksum {
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        self.state = go_on(CrcAlgorithm::Crc32Cksum, self.state, data);
+        self.length += data.len() as u64;
+    }
+
+    pub(crate) fn value(&self) -> u32 {
+        let significant = 8 - self.length.leading_zeros() as usize / 8;
+        let length = &self.length.to_le_bytes()[..significant];
+        !(go_on(CrcAlgorithm::Crc32Cksum, self.state, length) as u32)
+    }
+}
+
 /// CRC-64/NVME of a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Crc64Nvme(u64);

@@ -595,6 +595,43 @@ impl Tree {
         }))
     }
 
+    /// Adds what was found out about a version: nothing that a client set and nothing that times
+    /// tell of. `name` is the version's if it has one; `false` when it is gone. `amend` is called
+    /// with what is there, again after a lost race.
+    ///
+    /// # Errors
+    /// What `amend` says; `NoSuchBucket`; `Conflict`; what the engine says, and then it is open
+    /// whether it was written.
+    pub async fn amend_version(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        (name, id): (Option<VersionName>, VersionId),
+        amend: impl Fn(&mut VersionRecord) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let mut turn = Turn::new(self, bucket.path(key.as_str()));
+        loop {
+            let target = self.target(bucket, key).await?;
+            let place = self.place_of(&target, name).await?;
+            let Ok(place) = readable(&target.path, place, name) else {
+                return Ok(false);
+            };
+            if place.version.id != id {
+                return Ok(false);
+            }
+            let mut version = place.version;
+            amend(&mut version)?;
+            let mut stage = Stage::new(self);
+            let staged = stage.rewrite_quietly(actor, &target, place.older, version);
+            staged.await?;
+            match stage.commit().await? {
+                Committed::Done => return Ok(true),
+                Committed::Lost => turn.lost().await?,
+            }
+        }
+    }
+
     /// Changes attributes of a version, the current one or the one named, and gives it as it is
     /// then. `change` is called with what is there, again after a lost race; its refusal is the
     /// answer. Nothing is written when it changes nothing.
@@ -683,6 +720,29 @@ impl Stage<'_> {
         older: Option<(Bytes, Read)>,
         version: VersionRecord,
     ) -> Result<(), Error> {
+        let ctime = Some(self.now());
+        self.rewrite_at(actor, target, older, version, ctime).await
+    }
+
+    /// The same, and the file does not count as changed.
+    async fn rewrite_quietly(
+        &mut self,
+        actor: &Actor<'_>,
+        target: &Target,
+        older: Option<(Bytes, Read)>,
+        version: VersionRecord,
+    ) -> Result<(), Error> {
+        self.rewrite_at(actor, target, older, version, None).await
+    }
+
+    async fn rewrite_at(
+        &mut self,
+        actor: &Actor<'_>,
+        target: &Target,
+        older: Option<(Bytes, Read)>,
+        version: VersionRecord,
+        ctime: Option<Timestamp>,
+    ) -> Result<(), Error> {
         let (Some((key, read)), Some(Entry::File(file))) = (&target.slot, &target.entry) else {
             return Err(not_found(&target.path));
         };
@@ -704,7 +764,7 @@ impl Stage<'_> {
             None => {
                 self.same(key.clone(), read);
                 let mut file = file.clone();
-                file.attributes.ctime = self.now();
+                file.attributes.ctime = ctime.unwrap_or(file.attributes.ctime);
                 file.current = version;
                 self.put(key.clone(), file.to_value());
             }

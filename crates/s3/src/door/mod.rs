@@ -14,6 +14,7 @@
 mod access;
 mod address;
 mod answer;
+mod busy;
 mod claimed;
 mod cors;
 mod documents;
@@ -29,7 +30,7 @@ mod verb;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_auth::{Caller, Credentials, Origin};
+use dewar_auth::{AcceptedConnection, Caller, Credentials, Origin};
 use dewar_env::Env;
 use dewar_store::Store;
 use dewar_types::{RequestId, TenantName};
@@ -43,6 +44,7 @@ pub use answer::AnswerBody;
 pub(crate) use answer::{
     Answer, empty_answer, full_answer, stream_answer, text_answer, xml_answer, xml_text,
 };
+pub use busy::SLOW_DOWN;
 pub(crate) use claimed::{claimed_key, tell_refused};
 use cors::{Page, preflight};
 use documents::Documents;
@@ -250,6 +252,10 @@ impl Door {
         let (caller, payload, seed) = self.who(&head, &query, in_host.as_deref(), origin).await?;
         told.user = caller.user().map(|user| user.name.clone());
         let anonymous = told.user.is_none();
+        if !anonymous && let Some(connection) = head.extensions.get::<Arc<dyn AcceptedConnection>>()
+        {
+            connection.authenticated();
+        }
         // What a request without identity asked for is nobody's business, so it is not told
         // whether the request would have made sense either.
         let closed = |refusal: Refusal| {

@@ -50,6 +50,7 @@ const fn code_of(kind: ErrorKind) -> Code {
         ErrorKind::Conflict => Code::ConditionalRequestConflict,
         ErrorKind::Busy(_) => Code::SlowDown,
         ErrorKind::Unavailable => Code::ServiceUnavailable,
+        ErrorKind::Nearline => Code::InvalidObjectState,
         ErrorKind::Timeout => Code::ServiceUnavailable,
         ErrorKind::Unsupported => Code::NotImplemented,
         ErrorKind::Corrupt | ErrorKind::Internal => Code::InternalError,
@@ -118,6 +119,9 @@ fn words(error: &Error) -> String {
         ErrorKind::Corrupt => "Stored bytes fail their checksum and could not be repaired.".into(),
         ErrorKind::Unavailable | ErrorKind::Timeout => {
             "Too few disks can be reached at the moment. Please try again.".into()
+        }
+        ErrorKind::Nearline => {
+            "The operation is not valid for the object's storage class: no copy is online.".into()
         }
         ErrorKind::Busy(_) => "Please reduce your request rate.".into(),
         ErrorKind::Internal => "We encountered an internal error. Please try again.".into(),

@@ -490,7 +490,7 @@ fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
     let name = short(&policy.name);
     xml.text("PolicyName", name);
     xml.text("PolicyId", &format!("{:016x}", policy.id));
-    xml.text("Arn", &policy_arn(iam, policy));
+    xml.text("Arn", &iam.policy_arn(policy));
     xml.text("Path", &policy.path);
     xml.text("DefaultVersionId", &format!("v{}", policy.default));
     xml.text("IsAttachable", "true");
@@ -499,11 +499,6 @@ fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
     }
     xml.text("CreateDate", &date(policy.created));
     xml.text("UpdateDate", &date(policy.updated));
-}
-
-fn policy_arn(iam: &Identities<'_>, policy: &ManagedPolicy) -> String {
-    let name = short(&policy.name);
-    format!("arn:aws:iam::{}:policy{}{name}", iam.account(), policy.path)
 }
 
 fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: bool) {
@@ -628,13 +623,13 @@ async fn holders(
     if !known.contains(&plain.as_str()) {
         return Ok(false);
     }
-    let about;
-    let iam = if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
-        about = iam.about(form.need("PolicyArn")?);
-        &about
-    } else {
-        iam
-    };
+    if matches!(plain.as_str(), "Attach*Policy" | "Detach*Policy") {
+        let (name, arn) = (form.need(field)?, form.need("PolicyArn")?);
+        let attached = plain == "Attach*Policy";
+        iam.set_attached(permitted, kind, name, arn, attached)
+            .await?;
+        return Ok(true);
+    }
     let holder: Holder = iam.find(permitted, kind, form.need(field)?).await?;
     let accounts = store.accounts();
     match plain.as_str() {
@@ -664,7 +659,7 @@ async fn holders(
             let names: Vec<String> = inline.into_keys().collect();
             list_names(xml, form, &names);
         }
-        "ListAttached*Policies" => {
+        _ => {
             let (_, attached) = accounts.policies_of(&holder).await?;
             let mut policies = Vec::new();
             for name in attached {
@@ -672,17 +667,8 @@ async fn holders(
             }
             xml.list(form, "AttachedPolicies", &policies, |xml, policy| {
                 xml.text("PolicyName", short(&policy.name));
-                xml.text("PolicyArn", &policy_arn(iam, policy));
+                xml.text("PolicyArn", &iam.policy_arn(policy));
             });
-        }
-        _ => {
-            let arn = form.need("PolicyArn")?;
-            let policy = iam.policy(permitted, arn).await?;
-            if plain == "Attach*Policy" {
-                accounts.attach_policy(&holder, &policy.name).await?;
-            } else {
-                accounts.detach_policy(&holder, &policy.name).await?;
-            }
         }
     }
     Ok(true)

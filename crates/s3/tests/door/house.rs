@@ -97,6 +97,7 @@ pub async fn house() -> House {
             ..dewar_store::lifecycle::LifecycleConfig::default()
         },
         ownership: dewar_auth::Ownership::default(),
+        digests: dewar_store::DigestLimits::default(),
     });
     for (id, name) in [(1, "owner"), (2, "stranger")] {
         let accounts = store.accounts();

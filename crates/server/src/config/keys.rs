@@ -65,6 +65,10 @@ fn is_tpc_source(text: &str) -> bool {
     dewar_xrootd::Source::parse(text).is_some()
 }
 
+fn is_network(text: &str) -> bool {
+    dewar_auth::Network::parse(text).is_some()
+}
+
 fn is_elsewhere(text: &str) -> bool {
     dewar_xrootd::Elsewhere::parse(text).is_some()
 }
@@ -101,6 +105,19 @@ sections! {
         /// How long running requests may go on after the server was asked to stop. What still
         /// runs then is cut; a write that was cut has not happened.
         graceful_stop_timeout: Duration = "30s" { range: Range::Between("0s", "1h"), reload: Reload::Live };
+        /// The part of a door's connections (`connections_max`) that one address may hold before its
+        /// clients have authenticated: one in so many, and always 16. Of IPv6 a network of 64 bits counts
+        /// as one address. Further connections are told to slow down. 1: all of them.
+        unauthenticated_share: u32 = "16" {
+            range: Range::Between("1", "1000000"), reload: Reload::Live,
+        };
+        /// Addresses and networks that many clients share, as proxies and NAT gateways: each address may hold
+        /// half of a door's connections before its clients have authenticated. Addresses of this machine
+        /// itself (127.0.0.1, ::1) always may.
+        shared_addresses: Vec<String> = "" {
+            range: Range::Rule("an address or a network, like 10.0.0.0/8", is_network),
+            reload: Reload::Live,
+        };
     }
 
     /// What is said about the work. Logs go to standard error and never hold a secret.
@@ -140,6 +157,12 @@ sections! {
         small_object_threshold: ByteSize = "128KiB" { range: Range::Between("0B", "1MiB") };
         /// A disk that does not answer an operation within this time is treated as missing.
         disk_deadline: Duration = "10s" { range: Range::Between("100ms", "5m") };
+        /// Objects that are read at once because a client asked for a checksum that was not computed
+        /// when they were written; further ones are told to wait. An account may begin one while it
+        /// runs fewer than are free, so alone it gets half of them.
+        checksums_max: u32 = "8" { range: Range::Between("1", "1000"), unit: "objects" };
+        /// How long one of them may take before the client is told that it takes too long.
+        checksum_time_max: Duration = "6h" { range: Range::Between("1s", "7d") };
     }
 
     /// Further pools: disks of their own, for objects of certain storage classes
@@ -203,6 +226,9 @@ sections! {
         /// another place: without it no stored credential can be read. Empty: `master.key` in
         /// the state_dir.
         master_key_file: Option<PathBuf> = "";
+        /// How long a bearer token may be good in all, from its `iat` to its `exp`. One that is good for
+        /// longer is refused, however soon it ends.
+        token_lifetime_max: Duration = "30d" { range: Range::Between("1m", "3650d") };
     }
 
     /// The audit log: who asked for what, from where, by which credential, and what decided. One
@@ -390,6 +416,15 @@ impl Config {
     #[must_use]
     pub fn audit_folder(&self) -> PathBuf {
         self.beside_state(self.audit.folder.as_deref(), "audit")
+    }
+
+    /// The networks of [`Server::shared_addresses`].
+    #[must_use]
+    pub fn shared_addresses(&self) -> Vec<dewar_auth::Network> {
+        let texts = self.server.shared_addresses.iter();
+        texts
+            .filter_map(|text| dewar_auth::Network::parse(text))
+            .collect()
     }
 
     fn beside_state(&self, given: Option<&Path>, name: &str) -> PathBuf {

@@ -1,5 +1,6 @@
 //! What is counted and logged about a request, once, when its answer has left or been given up.
 
+use dewar_auth::AcceptedConnection as _;
 use http::{Method, Response};
 use http_body::Body;
 use std::fmt;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::metrics::{RequestLabels, VerbLabels};
 use super::watch::{InFlight, Watch};
-use super::{Arrival, Door};
+use super::{Arrival, ConnectionSlot};
 
 /// Events of this target are the access log; [`crate::log`] switches it apart from the level.
 pub const ACCESS: &str = "dewar_access";
@@ -29,7 +30,7 @@ pub struct Told {
 
 /// A request from its head to the last byte of its answer; settled when dropped.
 pub(super) struct Account {
-    door: Arc<Door>,
+    slot: Arc<ConnectionSlot>,
     arrival: Arrival,
     method: &'static str,
     began: Instant,
@@ -46,13 +47,13 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn open(
-        door: &Arc<Door>,
+        slot: &Arc<ConnectionSlot>,
         arrival: Arrival,
         method: &Method,
         watch: Arc<Watch>,
     ) -> Self {
         Self {
-            door: Arc::clone(door),
+            slot: Arc::clone(slot),
             arrival,
             method: word(method),
             began: Instant::now(),
@@ -73,6 +74,9 @@ impl Account {
     pub(super) fn answered<B: Body>(&mut self, answer: &mut Response<B>) {
         self.status = answer.status().as_u16();
         self.told = answer.extensions_mut().remove().unwrap_or_default();
+        if self.told.user.is_some() {
+            self.slot.authenticated();
+        }
         self.due = answer.body().size_hint().exact().or_else(|| {
             let length = answer.headers().get(http::header::CONTENT_LENGTH)?;
             length.to_str().ok()?.parse().ok()
@@ -91,8 +95,8 @@ impl Account {
     }
 
     fn settle(&self) {
-        let door = self.door.name;
-        let metrics = &self.door.metrics;
+        let door = self.slot.door.name;
+        let metrics = &self.slot.door.metrics;
         let verb = self.told.verb.unwrap_or(self.method);
         let taken = self.began.elapsed();
         let received = self.watch().body_bytes();

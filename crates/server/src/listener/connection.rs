@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dewar_auth::AcceptedConnection;
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
@@ -24,7 +25,9 @@ use tracing::{Instrument as _, Span};
 
 use super::account::Account;
 use super::watch::{Inlet, Overdue, RequestBody, ResponseBody, Watch, WatchedSocket};
-use super::{Arrival, BoxError, Door, Front, Stop};
+use crate::tls::Tls;
+
+use super::{Arrival, BoxError, ConnectionSlot, Front, Stop};
 
 /// How long, and how many bytes, a half-closed connection is read on so that its last answer
 /// arrives.
@@ -35,10 +38,11 @@ const LINGER_BYTES: usize = 32 << 20;
 pub(super) async fn run<F: Front>(
     socket: TcpStream,
     peer: SocketAddr,
-    door: &Arc<Door>,
+    slot: &Arc<ConnectionSlot>,
     front: F,
     stop: Stop,
 ) {
+    let door = &slot.door;
     // Without it, an answer in two writes waits for the client's delayed acknowledgement.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY");
@@ -51,7 +55,7 @@ pub(super) async fn run<F: Front>(
     match &door.tls {
         None => {
             watch.handshake_done();
-            Box::pin(http(socket, peer, door, front, stop, watch, None)).await;
+            Box::pin(http(socket, peer, slot, front, stop, watch, None)).await;
         }
         Some(tls) => {
             let limit = door.limits.load().header_timeout;
@@ -66,7 +70,7 @@ pub(super) async fn run<F: Front>(
                     watch.handshake_done();
                     let version = stream.get_ref().1.protocol_version();
                     let tls = Some(version_name(version));
-                    Box::pin(http(stream, peer, door, front, stop, watch, tls)).await;
+                    Box::pin(http(stream, peer, slot, front, stop, watch, tls)).await;
                 }
                 Ok(Err(error)) => {
                     door.metrics.handshakes_failed.inc();
@@ -95,7 +99,7 @@ fn version_name(version: Option<ProtocolVersion>) -> &'static str {
 async fn http<T, F>(
     stream: T,
     peer: SocketAddr,
-    door: &Arc<Door>,
+    slot: &Arc<ConnectionSlot>,
     front: F,
     stop: Stop,
     watch: Arc<Watch>,
@@ -104,6 +108,7 @@ async fn http<T, F>(
     T: AsyncRead + AsyncWrite + Unpin + Send,
     F: Front,
 {
+    let door = &slot.door;
     let mut inlet = Inlet {
         before: Bytes::new(),
         inner: stream,
@@ -111,7 +116,7 @@ async fn http<T, F>(
     };
     let mut service = Watched {
         front,
-        door: Arc::clone(door),
+        slot: Arc::clone(slot),
         watch: Arc::clone(&watch),
         peer,
         tls,
@@ -127,7 +132,7 @@ async fn http<T, F>(
             .serve_connection(TokioIo::new(inlet), service);
         let ended = drive(
             &mut connection,
-            door,
+            slot,
             &watch,
             draining.as_mut(),
             timer.as_mut(),
@@ -168,7 +173,7 @@ async fn http<T, F>(
 /// Polls a connection until it ends, is overdue, or should be put on a fresh buffer.
 async fn drive<T, F>(
     connection: &mut http1::Connection<TokioIo<Inlet<T>>, Watched<F>>,
-    door: &Door,
+    slot: &ConnectionSlot,
     watch: &Watch,
     mut draining: Pin<&mut impl Future<Output = ()>>,
     mut timer: Pin<&mut Sleep>,
@@ -177,6 +182,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send,
     F: Front,
 {
+    let door = &slot.door;
     let mut is_draining = false;
     // Whether the timer was set for a large buffer.
     let mut armed = false;
@@ -200,7 +206,7 @@ where
         loop {
             if look {
                 look = false;
-                let mut next = match watch.check(&door.limits.load()) {
+                let mut next = match watch.check(&door.limits.load(), slot.is_hurried()) {
                     Ok(next) => next,
                     Err(Overdue::Body) if watch.give_body_up() => {
                         door.metrics.timed_out.inc();
@@ -239,6 +245,29 @@ enum Ended {
     Shrink,
 }
 
+/// How long a client that is refused may take for TLS and its goodbye.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
+
+/// Answers whatever a client asks with `answer`, and closes its connection.
+pub(super) async fn refuse(socket: TcpStream, tls: Option<Arc<Tls>>, answer: &'static [u8]) {
+    async fn say<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, answer: &[u8]) {
+        if stream.write_all(answer).await.is_ok() {
+            close(stream, true).await;
+        }
+    }
+    let work = async {
+        match tls {
+            None => say(socket, answer).await,
+            Some(tls) => {
+                if let Ok(stream) = tls.accept(socket).await {
+                    say(stream, answer).await;
+                }
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSAL_TIME, work).await;
+}
+
 /// Closes the sending side; with `linger`, reads what the client still sends, within bounds, so
 /// that the kernel does not reset the connection under the last answer.
 async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, linger: bool) {
@@ -262,7 +291,7 @@ async fn close<T: AsyncRead + AsyncWrite + Unpin>(mut stream: T, linger: bool) {
 /// The front as hyper sees it: requests get their id and span, bodies are watched.
 struct Watched<F> {
     front: F,
-    door: Arc<Door>,
+    slot: Arc<ConnectionSlot>,
     watch: Arc<Watch>,
     peer: SocketAddr,
     tls: Option<&'static str>,
@@ -279,19 +308,22 @@ impl<F: Front> Service<Request<Incoming>> for Watched<F> {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.watch.request_began();
         let arrival = Arrival {
-            id: self.door.ids.next(),
+            id: self.slot.door.ids.next(),
             peer: self.peer,
             secure: self.tls.is_some(),
             tls: self.tls,
         };
         let watch = Arc::clone(&self.watch);
-        let account = Account::open(&self.door, arrival, request.method(), watch);
+        let account = Account::open(&self.slot, arrival, request.method(), watch);
         // At every level: a warning that does not say which request it is about helps nobody.
         let span = tracing::error_span!("request", request_id = %arrival.id);
         let (mut parts, body) = request.into_parts();
         let expects_in_vain = parts.headers.contains_key(EXPECT) && body.is_end_stream();
         parts.extensions.insert(arrival);
         parts.extensions.insert(arrival.id);
+        parts
+            .extensions
+            .insert(Arc::clone(&self.slot) as Arc<dyn AcceptedConnection>);
         let body = RequestBody::new(body, Arc::clone(&self.watch));
         let answer = span.in_scope(|| self.front.call(Request::from_parts(parts, body)));
         Answer {

@@ -147,7 +147,7 @@ pub struct ListenerMetrics {
     pub open: Gauge,
     /// Connections that were accepted.
     pub accepted: Counter,
-    /// Connections that were refused because too many were open.
+    /// Connections that were refused because too many were open, of all clients or of their address.
     pub refused: Counter,
     /// Failures to accept at all.
     pub accept_errors: Counter,
@@ -199,7 +199,7 @@ impl DoorMetrics {
         );
         counter(
             "connections_refused",
-            "Connections refused because connections_max were open",
+            "Connections refused because too many were open, of all clients or of their address",
             &metrics.refused,
         );
         counter(

@@ -4,8 +4,8 @@
 //! service later. Each connection is a task: TLS if configured, then hyper's HTTP/1.1 with one
 //! timer ([`watch`]) for handshake, head, idling and stalled bodies.
 //!
-//! **Limits.** At `connections_max` a further connection is answered 503 (without TLS) and closed
-//! at once. An idle connection holds its socket, one task and two buffers of 8 KiB; larger ones
+//! **Limits.** At `connections_max`, and where an address holds its share without having authenticated
+//! ([`slot`]), a further connection is told to slow down and closed. An idle connection holds its socket, one task and two buffers of 8 KiB; larger ones
 //! exist only while a body streams and for half a second longer, and their sum is bounded. Heads
 //! are bounded by `header_bytes_max`.
 //!
@@ -23,17 +23,19 @@
 mod account;
 mod connection;
 mod metrics;
+mod slot;
 mod stop;
 mod watch;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use dewar_auth::{AcceptedConnection, Network};
 use dewar_env::{BoxFuture, Rng};
 use http::{Request, Response};
 use http_body::Body;
@@ -50,6 +52,8 @@ pub use dewar_types::RequestId;
 pub use metrics::{
     CopyFamilies, CopyMetrics, DoorMetrics, ListenerMetrics, RequestLabels, VerbLabels,
 };
+use slot::RefusedConnection;
+pub use slot::{ConnectionSlot, Slots};
 pub use stop::Stop;
 pub use watch::RequestBody;
 
@@ -59,9 +63,14 @@ pub use watch::RequestBody;
 pub struct Limits {
     /// Connections open at once on all addresses of this door.
     pub connections_max: usize,
+    /// An address may hold one in so many of them before its clients authenticate; at least 1.
+    pub unauthenticated_share: usize,
+    /// Addresses that many clients share; they may hold half of the connections.
+    pub shared_addresses: Vec<Network>,
     /// For a TLS handshake, and from the first byte of a request to the end of its headers.
     pub header_timeout: Duration,
-    /// For a connection without a request.
+    /// For a connection without a request. While few connections are left, those whose clients have not
+    /// authenticated get `header_timeout`, if that is shorter.
     pub idle_timeout: Duration,
     /// For the next bytes of an awaited body, and for room to send the next bytes of an answer.
     pub body_timeout: Duration,
@@ -114,14 +123,18 @@ pub struct Arrival {
 
 /// A front that speaks another protocol than HTTP and takes whole connections.
 pub trait SocketFront: Send + Sync + 'static {
-    /// Serves a connection until it ends. When `stop` is cancelled it shall finish what runs and
-    /// begin nothing new.
+    /// Serves a connection until it ends, and says on `slot` when the client has authenticated. When `stop`
+    /// is cancelled it shall finish what runs and begin nothing new.
     fn serve(
         &self,
         socket: TcpStream,
         peer: SocketAddr,
+        slot: Arc<dyn AcceptedConnection>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()>;
+
+    /// Tells a client that there is no room for it, and closes the connection.
+    fn refuse(&self, socket: TcpStream) -> BoxFuture<'static, ()>;
 
     /// For how long connections shall still be accepted after the stop began. These are told to stop
     /// at its end.
@@ -145,10 +158,18 @@ pub trait Front: Clone + Send + Sync + 'static {
     /// An answer to come.
     type Future: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
 
-    /// Answers one request; its extensions hold an [`Arrival`] and its [`RequestId`]. An answer may
-    /// have a [`Told`] among its own.
+    /// Answers one request; its extensions hold an [`Arrival`], its [`RequestId`] and the connection as an
+    /// `Arc<dyn AcceptedConnection>`. An answer may have a [`Told`] among its own.
     fn call(&self, request: Request<RequestBody>) -> Self::Future;
+
+    /// The whole answer to a client for which there is no room, after which its connection is closed.
+    fn busy(&self) -> &'static [u8] {
+        BUSY
+    }
 }
+
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 0\r\n\r\n";
 
 impl<S, B> Front for S
 where
@@ -205,7 +226,7 @@ pub struct Door {
     /// What these buffers may take together: with many connections open, each gets less.
     pub read_bytes_total: usize,
     /// Connections that are open now.
-    pub open: AtomicUsize,
+    pub slots: Slots,
 }
 
 /// However many connections there are, a body is not read in smaller pieces.
@@ -214,7 +235,7 @@ const READ_BYTES_MIN: usize = 64 * 1024;
 impl Door {
     /// The largest read of a connection that begins now.
     fn read_bytes(&self) -> usize {
-        let share = self.read_bytes_total / self.open.load(Relaxed).max(1);
+        let share = self.read_bytes_total / self.slots.open().max(1);
         share.max(READ_BYTES_MIN).min(self.read_bytes_max)
     }
 }
@@ -254,11 +275,25 @@ impl Listener {
     /// Accepts connections for `front` until `stop`, in a task of its own.
     pub fn serve<F: Front>(self, door: Arc<Door>, front: F, stop: &Stop) {
         let tracked = stop.clone();
-        let begin = move |socket, peer, place: Place, stop: &Stop| {
+        let (busy, tls) = (front.busy(), door.tls.clone());
+        let begin = move |socket, peer, slot: ConnectionSlot, stop: &Stop| {
             let (front, running) = (front.clone(), stop.clone());
+            let slot = Arc::new(slot);
             stop.spawn(async move {
-                connection::run(socket, peer, &place.0, front, running).await;
+                connection::run(socket, peer, &slot, front, running).await;
             });
+        };
+        let refuse = move |socket: TcpStream, refused: Option<RefusedConnection>, stop: &Stop| {
+            let tls = tls.clone();
+            match refused {
+                Some(refused) => stop.spawn(async move {
+                    connection::refuse(socket, tls, busy).await;
+                    drop(refused);
+                }),
+                // A fresh socket has room for it.
+                None if tls.is_none() => drop(socket.try_write(busy)),
+                None => {}
+            }
         };
         stop.spawn(async move {
             let until = tracked.draining();
@@ -272,24 +307,36 @@ impl Listener {
         stop.spawn(async move {
             let begin = |told: CancellationToken| {
                 let front = Arc::clone(&front);
-                move |socket, peer, place: Place, stop: &Stop| {
-                    let serving = front.serve(socket, peer, told.clone());
+                move |socket, peer, slot: ConnectionSlot, stop: &Stop| {
+                    let slot = Arc::new(slot);
+                    stop.spawn(front.serve(socket, peer, slot, told.clone()));
+                }
+            };
+            let refuse = |socket, refused: Option<RefusedConnection>, stop: &Stop| {
+                if let Some(refused) = refused {
+                    let refusing = front.refuse(socket);
                     stop.spawn(async move {
-                        serving.await;
-                        drop(place);
+                        refusing.await;
+                        drop(refused);
                     });
                 }
             };
-            // There is nothing to say before a client has said hello.
-            let close = |_: &TcpStream, _: bool| {};
             let until = tracked.draining();
             let now = begin(tracked.drain_token().clone());
-            accept(&self.tcp, Arc::clone(&door), &tracked, until, close, now).await;
+            accept(&self.tcp, Arc::clone(&door), &tracked, until, refuse, now).await;
             let lingers = front.lingers();
             if !lingers.is_zero() {
                 let late = CancellationToken::new();
                 let until = tokio::time::sleep(lingers);
-                accept(&self.tcp, door, &tracked, until, close, begin(late.clone())).await;
+                accept(
+                    &self.tcp,
+                    door,
+                    &tracked,
+                    until,
+                    refuse,
+                    begin(late.clone()),
+                )
+                .await;
                 late.cancel();
             }
         });
@@ -304,8 +351,8 @@ async fn accept(
     door: Arc<Door>,
     stop: &Stop,
     until: impl Future<Output = ()>,
-    refuse: impl Fn(&TcpStream, bool),
-    begin: impl Fn(TcpStream, SocketAddr, Place, &Stop),
+    refuse: impl Fn(TcpStream, Option<RefusedConnection>, &Stop),
+    begin: impl Fn(TcpStream, SocketAddr, ConnectionSlot, &Stop),
 ) {
     let mut until = std::pin::pin!(until);
     loop {
@@ -324,12 +371,12 @@ async fn accept(
                 continue;
             }
         };
-        let Some(place) = Place::take(&door) else {
+        let Some(slot) = ConnectionSlot::take(&door, peer.ip()) else {
             door.metrics.refused.inc();
-            refuse(&socket, door.tls.is_some());
+            refuse(socket, RefusedConnection::take(&door), stop);
             continue;
         };
-        begin(socket, peer, place, stop);
+        begin(socket, peer, slot, stop);
     }
 }
 
@@ -341,38 +388,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionRefused
     )
-}
-
-/// One of the connections that a door may have open.
-struct Place(Arc<Door>);
-
-impl Place {
-    fn take(door: &Arc<Door>) -> Option<Self> {
-        let limit = door.limits.load().connections_max;
-        let taken = door
-            .open
-            .fetch_update(Relaxed, Relaxed, |open| (open < limit).then_some(open + 1));
-        taken.ok()?;
-        door.metrics.accepted.inc();
-        door.metrics.open.inc();
-        Some(Self(Arc::clone(door)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-        self.0.metrics.open.dec();
-    }
-}
-
-/// Says that there is no room, if that can be said at once: a fresh socket has room for it.
-fn refuse(socket: &TcpStream, tls: bool) {
-    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-        connection: close\r\ncontent-length: 0\r\n\r\n";
-    if !tls {
-        let _ = socket.try_write(ANSWER);
-    }
 }
 
 #[cfg(test)]

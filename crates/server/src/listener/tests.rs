@@ -9,8 +9,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     connections_max: 100,
+    unauthenticated_share: 1,
+    shared_addresses: Vec::new(),
     header_timeout: Duration::from_millis(200),
     idle_timeout: Duration::from_millis(500),
     body_timeout: Duration::from_millis(300),
@@ -36,6 +38,13 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
             Bytes::from_static(b"slow")
         }
         "/early" => Bytes::from_static(b"early"),
+        "/ann" => Bytes::from_static(b"ann"),
+        "/begins" => {
+            let connection = request.extensions().get::<Arc<dyn AcceptedConnection>>();
+            connection.expect("a connection").authenticated();
+            sleep(PATIENCE).await;
+            Bytes::new()
+        }
         "/large" => Bytes::from(vec![0; 64 << 20]),
         _ => match request.into_body().collect().await {
             Ok(body) => {
@@ -48,13 +57,18 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Full<Bytes>>, 
             Err(error) => Bytes::from(format!("broken: {error}")),
         },
     };
+    let user = (body == "ann").then(|| "ann".to_owned());
     let mut response = Response::new(Full::new(body));
+    response.extensions_mut().insert(Told {
+        user,
+        ..Told::default()
+    });
     let id = arrival.id.to_string().parse().expect("header");
     response.headers_mut().insert("x-request-id", id);
     Ok(response)
 }
 
-fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<Door> {
+pub(super) fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<Door> {
     Arc::new(Door {
         name: "test",
         limits: ArcSwap::from_pointee(limits),
@@ -63,7 +77,7 @@ fn door(limits: Limits, tls: Option<Arc<Tls>>) -> Arc<Door> {
         metrics: DoorMetrics::register(&mut Registry::default()).of("test"),
         read_bytes_max: 1 << 20,
         read_bytes_total: 256 << 20,
-        open: AtomicUsize::new(0),
+        slots: Slots::default(),
     })
 }
 
@@ -407,15 +421,10 @@ async fn an_idle_connection_keeps_no_large_buffer() {
 
 #[test]
 fn many_connections_share_the_memory_for_buffers() {
-    let door = |open| Door {
-        name: "test",
-        limits: ArcSwap::from_pointee(LIMITS),
-        tls: None,
-        ids: Arc::new(RequestIds::new(&RealRng)),
-        metrics: DoorMetrics::register(&mut Registry::default()).of("test"),
-        read_bytes_max: 1 << 20,
-        read_bytes_total: 256 << 20,
-        open: AtomicUsize::new(open),
+    let door = |open| {
+        let door = door(LIMITS, None);
+        door.slots.open.store(open, Relaxed);
+        door
     };
     assert_eq!(door(0).read_bytes(), 1 << 20);
     assert_eq!(door(256).read_bytes(), 1 << 20);
@@ -476,12 +485,19 @@ impl SocketFront for Lingering {
         &self,
         mut socket: TcpStream,
         _: SocketAddr,
+        _: Arc<dyn AcceptedConnection>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let _ = socket.write_all(b"hello").await;
             stop.cancelled().await;
             let _ = socket.write_all(b" goodbye").await;
+        })
+    }
+
+    fn refuse(&self, mut socket: TcpStream) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = socket.write_all(b"later").await;
         })
     }
 
@@ -579,4 +595,83 @@ async fn speaks_tls_and_survives_clients_that_do_not() {
         .await
         .expect("a clean end");
     assert!(answer.ends_with("3 6 true 1.3"), "{answer}");
+
+    // Where there is no room it is said over TLS too.
+    running.door.limits.store(Arc::new(Limits {
+        connections_max: 0,
+        ..LIMITS
+    }));
+    let name = rustls_pki_types::ServerName::try_from("localhost").expect("name");
+    let mut stream = connector
+        .connect(name, running.connect().await)
+        .await
+        .expect("handshake");
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer).await;
+    read.expect("a clean end");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+}
+
+#[tokio::test]
+async fn one_address_leaves_room_until_its_clients_authenticate() {
+    let limits = Limits {
+        connections_max: 40,
+        unauthenticated_share: 16,
+        idle_timeout: PATIENCE,
+        ..LIMITS
+    };
+    let running = start(limits, None).await;
+    // Loopback is shared by many, so it is half of them.
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let mut socket = running.connect().await;
+        send(&mut socket, GET).await;
+        one_answer(&mut socket).await;
+        held.push(socket);
+    }
+    let (answer, _) = to_end(&mut running.connect().await).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("retry-after"), "{answer}");
+    assert_eq!(running.door.metrics.refused.get(), 1);
+    // What a front says at once, and what its answer says.
+    for (socket, path) in held.iter_mut().zip(["/begins", "/ann"]) {
+        send(socket, &format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await;
+        if path == "/ann" {
+            one_answer(socket).await;
+        }
+        sleep(Duration::from_millis(50)).await;
+        let mut more = running.connect().await;
+        send(&mut more, GET).await;
+        one_answer(&mut more).await;
+        drop(more);
+    }
+}
+
+#[tokio::test]
+async fn who_has_not_authenticated_idles_for_less_while_it_is_crowded() {
+    let limits = Limits {
+        connections_max: 16,
+        idle_timeout: PATIENCE,
+        ..LIMITS
+    };
+    let running = start(limits, None).await;
+    let mut known = running.connect().await;
+    send(&mut known, "GET /ann HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    one_answer(&mut known).await;
+    let mut guest = running.connect().await;
+    send(&mut guest, GET).await;
+    one_answer(&mut guest).await;
+    sleep(LIMITS.header_timeout * 2).await;
+    // Nobody needs the room yet.
+    send(&mut guest, GET).await;
+    one_answer(&mut guest).await;
+    let mut others = Vec::new();
+    for _ in 0..13 {
+        others.push(running.connect().await);
+    }
+    let (rest, after) = to_end(&mut guest).await;
+    assert_eq!(rest, "");
+    assert!(after < LIMITS.header_timeout * 4, "{after:?}");
+    send(&mut known, GET).await;
+    one_answer(&mut known).await;
 }

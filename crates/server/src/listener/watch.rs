@@ -158,8 +158,13 @@ impl Watch {
         self.buffer_grown.store(false, Relaxed);
     }
 
-    /// What is overdue, or the time to look again.
-    pub(super) fn check(&self, limits: &Limits) -> Result<Instant, Overdue> {
+    /// What is overdue, or the time to look again. A `hurried` connection may not idle for longer than a
+    /// request may take to come.
+    pub(super) fn check(&self, limits: &Limits, hurried: bool) -> Result<Instant, Overdue> {
+        let idle_timeout = match hurried {
+            true => limits.idle_timeout.min(limits.header_timeout),
+            false => limits.idle_timeout,
+        };
         let now = self.now();
         let mut next = now.saturating_add(millis(limits.shortest()));
         let mut until = |since: u64, limit: Duration, overdue: Overdue| {
@@ -174,7 +179,7 @@ impl Watch {
         let since = self.phase_since.load(Relaxed);
         match self.phase() {
             Phase::Handshake => until(since, limits.header_timeout, Overdue::Handshake)?,
-            Phase::Idle => until(since, limits.idle_timeout, Overdue::Idle)?,
+            Phase::Idle => until(since, idle_timeout, Overdue::Idle)?,
             Phase::Head => until(since, limits.header_timeout, Overdue::Head)?,
             Phase::Busy => {
                 let since = self.body_wait.load(Relaxed);

@@ -13,7 +13,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ use crate::config::{Config, ConfigError, Reload};
 use crate::demo::DemoError;
 use crate::engine::{Doors, Engine, OpenEngine, Purpose};
 use crate::listener::{
-    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, SocketFront, Stop,
+    BoxError, Door, DoorMetrics, Limits, ListenError, Listener, RequestIds, Slots, SocketFront,
+    Stop,
 };
 use crate::lock::{LockError, StateLock};
 use crate::log::Logging;
@@ -50,6 +51,9 @@ const METRICS_READ_BYTES: usize = 16 * 1024;
 
 const METRICS_LIMITS: Limits = Limits {
     connections_max: 64,
+    // Nobody authenticates there.
+    unauthenticated_share: 1,
+    shared_addresses: Vec::new(),
     header_timeout: Duration::from_secs(10),
     idle_timeout: Duration::from_secs(120),
     body_timeout: Duration::from_secs(30),
@@ -188,6 +192,10 @@ pub async fn start_for<O: OpenEngine>(
         admin: config.admin_socket(),
     };
 
+    let all_listeners = [&s3_listeners, &xrootd_listeners, &metrics_listeners];
+    let all_listeners = all_listeners.into_iter().flatten();
+    let listeners = all_listeners.map(Listener::address).collect();
+
     let metrics = Metrics::new();
     let ids = Arc::new(RequestIds::new(&*env.rng));
     let doors_metrics = metrics.register(DoorMetrics::register);
@@ -200,7 +208,7 @@ pub async fn start_for<O: OpenEngine>(
             metrics: doors_metrics.of(name),
             read_bytes_max,
             read_bytes_total: S3_READ_BYTES_TOTAL,
-            open: AtomicUsize::new(0),
+            slots: Slots::default(),
         })
     };
     tell_few_descriptors(&config);
@@ -236,7 +244,7 @@ pub async fn start_for<O: OpenEngine>(
     };
     let front = match xrootd_listeners.is_empty() {
         true => None,
-        false => engine.xrootd(xrootd_tls, xrootd.metrics.clone()),
+        false => engine.xrootd(xrootd_tls, xrootd.metrics.clone(), listeners),
     };
     let told = Doors {
         list: endpoints.doors(),
@@ -334,6 +342,8 @@ fn s3_limits(config: &Config) -> Limits {
     let s3 = &config.s3;
     Limits {
         connections_max: connections_within(s3.connections_max),
+        unauthenticated_share: unauthenticated_share(config),
+        shared_addresses: config.shared_addresses(),
         header_timeout: s3.header_timeout,
         idle_timeout: s3.idle_timeout,
         body_timeout: s3.body_timeout,
@@ -345,11 +355,17 @@ fn xrootd_limits(config: &Config) -> Limits {
     let xrootd = &config.xrootd;
     Limits {
         connections_max: connections_within(xrootd.connections_max),
+        unauthenticated_share: unauthenticated_share(config),
+        shared_addresses: config.shared_addresses(),
         idle_timeout: xrootd.idle_timeout,
         body_timeout: xrootd.stall_timeout,
         // The door has its own for these.
         ..METRICS_LIMITS
     }
+}
+
+fn unauthenticated_share(config: &Config) -> usize {
+    usize::try_from(config.server.unauthenticated_share).unwrap_or(usize::MAX)
 }
 
 /// URLs that work on this machine: an address that means all of them becomes loopback.
@@ -473,12 +489,15 @@ impl<E: Engine> Running<E> {
         config.log.level = newer.log.level;
         config.log.access = newer.log.access;
         config.server.graceful_stop_timeout = newer.server.graceful_stop_timeout;
+        config.server.unauthenticated_share = newer.server.unauthenticated_share;
+        config.server.shared_addresses = newer.server.shared_addresses;
         config.s3.connections_max = newer.s3.connections_max;
         config.s3.header_timeout = newer.s3.header_timeout;
         config.s3.idle_timeout = newer.s3.idle_timeout;
         config.s3.body_timeout = newer.s3.body_timeout;
         config.s3.header_bytes_max = newer.s3.header_bytes_max;
         self.s3.limits.store(Arc::new(s3_limits(&config)));
+        self.xrootd.limits.store(Arc::new(xrootd_limits(&config)));
     }
 
     /// Finishes what runs, refuses what is new, and closes the store.

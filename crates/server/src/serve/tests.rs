@@ -307,6 +307,8 @@ async fn every_live_key_is_taken_up() {
     newer.log.level = LogLevel(tracing::Level::ERROR);
     newer.log.access = true;
     newer.server.graceful_stop_timeout = Duration::from_secs(2);
+    newer.server.unauthenticated_share = 4;
+    newer.server.shared_addresses = vec!["10.0.0.0/8".to_owned()];
     newer.s3.connections_max = 7;
     newer.s3.header_timeout = Duration::from_secs(3);
     newer.s3.idle_timeout = Duration::from_secs(4);
@@ -329,6 +331,8 @@ async fn every_live_key_is_taken_up() {
     running.reload(Ok(newer.clone()), &logging());
     assert!(running.config().changed(&newer).is_empty());
     assert_eq!(*running.s3.limits.load_full(), s3_limits(&newer));
+    assert_eq!(*running.xrootd.limits.load_full(), xrootd_limits(&newer));
+    assert_eq!(running.xrootd.limits.load().shared_addresses.len(), 1);
     running.stop().await;
 }
 

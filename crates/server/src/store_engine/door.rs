@@ -33,6 +33,10 @@ impl Front for S3Front {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
+    fn busy(&self) -> &'static [u8] {
+        dewar_s3::SLOW_DOWN
+    }
+
     fn call(&self, mut request: Request<RequestBody>) -> Self::Future {
         let door = Arc::clone(&self.door);
         let arrival = request.extensions().get::<Arrival>().copied();

@@ -252,6 +252,7 @@ async fn role_add(accounts: &Accounts, wish: RoleAdd) -> Result<FederationReply>
         }
     }
     let arn = arn_of(accounts, &tenant, &role).await?;
+    let role = accounts.shown_role(role).await?;
     Ok(FederationReply::Roles(vec![info_of(role, arn)]))
 }
 
@@ -287,7 +288,8 @@ async fn role_info(accounts: &Accounts, tenant: &TenantName, arn: String) -> Res
         }
         _ => name,
     };
-    Ok(info_of(accounts.role(tenant, &full).await?, arn))
+    let role = accounts.role(tenant, &full).await?;
+    Ok(info_of(accounts.shown_role(role).await?, arn))
 }
 
 fn holder(tenant: &TenantName, name: &str) -> Holder {

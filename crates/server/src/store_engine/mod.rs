@@ -25,6 +25,7 @@ mod succession;
 mod upkeep;
 mod xrootd;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -36,6 +37,7 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
+use dewar_store::DigestLimits;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
@@ -124,6 +126,10 @@ impl OpenStore {
                 strict_classes: config.lifecycle.strict_storage_classes,
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
+            digests: DigestLimits {
+                running_max: usize::try_from(config.pool.checksums_max).unwrap_or(usize::MAX),
+                time_max: config.pool.checksum_time_max,
+            },
             ..EngineConfig::new(config.layout())
         };
         let mut engine = engine;
@@ -205,6 +211,8 @@ impl OpenEngine for OpenStore {
         }
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
+        let lifetime_max = config.security.token_lifetime_max;
+        engine.store().accounts().limit_token_lifetime(lifetime_max);
         if purpose.serves() {
             attempt::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -396,6 +404,7 @@ impl Engine for StoreEngine {
         &self,
         tls: Option<Arc<Tls>>,
         metrics: ListenerMetrics,
+        listeners: Vec<SocketAddr>,
     ) -> Option<Arc<dyn SocketFront>> {
         let store = self.engine.store().clone();
         Some(xrootd::front(
@@ -404,7 +413,7 @@ impl Engine for StoreEngine {
             &self.config.xrootd,
             tls,
             metrics,
-            Arc::clone(&self.copies),
+            (Arc::clone(&self.copies), listeners),
         ))
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dewar_auth::{Caller, Credentials as _, Origin};
+use dewar_auth::{AcceptedConnection, Caller, Credentials as _, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_store::Store;
 use dewar_types::{Result, UserId};
@@ -35,14 +35,15 @@ struct XrootdFront {
 /// The door's name in metrics.
 const DOOR: &str = "xrootd";
 
-/// The door as it is configured. `copies` are third-party copies that are under way.
+/// The door as it is configured. `copies` are third-party copies that are under way, which do not come from
+/// `listeners` with a client's token.
 pub(super) fn front(
     store: Store,
     env: Env,
     config: &Xrootd,
     tls: Option<Arc<Tls>>,
     metrics: ListenerMetrics,
-    copies: Arc<AtomicU64>,
+    (copies, listeners): (Arc<AtomicU64>, Vec<SocketAddr>),
 ) -> Arc<dyn SocketFront> {
     let number = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let rules = config.paths.iter();
@@ -70,6 +71,7 @@ pub(super) fn front(
                 over: config.tpc_rate_time,
             },
             trust: Some(Arc::new(System(Trusted::default()))),
+            listeners,
         },
         redirect: Redirect {
             when: When::parse(&config.redirect).unwrap_or_default(),
@@ -109,10 +111,16 @@ impl SocketFront for XrootdFront {
         &self,
         socket: TcpStream,
         peer: SocketAddr,
+        slot: Arc<dyn AcceptedConnection>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         let door = Arc::clone(&self.door);
-        Box::pin(async move { door.serve(socket, peer, stop).await })
+        Box::pin(async move { door.serve(socket, peer, slot, stop).await })
+    }
+
+    fn refuse(&self, socket: TcpStream) -> BoxFuture<'static, ()> {
+        let door = Arc::clone(&self.door);
+        Box::pin(async move { door.refuse(socket).await })
     }
 
     fn lingers(&self) -> Duration {
@@ -265,7 +273,7 @@ impl Callers for StoreCallers {
             let Some(name) = &self.local_user else {
                 return Ok(None);
             };
-            if !socket_owner::is_ours(peer.client, peer.server) {
+            if !socket_owner::is_ours(peer.client, peer.server).await {
                 return Ok(None);
             }
             self.by_name(name).await.map(Some)

@@ -16,7 +16,8 @@ use crate::document::{Document, document_of};
 use crate::marks::BucketTags;
 
 impl Store {
-    /// The policy of a bucket as it was written; `None` when there is none.
+    /// The policy of a bucket as it was written, with the ARNs that its users and roles have now;
+    /// `None` when there is none.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
@@ -28,7 +29,15 @@ impl Store {
         let found = self
             .get_bucket_document::<PolicyDocument>(caller, bucket)
             .await?;
-        Ok(found.map(|document| document.text.clone()))
+        match found {
+            Some(document) => self
+                .inner
+                .accounts
+                .shown_policy(&document.text)
+                .await
+                .map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Sets the policy of a bucket. Unless `locks_owner_out`, the owner may change it again
@@ -49,10 +58,12 @@ impl Store {
             .admit(caller, PolicyDocument::PUT, bucket, None)
             .await?;
         let kind = PolicyKind::Bucket(found.name.as_str());
-        let policy = Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
+        Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
+        let text = self.inner.accounts.stored_policy(text).await?;
+        let policy = Policy::parse(&text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
         let public = policy.is_public();
         let document = PolicyDocument {
-            text: text.to_owned(),
+            text,
             policy: std::sync::Arc::new(policy),
             locks_owner_out,
         };

@@ -18,7 +18,7 @@ use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::claims::{ClaimLimits, KeptClaims, claims_of, keep};
 use super::record::GroupRecord;
-use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, refused, token_name};
+use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, is_of, refused, token_name};
 
 /// Most bytes of tokens that are remembered, as they came. What is kept of one is up to seven times
 /// as large: who has a macaroon can make any number of others, full of caveats, by himself.
@@ -204,11 +204,15 @@ impl Accounts {
         let tenant = self.tenant_id(&issuer.tenant).await?;
         for name in &groups {
             let key = catalog::identity(GROUP, tenant, &folded(name));
-            if let Some(group) = self.read::<GroupRecord>(&key).await? {
-                let source = format!("group {}", group.name);
-                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
-                    .await?;
-            }
+            let group = self.read::<GroupRecord>(&key).await?;
+            let group = group.filter(|group| is_of(&group.name, name));
+            let group = group.ok_or_else(|| {
+                let words = format!("the token becomes one of group {name}, which is not there");
+                refused(CredentialError::Invalid, words)
+            })?;
+            let source = format!("group {}", group.name);
+            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                .await?;
         }
         if token.capabilities.is_some()
             && let Some(base) = &issuer.base

@@ -8,8 +8,12 @@ use minicbor::{Decode, Encode};
 
 use super::keys::shown;
 use super::record::{GroupRecord, Held, RoleRecord, UserRecord, decode, encode};
+use super::references::{group_key, group_place};
 use super::users::{bare, user_key};
-use super::{Accounts, GROUP, ROLE, check_name, check_path, designation, exists, folded, none};
+use super::{
+    Accounts, GROUP, ROLE, account_of, check_name, check_path, designation, exists, folded, is_of,
+    none,
+};
 
 /// Most groups of a user.
 const GROUPS_MAX: usize = 32;
@@ -91,8 +95,8 @@ impl Accounts {
             held: Held::default(),
         };
         let key = catalog::identity(GROUP, self.make_tenant(tenant).await?, &folded(name));
-        self.add(vec![(key, encode(&record))], || exists("group", name))
-            .await?;
+        let puts = vec![(key, encode(&record)), group_place(tenant, &record)];
+        self.add(puts, || exists("group", name)).await?;
         Ok(record.into())
     }
 
@@ -103,6 +107,7 @@ impl Accounts {
     pub async fn group(&self, tenant: &TenantName, name: &str) -> Result<Group> {
         let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
         let found = self.read::<GroupRecord>(&key).await?;
+        let found = found.filter(|record| is_of(&record.name, name));
         found.map(Into::into).ok_or_else(|| none("group", name))
     }
 
@@ -132,12 +137,13 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn groups(&self, tenant: &TenantName, root: Option<&str>) -> Result<Vec<Group>> {
         let records: Vec<GroupRecord> = self.entities(GROUP, tenant, root).await?;
-        let of = |name: &str| root.is_some() || !name.contains('/');
+        let of = |name: &str| account_of(name) == root;
         let groups = records.into_iter().filter(|record| of(&record.name));
         Ok(groups.map(Into::into).collect())
     }
 
-    /// Gives a group another name or path; its members stay.
+    /// Gives a group another name or path. Its members stay: they refer to it by its id, and all
+    /// that changes is changed in one batch.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::AlreadyExists`].
@@ -163,7 +169,9 @@ impl Accounts {
         {
             return Err(exists("group", new));
         }
-        let members = self.members(tenant, name).await?;
+        // Whoever still refers to it by its name would be lost.
+        let _joining = self.joining.lock().await;
+        self.refer_by_id_to(tenant, name).await?;
         let change = |record: &mut GroupRecord, batch: &mut Batch| {
             if let Some(new) = new_name {
                 new.clone_into(&mut record.name);
@@ -171,6 +179,7 @@ impl Accounts {
             if let Some(path) = new_path {
                 path.clone_into(&mut record.path);
             }
+            batch.puts.push(group_place(tenant, record));
             if let Some(moved) = &moved {
                 batch.require.push(Require::absent(moved.clone()));
                 batch.puts.push((moved.clone(), encode(&*record)));
@@ -179,12 +188,6 @@ impl Accounts {
             Ok(record.clone())
         };
         let record = self.edit(&key, || none("group", name), change).await?;
-        if let Some(new) = new_name.filter(|new| *new != name) {
-            for member in members {
-                self.set_member(tenant, &member.name, name, false).await?;
-                self.set_member(tenant, &member.name, new, true).await?;
-            }
-        }
         Ok(record.into())
     }
 
@@ -210,6 +213,7 @@ impl Accounts {
                 return Err(in_use("group", name, "policies"));
             }
             batch.deletes.push(key.clone());
+            batch.deletes.push(group_key(record.id));
             batch.require.extend_from_slice(require);
             Ok(())
         };
@@ -228,18 +232,18 @@ impl Accounts {
         member: bool,
     ) -> Result<()> {
         let _joining = self.joining.lock().await;
-        let name = match self.group(tenant, group).await {
-            Ok(group) => group.name,
-            Err(error) if member => return Err(error),
-            Err(_) => group.to_owned(),
+        // A user can be taken out of a group that is not there: nothing else lets it in again.
+        let id = match self.group(tenant, group).await {
+            Ok(group) => Some(group.id),
+            Err(error) if error.kind() == ErrorKind::NotFound && !member => None,
+            Err(error) => return Err(error),
         };
         let key = user_key(self.tenant_id(tenant).await?, user);
         let change = |record: &mut UserRecord, _: &mut Batch| {
-            record.groups.retain(|group| folded(group) != folded(&name));
-            if member {
-                record.groups.push(name.clone());
-            }
-            if record.groups.len() > GROUPS_MAX {
+            record.groups.retain(|name| folded(name) != folded(group));
+            record.group_ids.retain(|other| Some(*other) != id);
+            record.group_ids.extend(id.filter(|_| member));
+            if record.groups.len() + record.group_ids.len() > GROUPS_MAX {
                 let message = format!("a user is in at most {GROUPS_MAX} groups");
                 return Err(Error::new(ErrorKind::Quota, message));
             }
@@ -251,17 +255,16 @@ impl Accounts {
     /// The users in a group, by name.
     ///
     /// # Errors
-    /// Those of the catalog.
+    /// [`ErrorKind::NotFound`].
     pub async fn members(&self, tenant: &TenantName, group: &str) -> Result<Vec<User>> {
+        let id = self.group(tenant, group).await?.id;
         let mut found = Vec::new();
         let range = catalog::users(self.tenant_id(tenant).await?);
         for (_, value) in self.all(&range).await? {
             let record: UserRecord = decode(&value)?;
-            if record
-                .groups
-                .iter()
-                .any(|name| folded(name) == folded(group))
-            {
+            let named = |name: &String| folded(name) == folded(group);
+            let by_name = !self.is_by_id() && record.groups.iter().any(named);
+            if record.group_ids.contains(&id) || by_name {
                 found.push(bare(&record)?);
             }
         }
@@ -271,14 +274,12 @@ impl Accounts {
     /// The groups that a user is in.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`].
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Corrupt`] for a group that is not there.
     pub async fn groups_of(&self, tenant: &TenantName, user: &str) -> Result<Vec<Group>> {
-        let record = self.user_in(self.tenant_id(tenant).await?, user).await?;
-        let mut groups = Vec::new();
-        for name in &record.groups {
-            groups.push(self.group(tenant, name).await?);
-        }
-        Ok(groups)
+        let tenant = self.tenant_id(tenant).await?;
+        let record = self.user_in(tenant, user).await?;
+        let groups = self.groups_referred(tenant, &record).await?;
+        Ok(groups.into_iter().map(Into::into).collect())
     }
 
     /// Makes a role that those may become who the policy `trust` names.
@@ -307,6 +308,7 @@ impl Accounts {
         };
         change_role(&mut record, &change)?;
         check_trust(&record.trust)?;
+        record.trust = self.stored_policy(&record.trust).await?;
         let key = catalog::identity(ROLE, self.make_tenant(tenant).await?, &folded(name));
         self.add(vec![(key, encode(&record))], || exists("role", name))
             .await?;
@@ -320,6 +322,7 @@ impl Accounts {
     pub async fn role(&self, tenant: &TenantName, name: &str) -> Result<Role> {
         let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
         let found = self.read::<RoleRecord>(&key).await?;
+        let found = found.filter(|record| is_of(&record.name, name));
         found.map(Into::into).ok_or_else(|| none("role", name))
     }
 
@@ -329,7 +332,7 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn roles(&self, tenant: &TenantName, root: Option<&str>) -> Result<Vec<Role>> {
         let records: Vec<RoleRecord> = self.entities(ROLE, tenant, root).await?;
-        let of = |name: &str| root.is_some() || !name.contains('/');
+        let of = |name: &str| account_of(name) == root;
         let roles = records.into_iter().filter(|record| of(&record.name));
         Ok(roles.map(Into::into).collect())
     }
@@ -345,6 +348,11 @@ impl Accounts {
         change: RoleChange,
     ) -> Result<Role> {
         let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
+        let mut change = change;
+        if let Some(trust) = &change.trust {
+            check_trust(trust)?;
+            change.trust = Some(self.stored_policy(trust).await?);
+        }
         let edit = |record: &mut RoleRecord, _: &mut Batch| {
             change_role(record, &change)?;
             Ok(record.clone())

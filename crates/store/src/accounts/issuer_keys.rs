@@ -15,10 +15,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use dewar_auth::token::{Issuer, Jws, KeySet, Token, TokenError, check, claimed_issuer};
+use dewar_auth::token::{
+    Issuer, Jws, KeySet, LIFETIME_MAX, Token, TokenError, check, claimed_issuer,
+};
 use dewar_env::BoxFuture;
 use dewar_meta::kv::{Batch, CommitError, Require};
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
@@ -96,6 +98,8 @@ pub(super) struct HeldKeys {
     ended: Notify,
     kept: AtomicBool,
     waiting: AtomicUsize,
+    /// For how many seconds a token may be good; 0 means [`LIFETIME_MAX`].
+    lifetime_max: AtomicU64,
 }
 
 impl Default for HeldKeys {
@@ -107,6 +111,7 @@ impl Default for HeldKeys {
             ended: Notify::default(),
             kept: AtomicBool::default(),
             waiting: AtomicUsize::default(),
+            lifetime_max: AtomicU64::default(),
         }
     }
 }
@@ -148,7 +153,33 @@ impl Held {
     }
 }
 
+/// Refuses a subject that policies could not tell from one of another issuer. They know it as
+/// `federated-user/ISSUER/SUBJECT`, and an issuer's name may begin with that of another.
+fn no_subject_of_another<'a>(
+    issuer: &Issuer,
+    subject: &str,
+    others: impl Iterator<Item = &'a Arc<Issuer>>,
+) -> std::result::Result<(), TokenError> {
+    let mut others = others.filter_map(|other| {
+        let rest = other.name().strip_prefix(issuer.name())?;
+        let rest = subject.strip_prefix(rest.strip_prefix('/')?)?;
+        rest.starts_with('/').then_some(other)
+    });
+    match others.next() {
+        None => Ok(()),
+        Some(other) => Err(TokenError::Unfit(format!(
+            "its sub reads like one of the issuer {}",
+            other.url
+        ))),
+    }
+}
+
 impl Accounts {
+    /// Sets for how long a bearer token may be good, from its `iat` to its `exp`. At least a second.
+    pub fn limit_token_lifetime(&self, most: Duration) {
+        self.held.lifetime_max.store(most.as_secs().max(1), Relaxed);
+    }
+
     /// Keeps the keys of all issuers fresh, until it is dropped. Unknown keys make it fetch once in
     /// `unknown_every`.
     pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>, unknown_every: Duration) {
@@ -386,7 +417,16 @@ impl Accounts {
             };
             return Ok(Err(TokenError::NoKeys(url, why)));
         }
-        let token = check(&jws, issuer, &held.keys, now);
+        let lifetime_max = match self.held.lifetime_max.load(Relaxed) {
+            0 => LIFETIME_MAX,
+            secs => Duration::from_secs(secs),
+        };
+        let token = check(&jws, issuer, &held.keys, lifetime_max, now);
+        let token = token.and_then(|token| {
+            let others = issuers.values().filter(|other| other.url != issuer.url);
+            no_subject_of_another(issuer, &token.subject, others)?;
+            Ok(token)
+        });
         Ok(token.map(|token| (Arc::clone(issuer), token)))
     }
 
@@ -439,5 +479,43 @@ impl Accounts {
         .await;
         drop(place);
         waited.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounts::NewIssuer;
+
+    fn issuer(id: u64, url: &str) -> Arc<Issuer> {
+        let new = NewIssuer {
+            url: url.to_owned(),
+            audiences: vec!["here".to_owned()],
+            ..NewIssuer::default()
+        };
+        let issuer = new.check().expect("an issuer");
+        Arc::new(Issuer { id, ..issuer })
+    }
+
+    #[test]
+    fn a_subject_is_no_subject_of_another_issuer() {
+        let outer = issuer(1, "https://idp.example.org");
+        let others = [
+            issuer(2, "https://idp.example.org/realms/lab"),
+            issuer(3, "https://idp.example.org.evil.org"),
+        ];
+        let is_fine = |subject| no_subject_of_another(&outer, subject, others.iter()).is_ok();
+        for fine in [
+            "ann",
+            "realms/lab",
+            "realms/labs/ann",
+            "http://idp/users/1",
+            "x/realms/lab/ann",
+        ] {
+            assert!(is_fine(fine), "{fine}");
+        }
+        assert!(!is_fine("realms/lab/ann") && !is_fine("realms/lab/a/b"));
+        // The inner issuer's own are its own.
+        assert!(no_subject_of_another(&others[0], "ann", [&outer].into_iter()).is_ok());
     }
 }

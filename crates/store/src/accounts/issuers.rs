@@ -6,8 +6,9 @@ use std::sync::Arc;
 use dewar_auth::token::{Base, Becomes, Issuer, KeySet, Rule, check_url, origin_of, provider_name};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
+use super::keys::shown;
 use super::record::{IssuerRecord, RuleRecord, decode, encode};
 use super::{Accounts, ISSUER, ISSUER_KEYS, exists, none};
 
@@ -139,19 +140,16 @@ impl Accounts {
             let message = format!("there are {ISSUERS_MAX} issuers already");
             return Err(Error::new(ErrorKind::Quota, message));
         }
+        let mut ids = Vec::with_capacity(issuer.rules.len());
         for rule in &issuer.rules {
-            match &rule.becomes {
-                Becomes::User(name) => {
-                    self.user(name).await?;
-                }
-                Becomes::Group(name) => {
-                    self.group(&issuer.tenant, name).await?;
-                }
-            }
+            ids.push(match &rule.becomes {
+                Becomes::User(name) => self.user(name).await?.id.0,
+                Becomes::Group(name) => self.group(&issuer.tenant, name).await?.id,
+            });
         }
         self.make_tenant(&issuer.tenant).await?;
         issuer.id = self.new_id().await?;
-        let record = record_of(&issuer, self.env.clock.now());
+        let record = record_of(&issuer, &ids, self.env.clock.now());
         self.add(vec![(key_of(&issuer.url), encode(&record))], || {
             exists("issuer", &issuer.url)
         })
@@ -238,21 +236,49 @@ impl Accounts {
     /// Those of the catalog.
     pub async fn issuer_list(&self) -> Result<Vec<IssuerInfo>> {
         let range = catalog::KeyRange::prefix(catalog::user_by(ISSUER, b""));
-        let values = self.all(&range).await?;
-        values
-            .into_iter()
-            .map(|(_, value)| {
-                let record: IssuerRecord = decode(&value)?;
-                let created = record.created;
-                let issuer = Arc::new(issuer_of(record)?);
-                Ok(IssuerInfo { issuer, created })
-            })
-            .collect()
+        let mut found = Vec::new();
+        for (_, value) in self.all(&range).await? {
+            let mut record: IssuerRecord = decode(&value)?;
+            let created = record.created;
+            let tenant = TenantName::new(&record.tenant)?;
+            for rule in &mut record.rules {
+                self.name_anew(&tenant, rule).await?;
+            }
+            let issuer = Arc::new(issuer_of(record)?);
+            found.push(IssuerInfo { issuer, created });
+        }
+        Ok(found)
+    }
+
+    /// Gives the user or group of a rule the name that it has now. One that was removed gets a name
+    /// that nobody can have, so that nobody inherits the rule.
+    async fn name_anew(&self, tenant: &TenantName, rule: &mut RuleRecord) -> Result<()> {
+        let Some(id) = rule.id else { return Ok(()) };
+        if let Some(name) = &mut rule.user {
+            let user = self.record_by_id(UserId(id)).await?;
+            *name = match user {
+                Some(user) => shown(&user.tenant, &user.name),
+                None => removed(name),
+            };
+        }
+        if let Some(name) = &mut rule.group {
+            let tenant = self.tenant_id(tenant).await?;
+            *name = match self.group_referred(tenant, id).await? {
+                Some(group) => group.name,
+                None => removed(name),
+            };
+        }
+        Ok(())
     }
 }
 
-fn record_of(issuer: &Issuer, created: Timestamp) -> IssuerRecord {
-    let rules = issuer.rules.iter().map(|rule| {
+/// What stands in a rule for somebody who was removed: no name has spaces.
+fn removed(name: &str) -> String {
+    format!("{name} (removed)")
+}
+
+fn record_of(issuer: &Issuer, ids: &[u64], created: Timestamp) -> IssuerRecord {
+    let rules = issuer.rules.iter().zip(ids).map(|(rule, id)| {
         let (user, group) = match &rule.becomes {
             Becomes::User(name) => (Some(name.clone()), None),
             Becomes::Group(name) => (None, Some(name.clone())),
@@ -262,6 +288,7 @@ fn record_of(issuer: &Issuer, created: Timestamp) -> IssuerRecord {
             value: rule.value.clone(),
             user,
             group,
+            id: Some(*id),
         }
     });
     IssuerRecord {

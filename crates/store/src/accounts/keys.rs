@@ -7,12 +7,12 @@ use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
 use super::users::user_key;
-use super::{Accounts, CACHED_MAX, designation, exists, folded, none};
+use super::{Accounts, CACHED_MAX, designation, exists, folded, is_of, none};
 
 /// Characters of an access key that is made up.
 const KEY_CHARS: usize = 20;
@@ -104,29 +104,33 @@ impl Accounts {
 
     /// The same, with those that are shares where that is wanted.
     async fn keys_listed(&self, user: Option<&str>, shares: bool) -> Result<Vec<KeyInfo>> {
+        let users = self.users().await?.into_iter();
+        let users: BTreeMap<UserId, User> = users.map(|user| (user.id, user)).collect();
         let wanted = match user {
             None => None,
             Some(user) => {
                 let (tenant, name) = designation(user)?;
-                Some((tenant, folded(name)))
+                let named = |user: &&User| {
+                    let same = folded(&user.name) == folded(name) && is_of(&user.name, name);
+                    same && user.tenant == tenant
+                };
+                Some(users.values().find(named).map(|user| user.id))
             }
         };
-        let users = self.users().await?.into_iter();
-        let disabled: BTreeMap<_, _> = users.map(|user| (user.id, user.disabled)).collect();
         let mut found = Vec::new();
         for (key, value) in self.all(&catalog::access_keys()).await? {
             let record: KeyRecord = decode(&value)?;
-            let of = |(tenant, name): &(TenantName, String)| {
-                tenant.as_str() == record.tenant && *name == folded(&record.user_name)
-            };
             let unwanted = record.share.is_some() && !shares;
-            if unwanted || wanted.as_ref().is_some_and(|wanted| !of(wanted)) {
+            if unwanted || wanted.is_some_and(|wanted| wanted != Some(record.user)) {
                 continue;
             }
+            // The user may have been renamed since the key was written.
+            let user = users.get(&record.user);
+            let name = user.map_or(&record.user_name, |user| &user.name);
             found.push(KeyInfo {
                 access_key: String::from_utf8_lossy(&key[1..]).into_owned(),
-                user_disabled: disabled.get(&record.user).copied().unwrap_or_default(),
-                user: shown(&record.tenant, &record.user_name),
+                user_disabled: user.is_some_and(|user| user.disabled),
+                user: shown(&record.tenant, name),
                 disabled: record.disabled,
                 created: record.created,
             });
@@ -138,20 +142,6 @@ impl Accounts {
     pub(super) async fn keys_of(&self, tenant: &TenantName, name: &str) -> Result<Vec<KeyInfo>> {
         let user = shown(tenant.as_str(), name);
         self.keys_listed(Some(&user), true).await
-    }
-
-    /// Their user has another name now.
-    pub(super) async fn rename_keys(&self, keys: &[KeyInfo], name: &str) -> Result<()> {
-        for key in keys {
-            let id = key.access_key.as_str();
-            let rename = |record: &mut KeyRecord, _: &mut Batch| {
-                name.clone_into(&mut record.user_name);
-                Ok(())
-            };
-            self.edit(&catalog::access_key(id), || none("access key", id), rename)
-                .await?;
-        }
-        Ok(())
     }
 
     /// Switches an access key off or on again.
@@ -214,13 +204,12 @@ impl Accounts {
         let Some(record) = self.read::<KeyRecord>(&catalog::access_key(id)).await? else {
             return Ok(None);
         };
-        let tenant = self.tenant_id(&TenantName::new(&record.tenant)?).await?;
-        let at = user_key(tenant, &record.user_name);
-        let Some(user) = self.read::<UserRecord>(&at).await? else {
-            return Ok(None);
+        let user = match self.record_by_id(record.user).await? {
+            None => self.user_of_first_days(&record).await?,
+            found => found,
         };
-        // A removed user's name may have been given to another since.
-        if record.disabled || user.disabled || user.id != record.user {
+        let Some(user) = user else { return Ok(None) };
+        if record.disabled || user.disabled {
             return Ok(None);
         }
         // With the account's own user all of the account is switched off.
@@ -258,6 +247,15 @@ impl Accounts {
         }
         drop(cache);
         Ok(self.unless_over(key))
+    }
+
+    /// The user of a key from before users were found by id.
+    async fn user_of_first_days(&self, key: &KeyRecord) -> Result<Option<UserRecord>> {
+        let tenant = self.tenant_id(&TenantName::new(&key.tenant)?).await?;
+        let user = self
+            .read::<UserRecord>(&user_key(tenant, &key.user_name))
+            .await?;
+        Ok(user.filter(|user| user.id == key.user))
     }
 
     /// A share that has ended is no key any more.

@@ -20,7 +20,9 @@ mod issuers;
 mod keys;
 mod macaroons;
 mod policies;
+mod principals;
 mod record;
+mod references;
 mod sessions;
 mod shares;
 mod sts;
@@ -29,6 +31,7 @@ mod tests;
 mod users;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -75,6 +78,8 @@ const BY_ID: u8 = b'i';
 const BY_EMAIL: u8 = b'e';
 /// Groups.
 const GROUP: u8 = b'g';
+/// Groups by id.
+const GROUP_BY_ID: u8 = b'h';
 /// Roles.
 const ROLE: u8 = b'r';
 /// Policies that stand for themselves.
@@ -94,8 +99,10 @@ pub struct Accounts {
     master: Arc<MasterKeys>,
     audit: Arc<Audit>,
     cache: Arc<RwLock<Cache>>,
-    /// Held by who puts users into groups or removes groups.
+    /// Held by who puts users into groups, gives policies to somebody, or removes groups or policies.
     joining: tokio::sync::Mutex<()>,
+    /// Whether all references by name to what there is have become references by id.
+    by_id: AtomicBool,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
     claim_names: Arc<ClaimNames>,
@@ -155,6 +162,7 @@ impl Accounts {
             master,
             cache: Arc::default(),
             joining: tokio::sync::Mutex::default(),
+            by_id: AtomicBool::new(false),
             held: HeldKeys::default(),
             claim_names: Arc::default(),
         }
@@ -385,6 +393,17 @@ fn check_path(path: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     Ok(())
+}
+
+/// The account whose something is, by its full name: `ann` of `ann/robot`.
+fn account_of(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(account, _)| account)
+}
+
+/// Whether a record that was found under a name is one of the account that the name says. Names
+/// in a catalog's keys are without case, accounts are told apart with it.
+fn is_of(record: &str, name: &str) -> bool {
+    account_of(record) == account_of(name)
 }
 
 fn none(what: &str, name: &str) -> Error {

@@ -12,8 +12,11 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
 use super::record::{
     GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
 };
+use super::references::dangling;
 use super::users::{bare, default_tenant, user_key};
-use super::{Accounts, GROUP, POLICY, ROLE, check_name, check_path, exists, folded, none};
+use super::{
+    Accounts, GROUP, POLICY, ROLE, account_of, check_name, check_path, exists, folded, is_of, none,
+};
 
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;
@@ -190,6 +193,8 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Quota`] beyond 32.
     pub async fn attach_policy(&self, holder: &Holder, policy: &str) -> Result<()> {
+        // Nobody removes it meanwhile.
+        let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
         self.edit_held(holder, |held| {
             if !held.attached.contains(&name) {
@@ -267,6 +272,7 @@ impl Accounts {
     pub async fn managed(&self, tenant: &TenantName, name: &str) -> Result<ManagedPolicy> {
         let key = self.policy_key(tenant, name).await?;
         let found = self.read::<PolicyRecord>(&key).await?;
+        let found = found.filter(|record| is_of(&record.name, name));
         found.map(Into::into).ok_or_else(|| none("policy", name))
     }
 
@@ -280,7 +286,7 @@ impl Accounts {
         root: Option<&str>,
     ) -> Result<Vec<ManagedPolicy>> {
         let records: Vec<PolicyRecord> = self.entities(POLICY, tenant, root).await?;
-        let of = |name: &str| root.is_some() || !name.contains('/');
+        let of = |name: &str| account_of(name) == root;
         Ok(records
             .into_iter()
             .filter(|record| of(&record.name))
@@ -361,6 +367,7 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while somebody has it.
     pub async fn remove_managed(&self, tenant: &TenantName, name: &str) -> Result<()> {
+        let _joining = self.joining.lock().await;
         let policy = self.managed(tenant, name).await?;
         if let Some(holder) = self.holders_of(tenant, &policy.name).await?.first() {
             let message = format!("{} {} has the policy", holder.kind.as_str(), holder.name);
@@ -418,20 +425,18 @@ impl Accounts {
         let own = format!("user {}", record.name);
         self.collect(&mut policies, &own, tenant, &record.name, &record.held)
             .await?;
-        for name in &record.groups {
-            let key = catalog::identity(GROUP, tenant, &folded(name));
-            if let Some(group) = self.read::<GroupRecord>(&key).await? {
-                let source = format!("group {}", group.name);
-                self.collect(&mut policies, &source, tenant, &group.name, &group.held)
-                    .await?;
-            }
+        for group in self.groups_referred(tenant, &record).await? {
+            let source = format!("group {}", group.name);
+            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+                .await?;
         }
         user.policies = UserPolicies::new(policies);
         Ok(user)
     }
 
     /// Adds what stands on a user or group. A document that cannot be read (it was when it was
-    /// written) fails the lookup: leaving it out could leave out what denies.
+    /// written), or a policy that is not there, fails the lookup: leaving it out could leave out
+    /// what denies.
     pub(super) async fn collect(
         &self,
         policies: &mut Vec<UserPolicy>,
@@ -450,12 +455,12 @@ impl Accounts {
         }
         for policy in &held.attached {
             let key = catalog::identity(POLICY, tenant, &folded(policy));
-            let Some(record) = self.read::<PolicyRecord>(&key).await? else {
-                continue;
-            };
-            let Some(version) = record.versions.get(&record.default) else {
-                continue;
-            };
+            let found = self.read::<PolicyRecord>(&key).await?;
+            let record = found.filter(|record| is_of(&record.name, policy));
+            let record = record.ok_or_else(|| dangling(source, "policy", policy))?;
+            let version = record.versions.get(&record.default);
+            let version =
+                version.ok_or_else(|| dangling(source, "the default version of policy", policy))?;
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy} v{}", record.default).into(),
                 policy: Arc::new(compile(&version.text)?),

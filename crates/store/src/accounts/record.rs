@@ -62,9 +62,12 @@ pub(crate) struct UserRecord {
     pub(crate) tenant_admin: Option<bool>,
     #[cbor(n(10), skip_if = "Held::is_empty")]
     pub(crate) held: Held,
-    /// Names of groups that it is in.
+    /// Names of groups that it is in, as they were written before groups had references by id.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
+    /// Ids of groups that it is in.
+    #[cbor(n(12), skip_if = "Vec::is_empty")]
+    pub(crate) group_ids: Vec<u64>,
 }
 
 fn is_false(value: &Option<bool>) -> bool {
@@ -95,7 +98,7 @@ pub(crate) struct KeyRecord {
     pub(crate) share: Option<ShareRecord>,
 }
 
-/// Where a user is found by its id.
+/// Where a user, or a group, is found by its id.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct PlaceRecord {
@@ -192,6 +195,9 @@ pub(crate) struct RuleRecord {
     pub(crate) user: Option<String>,
     #[n(3)]
     pub(crate) group: Option<String>,
+    /// The id of the user or group. Rules of releases that knew names alone have none.
+    #[n(4)]
+    pub(crate) id: Option<u64>,
 }
 
 /// An issuer of tokens.
@@ -279,7 +285,15 @@ mod tests {
                 attached: vec!["ann/q".into()],
             },
             groups: vec!["ann/g".into()],
+            group_ids: Vec::new(),
         }
+    }
+
+    fn bytes_of(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        let digits = pairs.map(|pair| std::str::from_utf8(pair).expect("hex"));
+        let bytes = digits.map(|digits| u8::from_str_radix(digits, 16).expect("hex"));
+        bytes.collect()
     }
 
     #[test]
@@ -301,20 +315,47 @@ mod tests {
     #[test]
     fn a_user_of_version_1_opens() {
         let hex = include_str!("../../testdata/accounts-v1/user.hex");
-        let bytes: Vec<u8> = hex
-            .trim()
-            .as_bytes()
-            .chunks(2)
-            .map(|pair| {
-                u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex")
-            })
-            .collect();
+        let bytes = bytes_of(hex.trim());
         let now: String = encode(&user()).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(now, hex.trim());
         assert_eq!(decode::<UserRecord>(&bytes).expect("opens"), user());
         for at in 0..bytes.len() {
             assert!(decode::<UserRecord>(&bytes[..at]).is_err(), "cut at {at}");
         }
+    }
+
+    /// As releases wrote it whose rules knew names alone.
+    #[test]
+    fn an_issuer_whose_rules_have_no_ids_opens() {
+        let hex = include_str!("../../testdata/accounts-v1/issuer.hex").trim();
+        let rule = |claim: &str, value: &str, user: Option<&str>, group: Option<&str>| RuleRecord {
+            claim: claim.into(),
+            value: value.into(),
+            user: user.map(Into::into),
+            group: group.map(Into::into),
+            id: None,
+        };
+        let issuer = IssuerRecord {
+            id: 9,
+            url: "https://issuer.example.org".into(),
+            audiences: vec!["here".into()],
+            keys_url: Some("https://issuer.example.org/keys".into()),
+            origins: vec!["https://issuer.example.org".into()],
+            tenant: "atlas".into(),
+            base: Some("/@atlas/data".into()),
+            rules: vec![
+                rule("sub", "x", Some("atlas:ann"), None),
+                rule("groups", "/g", None, Some("readers")),
+            ],
+            disabled: true,
+            created: Timestamp(1_800_000_000_000_000_000),
+        };
+        assert_eq!(
+            decode::<IssuerRecord>(&bytes_of(hex)).expect("opens"),
+            issuer
+        );
+        let now: String = encode(&issuer).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(now, hex);
     }
 
     #[test]

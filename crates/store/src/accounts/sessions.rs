@@ -17,7 +17,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
 use super::record::{RevokedRecord, RoleRecord, decode, encode};
-use super::{Accounts, CACHED_MAX, Digest, REVOKED, ROLE, digest_of, folded, refused};
+use super::{Accounts, CACHED_MAX, Digest, REVOKED, ROLE, digest_of, folded, is_of, refused};
 
 /// Sessions that were opened lately.
 pub(super) type Sessions = BTreeMap<Digest, (AccessKey, Timestamp)>;
@@ -129,7 +129,8 @@ impl Accounts {
             Err(error) => return Err(error),
         };
         let key = catalog::identity(ROLE, tenant, &folded(name));
-        let Some(role) = self.read::<RoleRecord>(&key).await? else {
+        let found = self.read::<RoleRecord>(&key).await?;
+        let Some(role) = found.filter(|role| is_of(&role.name, name)) else {
             return Ok(None);
         };
         let id = UserId(role.id);

@@ -5,12 +5,13 @@
 //! address and is given to nobody, so that taking the key away is all it takes to end the share. It never may more
 //! than the user whose it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_auth::{Bounds, Caveats, Limit, Secret};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp};
+use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 
 use super::keys::shown;
@@ -130,13 +131,16 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn shares(&self) -> Result<Vec<ShareInfo>> {
+        let users = self.users().await?.into_iter();
+        let names: BTreeMap<UserId, String> = users.map(|user| (user.id, user.name)).collect();
         let mut found = Vec::new();
         for (key, value) in self.all(&catalog::access_keys()).await? {
             let record: KeyRecord = decode(&value)?;
+            let name = names.get(&record.user).unwrap_or(&record.user_name);
             if let Some(share) = record.share {
                 found.push(ShareInfo {
                     id: String::from_utf8_lossy(&key[1..]).into_owned(),
-                    user: shown(&record.tenant, &record.user_name),
+                    user: shown(&record.tenant, name),
                     path: format!("/{}/{}", share.bucket, share.key),
                     upload: share.upload,
                     created: record.created,

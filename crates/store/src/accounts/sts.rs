@@ -364,14 +364,19 @@ impl Accounts {
         };
         let (tenant, account, full) = found;
         let role = match self.role(&tenant, &full).await {
-            Ok(role) if role.path.trim_end_matches('/') == folder => role,
+            Ok(role) if role.path.strip_suffix('/') == Some(folder) => role,
             Ok(_) => return Err(denied()),
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(denied()),
             Err(error) => return Err(error),
         };
+        // Policies are asked about the role in its own spelling, however it was written.
+        let own = role
+            .name
+            .rsplit_once('/')
+            .map_or(&*role.name, |(_, own)| own);
         Ok(Wanted {
             account: account.unwrap_or(UserId(role.id)),
-            path: format!("role{}{name}", role.path),
+            path: format!("role{}{own}", role.path),
             tenant,
             role,
         })
@@ -466,13 +471,21 @@ impl Accounts {
     /// The wording that counts of a policy of the role's account.
     async fn policy_text(&self, wanted: &Wanted, arn: &str) -> Result<String> {
         let none = || invalid(format!("there is no policy {arn:?} in the role's account"));
-        let name = arn.rsplit_once('/').ok_or_else(none)?.1;
-        let full = match wanted.role.name.split_once('/') {
-            Some((root, _)) => format!("{root}/{name}"),
+        let (account, root) = match wanted.role.name.split_once('/') {
+            Some((root, _)) => (wanted.account.to_string(), Some(root)),
+            None => (wanted.tenant.as_str().to_owned(), None),
+        };
+        let rest = arn.strip_prefix(&format!("arn:aws:iam::{account}:policy"));
+        let (folder, name) = rest
+            .and_then(|rest| rest.rsplit_once('/'))
+            .ok_or_else(none)?;
+        let full = match root {
+            Some(root) => format!("{root}/{name}"),
             None => name.to_owned(),
         };
         let policy = match self.managed(&wanted.tenant, &full).await {
-            Ok(policy) => policy,
+            Ok(policy) if policy.path.strip_suffix('/') == Some(folder) => policy,
+            Ok(_) => return Err(none()),
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(none()),
             Err(error) => return Err(error),
         };

@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use bytes::Bytes;
 use dewar_auth::token::{Becomes, Claims, Issuer, Rule, Token};
 use dewar_auth::{Action, Caller, TokenFacts};
 use dewar_env::BoxFuture;
-use dewar_types::{ErrorKind, ObjectKey, Result, TenantName, Timestamp};
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{ErrorKind, ObjectKey, Result, TenantId, TenantName, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use super::record::IssuerKeysRecord;
+use super::record::{IssuerKeysRecord, UserRecord, decode, encode};
+use super::references::group_key;
+use super::users::user_key;
 use super::{
-    AssumeRole, FetchKeys, Given, Holder, HolderKind, MacaroonWish, NewIssuer, NewUser, RoleChange,
-    UserChange,
+    Accounts, AssumeRole, FetchKeys, GROUP, Given, Holder, HolderKind, MacaroonWish, NewIssuer,
+    NewUser, POLICY, RoleChange, UserChange,
 };
 use crate::tests::{Rig, bucket, origin, run};
 
@@ -136,6 +141,261 @@ fn a_renamed_user_keeps_its_keys() {
         // With its root off, the account is off.
         accounts.set_user_disabled("ann", true).await.expect("off");
         assert!(accounts.lookup(&key).await.expect("read").is_none());
+    });
+}
+
+/// Writes past the verbs.
+async fn write(accounts: &Accounts, puts: Vec<(Bytes, Bytes)>, deletes: Vec<Bytes>) {
+    let batch = Batch {
+        puts,
+        deletes,
+        ..Batch::default()
+    };
+    accounts.commit(batch).await.expect("committed");
+}
+
+async fn default_tenant(accounts: &Accounts) -> TenantId {
+    accounts
+        .tenant_id(&TenantName::default())
+        .await
+        .expect("there")
+}
+
+const DENY: &str =
+    r#"{"Version":"2012-10-17","Statement":{"Effect":"Deny","Action":"s3:*","Resource":"*"}}"#;
+
+/// A group of ann's that denies everything, with members.
+async fn suspended(accounts: &Accounts, members: &[&str]) -> Holder {
+    let none = TenantName::default();
+    accounts
+        .make_group(&none, "ann/suspended", "/")
+        .await
+        .expect("made");
+    let group = Holder {
+        kind: HolderKind::Group,
+        tenant: none.clone(),
+        name: "ann/suspended".into(),
+    };
+    accounts
+        .put_policy(&group, "deny", DENY)
+        .await
+        .expect("put");
+    for member in members {
+        accounts.make_user(new(member)).await.expect("made");
+        accounts
+            .set_member(&none, member, "ann/suspended", true)
+            .await
+            .expect("in");
+    }
+    group
+}
+
+#[test]
+fn a_rename_is_one_batch() {
+    run(async {
+        let rig = Rig::new(31).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        suspended(accounts, &["ann/a", "ann/b", "ann/c"]).await;
+        let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
+        accounts.refer_by_id().await.expect("nothing to do");
+        let before = accounts.kv.taken();
+        let moved = accounts.change_group(&none, "ann/suspended", Some("ann/blocked"), Some("/x/"));
+        moved.await.expect("renamed");
+        assert_eq!(accounts.kv.taken(), before + 1, "the group");
+        assert_eq!(
+            accounts
+                .members(&none, "ann/blocked")
+                .await
+                .expect("listed")
+                .len(),
+            3
+        );
+        // A later group of the old name has nobody in it.
+        let later = accounts.make_group(&none, "ann/suspended", "/").await;
+        later.expect("made");
+        let members = accounts.members(&none, "ann/suspended").await;
+        assert!(members.expect("listed").is_empty());
+        let change = UserChange {
+            name: Some("ann/z".into()),
+            ..UserChange::default()
+        };
+        let before = accounts.kv.taken();
+        accounts
+            .change_user("ann/a", change)
+            .await
+            .expect("renamed");
+        assert_eq!(accounts.kv.taken(), before + 1, "the user");
+        let found = accounts.lookup(&key).await.expect("read").expect("valid");
+        assert_eq!(found.user.name, "ann/z");
+        assert_eq!(found.user.policies.iter().count(), 1);
+        let keys = accounts.access_keys(Some("ann/z")).await.expect("listed");
+        assert_eq!(keys[0].user, "ann/z");
+        // A later user of the old name gets nothing of it.
+        accounts.make_user(new("ann/a")).await.expect("made");
+        let keys = accounts.access_keys(Some("ann/a")).await.expect("listed");
+        assert!(keys.is_empty());
+        let found = accounts.lookup(&key).await.expect("read").expect("valid");
+        assert_eq!(found.user.name, "ann/z");
+    });
+}
+
+#[test]
+fn keys_of_users_that_have_no_place_by_id_work() {
+    run(async {
+        let rig = Rig::new(36).await;
+        let accounts = rig.store.accounts();
+        let id = accounts.make_user(new("ann/a")).await.expect("made").id;
+        let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
+        let place = catalog::user_by(super::BY_ID, &id.0.to_be_bytes());
+        write(accounts, Vec::new(), vec![place]).await;
+        let found = accounts.lookup(&key).await.expect("read").expect("valid");
+        assert_eq!(found.user.id, id);
+    });
+}
+
+#[test]
+fn a_mail_address_goes_with_its_user() {
+    run(async {
+        let rig = Rig::new(32).await;
+        let accounts = rig.store.accounts();
+        let with_mail = NewUser {
+            email: Some("a@example.org".into()),
+            ..new("ann/a")
+        };
+        let id = accounts.make_user(with_mail).await.expect("made").id;
+        let change = UserChange {
+            name: Some("ann/b".into()),
+            ..UserChange::default()
+        };
+        accounts
+            .change_user("ann/a", change)
+            .await
+            .expect("renamed");
+        accounts.make_user(new("ann/a")).await.expect("made");
+        let found = accounts.user_by_email("A@example.org").await.expect("read");
+        assert_eq!(found.map(|user| user.id), Some(id));
+    });
+}
+
+#[test]
+fn what_is_referred_to_and_is_not_there_fails_the_lookup() {
+    run(async {
+        let rig = Rig::new(33).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        let group = suspended(accounts, &["ann/a"]).await;
+        accounts
+            .make_policy(&none, "ann/p", "/", None, DENY)
+            .await
+            .expect("made");
+        accounts
+            .attach_policy(&group, "ann/p")
+            .await
+            .expect("attached");
+        let (key, _) = accounts.add_key("ann/a", None, None).await.expect("added");
+        let tenant = default_tenant(accounts).await;
+        let id = accounts
+            .group(&none, "ann/suspended")
+            .await
+            .expect("there")
+            .id;
+        let kept = [
+            catalog::identity(POLICY, tenant, "ann/p"),
+            catalog::identity(GROUP, tenant, "ann/suspended"),
+            group_key(id),
+        ];
+        accounts.lookup(&key).await.expect("read").expect("valid");
+        for record in kept {
+            let value = accounts.kv.get(&record).await.expect("read").value;
+            let value = value.expect("there");
+            write(accounts, Vec::new(), vec![record.clone()]).await;
+            let error = accounts.lookup(&key).await.expect_err("closed");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(accounts.user("ann/a").await.is_err());
+            write(accounts, vec![(record, value)], Vec::new()).await;
+            accounts.lookup(&key).await.expect("read").expect("valid");
+        }
+        // A policy whose default version is not there.
+        let record = catalog::identity(POLICY, tenant, "ann/p");
+        let value = accounts.kv.get(&record).await.expect("read").value;
+        let mut policy: super::record::PolicyRecord =
+            decode(&value.expect("there")).expect("a record");
+        policy.default = 7;
+        write(accounts, vec![(record, encode(&policy))], Vec::new()).await;
+        accounts.lookup(&key).await.expect_err("closed");
+    });
+}
+
+/// A user as 708fabe wrote it, in a group and with a policy, both by name.
+fn old_user() -> UserRecord {
+    let hex = include_str!("../../testdata/accounts-v1/user.hex").trim();
+    let digits =
+        |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex");
+    let bytes: Vec<u8> = hex.as_bytes().chunks(2).map(digits).collect();
+    decode(&bytes).expect("opens")
+}
+
+#[test]
+fn groups_that_are_known_by_name_become_known_by_id() {
+    run(async {
+        let rig = Rig::new(34).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        let tenant = default_tenant(accounts).await;
+        suspended(accounts, &["ann/a", "ann/b", "ann/ghost"]).await;
+        let id = accounts
+            .group(&none, "ann/suspended")
+            .await
+            .expect("there")
+            .id;
+        assert_eq!(old_user().groups, ["ann/g"]);
+        // As releases before wrote it: names in users, and no way from an id to its group.
+        let old = async |name: &str, group: &str| {
+            let key = user_key(tenant, name);
+            let value = accounts.kv.get(&key).await.expect("read").value;
+            let mut record: UserRecord = decode(&value.expect("there")).expect("a record");
+            record.group_ids.clear();
+            record.groups = vec![group.to_owned()];
+            write(accounts, vec![(key, encode(&record))], Vec::new()).await;
+        };
+        write(accounts, Vec::new(), vec![group_key(id)]).await;
+        for name in ["ann/a", "ann/b"] {
+            old(name, "ann/Suspended").await;
+            let user = accounts.user(name).await.expect("found");
+            assert_eq!(user.policies.iter().count(), 1, "before it is turned");
+        }
+        // A rename that was cut short before left this one behind.
+        old("ann/ghost", "ann/gone").await;
+        accounts.user("ann/ghost").await.expect_err("closed");
+        accounts.refer_by_id().await.expect("turned");
+        for name in ["ann/a", "ann/b"] {
+            let record = accounts.user_in(tenant, name).await.expect("there");
+            assert_eq!((record.groups.len(), &record.group_ids[..]), (0, &[id][..]));
+            let user = accounts.user(name).await.expect("found");
+            assert_eq!(user.policies.iter().count(), 1, "after it was turned");
+        }
+        // A new group of the name does not take it in, and taking it out mends it.
+        accounts
+            .make_group(&none, "ann/gone", "/")
+            .await
+            .expect("made");
+        assert!(
+            accounts
+                .members(&none, "ann/gone")
+                .await
+                .expect("listed")
+                .is_empty()
+        );
+        accounts.user("ann/ghost").await.expect_err("closed");
+        accounts
+            .set_member(&none, "ann/ghost", "ann/gone", false)
+            .await
+            .expect("out");
+        accounts.user("ann/ghost").await.expect("mended");
+        let before = accounts.kv.taken();
+        accounts.refer_by_id().await.expect("nothing to do");
+        assert_eq!(accounts.kv.taken(), before);
     });
 }
 
@@ -313,6 +573,72 @@ fn issuer(name: &str) -> NewIssuer {
         audiences: vec!["here".to_owned()],
         ..NewIssuer::default()
     }
+}
+
+#[test]
+fn a_rule_of_an_issuer_goes_with_its_user_and_group() {
+    run(async {
+        let rig = Rig::new(35).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        accounts.make_user(new("ann/a")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/g", "/")
+            .await
+            .expect("made");
+        let rule = |becomes| Rule {
+            claim: "sub".into(),
+            value: "x".into(),
+            becomes,
+        };
+        let new_issuer = NewIssuer {
+            rules: vec![
+                rule(Becomes::User("ann/a".into())),
+                rule(Becomes::Group("ann/g".into())),
+            ],
+            ..issuer("issuer")
+        };
+        accounts.add_issuer(new_issuer, None).await.expect("added");
+        let names = async || {
+            let issuers = accounts.issuers().await.expect("listed");
+            let issuer = issuers.values().next().expect("one").clone();
+            let names = issuer.rules.iter().map(|rule| match &rule.becomes {
+                Becomes::User(name) | Becomes::Group(name) => name.clone(),
+            });
+            names.collect::<Vec<String>>()
+        };
+        assert_eq!(names().await, ["ann/a", "ann/g"]);
+        let change = UserChange {
+            name: Some("ann/b".into()),
+            ..UserChange::default()
+        };
+        accounts
+            .change_user("ann/a", change)
+            .await
+            .expect("renamed");
+        let moved = accounts.change_group(&none, "ann/g", Some("ann/h"), None);
+        moved.await.expect("renamed");
+        accounts.make_user(new("ann/a")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/g", "/")
+            .await
+            .expect("made");
+        assert_eq!(names().await, ["ann/b", "ann/h"]);
+        accounts.remove_user("ann/b").await.expect("removed");
+        accounts
+            .remove_group(&none, "ann/h", &[])
+            .await
+            .expect("removed");
+        accounts.make_user(new("ann/b")).await.expect("made");
+        accounts
+            .make_group(&none, "ann/h", "/")
+            .await
+            .expect("made");
+        for name in names().await {
+            assert!(accounts.user(&name).await.is_err(), "{name}");
+            assert!(accounts.group(&none, &name).await.is_err(), "{name}");
+        }
+    });
 }
 
 /// A published set with one key of that name.

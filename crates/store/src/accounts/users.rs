@@ -11,8 +11,8 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
 use super::record::{PlaceRecord, UserRecord, decode, encode};
 use super::{
-    Accounts, BY_EMAIL, BY_ID, CACHED_MAX, check_name, check_path, designation, exists, folded,
-    none, refused,
+    Accounts, BY_EMAIL, BY_ID, CACHED_MAX, TRIES, account_of, check_name, check_path, designation,
+    exists, folded, is_of, none, refused,
 };
 
 /// Longest display name in bytes.
@@ -96,19 +96,11 @@ impl Accounts {
             tenant_admin: Some(new.tenant_admin).filter(|admin| *admin),
             held: super::record::Held::default(),
             groups: Vec::new(),
+            group_ids: Vec::new(),
         };
         check_record(&record)?;
-        let mut puts = vec![
-            (user_key(tenant, &record.name), encode(&record)),
-            place(BY_ID, &id.0.to_be_bytes(), &record),
-        ];
-        if let Some(email) = &record.email {
-            puts.push(place(
-                BY_EMAIL,
-                email.to_ascii_lowercase().as_bytes(),
-                &record,
-            ));
-        }
+        let mut puts = vec![(user_key(tenant, &record.name), encode(&record))];
+        puts.extend(places(&record));
         self.add(puts, || match &record.email {
             None => exists("user", &record.name),
             Some(email) => Error::new(
@@ -138,7 +130,9 @@ impl Accounts {
     pub async fn users_of(&self, tenant: &TenantName, root: &str) -> Result<Vec<User>> {
         let tenant = self.tenant_id(tenant).await?;
         let prefix = catalog::user(tenant, &folded(&format!("{root}/")));
-        self.user_range(&catalog::KeyRange::prefix(prefix)).await
+        let mut users = self.user_range(&catalog::KeyRange::prefix(prefix)).await?;
+        users.retain(|user| account_of(&user.name) == Some(root));
+        Ok(users)
     }
 
     async fn user_range(&self, range: &catalog::KeyRange) -> Result<Vec<User>> {
@@ -169,7 +163,8 @@ impl Accounts {
     }
 
     pub(super) async fn user_in(&self, tenant: TenantId, name: &str) -> Result<UserRecord> {
-        let found = self.read(&user_key(tenant, name)).await?;
+        let found = self.read::<UserRecord>(&user_key(tenant, name)).await?;
+        let found = found.filter(|record| is_of(&record.name, name));
         found.ok_or_else(|| none("user", name))
     }
 
@@ -185,11 +180,10 @@ impl Accounts {
             }
             cache.changes
         };
-        let key = catalog::user_by(BY_ID, &id.0.to_be_bytes());
-        let Some(user) = self.at_place(&key).await?.filter(|user| user.id == id) else {
+        let Some(record) = self.record_by_id(id).await? else {
             return Ok(None);
         };
-        let user = Arc::new(user);
+        let user = Arc::new(self.whole(record).await?);
         let mut cache = self.cache.write();
         if cache.changes == changes {
             if cache.users.len() >= CACHED_MAX {
@@ -219,20 +213,49 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn user_by_email(&self, email: &str) -> Result<Option<User>> {
-        let key = catalog::user_by(BY_EMAIL, email.to_ascii_lowercase().as_bytes());
-        self.at_place(&key).await
+        let email = email.to_ascii_lowercase();
+        let key = catalog::user_by(BY_EMAIL, email.as_bytes());
+        let has = |record: &UserRecord| {
+            let own = record.email.as_deref();
+            own.is_some_and(|own| own.eq_ignore_ascii_case(&email))
+        };
+        match self.at_place(&key, has).await? {
+            Some(record) => self.whole(record).await.map(Some),
+            None => Ok(None),
+        }
     }
 
-    async fn at_place(&self, key: &Bytes) -> Result<Option<User>> {
-        let Some(place) = self.read::<PlaceRecord>(key).await? else {
-            return Ok(None);
-        };
-        let tenant = self.tenant_id(&TenantName::new(&place.tenant)?).await?;
-        match self.user_in(tenant, &place.name).await {
-            Ok(record) => self.whole(record).await.map(Some),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+    /// The record of the user of an id.
+    pub(super) async fn record_by_id(&self, id: UserId) -> Result<Option<UserRecord>> {
+        let key = catalog::user_by(BY_ID, &id.0.to_be_bytes());
+        self.at_place(&key, |record| record.id == id).await
+    }
+
+    /// The user that is found by something else than its name.
+    async fn at_place(
+        &self,
+        key: &Bytes,
+        fits: impl Fn(&UserRecord) -> bool,
+    ) -> Result<Option<UserRecord>> {
+        let mut before = None;
+        // A user that is renamed between the two reads is looked for again.
+        for _ in 0..TRIES {
+            let Some(place) = self.read::<PlaceRecord>(key).await? else {
+                return Ok(None);
+            };
+            let tenant = self.tenant_id(&TenantName::new(&place.tenant)?).await?;
+            match self.user_in(tenant, &place.name).await {
+                Ok(record) if fits(&record) => return Ok(Some(record)),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            if before.as_ref() == Some(&place) {
+                return Ok(None);
+            }
+            before = Some(place);
         }
+        Ok(None)
     }
 
     /// Switches a user, and with it all its keys, off or on again.
@@ -273,8 +296,7 @@ impl Accounts {
                 check_name("user", new)?;
                 record.name.clone_from(new);
                 let moved = user_key(tenant, new);
-                let (at, place_value) = place(BY_ID, &record.id.0.to_be_bytes(), record);
-                batch.puts.push((at, place_value));
+                batch.puts.extend(places(record));
                 if moved != key {
                     batch
                         .require
@@ -294,11 +316,6 @@ impl Accounts {
             let taken = self.read::<UserRecord>(&user_key(tenant, new)).await?;
             if taken.is_some() {
                 return Err(exists("user", new));
-            }
-            // Keys name their user.
-            let keys = self.keys_of(&tenant_name, name).await?;
-            if !keys.is_empty() {
-                self.rename_keys(&keys, new).await?;
             }
         }
         let record = self.edit(&key, || none("user", name), edit).await?;
@@ -338,12 +355,20 @@ pub(super) fn user_key(tenant: TenantId, name: &str) -> Bytes {
     catalog::user(tenant, &folded(name))
 }
 
-fn place(kind: u8, value: &[u8], record: &UserRecord) -> (Bytes, Bytes) {
-    let place = PlaceRecord {
+/// What leads from a user's id and mail address to its name.
+fn places(record: &UserRecord) -> Vec<(Bytes, Bytes)> {
+    let place = encode(&PlaceRecord {
         tenant: record.tenant.clone(),
         name: record.name.clone(),
-    };
-    (catalog::user_by(kind, value), encode(&place))
+    });
+    let by_id = catalog::user_by(BY_ID, &record.id.0.to_be_bytes());
+    let email = record
+        .email
+        .as_ref()
+        .map(|email| email.to_ascii_lowercase());
+    let by_email = email.map(|email| catalog::user_by(BY_EMAIL, email.as_bytes()));
+    let keys = [Some(by_id), by_email].into_iter().flatten();
+    keys.map(|key| (key, place.clone())).collect()
 }
 
 fn check_record(record: &UserRecord) -> Result<()> {

@@ -182,6 +182,21 @@ pub struct GetRequest {
     pub customer_key: Option<CustomerKey>,
 }
 
+impl GetRequest {
+    /// All of the current version, whatever it is.
+    #[must_use]
+    pub fn whole(object: ObjectRef) -> Self {
+        Self {
+            object,
+            version: None,
+            range: None,
+            part: None,
+            condition: ReadCondition::default(),
+            customer_key: None,
+        }
+    }
+}
+
 /// What there is to know about an object is wanted, its parts included.
 #[derive(Clone, Debug)]
 pub struct AttributesRequest {

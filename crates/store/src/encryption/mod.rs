@@ -278,6 +278,30 @@ pub(crate) fn unseal(version: &mut VersionRecord, key: &DataKey) -> Result<()> {
     Ok(())
 }
 
+/// Adds digests to a version that were computed from its content, sealed where that is encrypted.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when those that are sealed in it do not open.
+pub(crate) fn learn(
+    version: &mut VersionRecord,
+    key: Option<&DataKey>,
+    master: &MasterKeys,
+    rng: &dyn Rng,
+    digests: &DigestSet,
+) -> Result<()> {
+    let Some(record) = &version.encryption else {
+        version.digests = version.digests.union(digests);
+        return Ok(());
+    };
+    let key = key.ok_or_else(damaged)?;
+    let sealed = record.sealed.as_ref().ok_or_else(damaged)?;
+    let told: Told = keys::unseal(&keys::seal_key(key), sealed)?;
+    let all = told.digests.union(digests);
+    let sealed = finish_upload(record, key, master, rng, all, told.checksum)?;
+    version.encryption = Some(sealed);
+    Ok(())
+}
+
 /// Which checksum is shown, without its value: for listings, which have no key.
 pub(crate) fn named(checksum: &ShownChecksum) -> ShownChecksum {
     match checksum {

@@ -46,6 +46,7 @@ use dewar_types::{DiskId, Error, Layout, Result};
 use tokio::sync::Mutex;
 
 use crate::carried::Carried;
+use crate::digests::DigestLimits;
 use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
@@ -88,6 +89,8 @@ pub struct EngineConfig {
     pub part_bytes_min: u64,
     /// Who owns what others write into new buckets that do not say.
     pub ownership: Ownership,
+    /// What the computing of digests may take.
+    pub digests: DigestLimits,
     /// The journal's settings.
     pub journal: JournalConfig,
     /// Memory for the index's blocks, in bytes.
@@ -115,6 +118,7 @@ impl EngineConfig {
             small_bytes_max: SMALL_BYTES_DEFAULT,
             part_bytes_min: PART_BYTES_MIN,
             ownership: Ownership::BucketOwnerEnforced,
+            digests: DigestLimits::default(),
             journal: JournalConfig::new(m),
             index_cache_bytes: RunConfig::new(m + 1, 0).cache_bytes,
             catalog: EmbeddedConfig::default(),
@@ -388,8 +392,10 @@ impl Engine {
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
             ownership: config.ownership,
+            digests: config.digests,
         });
         store.load_decisions().await?;
+        store.accounts().try_refer_by_id().await;
         let workers = (work == Work::On).then(|| Workers::start(&store, first_new));
         let membership = Membership::new(membership::Parts {
             env: env.clone(),

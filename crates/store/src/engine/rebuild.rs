@@ -741,6 +741,7 @@ async fn store_on(
         upkeep: config.upkeep.clone(),
         lifecycle: config.lifecycle.clone(),
         ownership: config.ownership,
+        digests: config.digests,
         part_bytes_min: config.part_bytes_min,
     }))
 }

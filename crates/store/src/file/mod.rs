@@ -10,6 +10,7 @@
 //! - [`OpenFile`]: one version, opened once and read at any places, side by side;
 //! - [`Revision`]: a new version written at any places, which appears when it is committed.
 
+mod admission;
 mod assemble;
 mod attributes;
 mod directory;

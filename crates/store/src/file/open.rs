@@ -64,12 +64,34 @@ impl Store {
         bucket: &Bucket,
         request: &GetRequest,
     ) -> Result<OpenFile> {
+        self.open_as(caller, bucket, request, false).await
+    }
+
+    /// The same for who may look at the file and not necessarily read it: a digest is shown of it, and
+    /// nothing else.
+    pub(crate) async fn open_to_digest(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        request: &GetRequest,
+    ) -> Result<OpenFile> {
+        self.open_as(caller, bucket, request, true).await
+    }
+
+    async fn open_as(
+        &self,
+        caller: &Caller,
+        bucket: &Bucket,
+        request: &GetRequest,
+        stat: bool,
+    ) -> Result<OpenFile> {
         let inner = &self.inner;
         loop {
-            let (file, _, key) = inner.find(caller, bucket, request, false).await?;
+            let (file, _, key) = inner.find(caller, bucket, request, stat).await?;
             let extents = match inner.extents(&file).await {
                 Err(_) if !inner.is_current(bucket, request, &file).await? => continue,
-                extents => extents?,
+                extents => extents
+                    .map_err(|error| error.context(bucket.path(request.object.key.as_str())))?,
             };
             let blobs = extents.iter().map(|extent| extent.blob);
             let pinned = inner.table.readers().pin(blobs);
@@ -98,6 +120,11 @@ impl Store {
 }
 
 impl OpenFile {
+    /// What opens its content, if that is encrypted.
+    pub(crate) fn key(&self) -> Option<&DataKey> {
+        self.key.as_ref()
+    }
+
     /// The bytes of a range; what lies behind the end of the file is left out.
     #[must_use]
     pub fn read(&self, range: ByteRange) -> FileBytes<'_> {

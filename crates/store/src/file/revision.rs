@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Action, Caller, Details};
+use dewar_auth::Caller;
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent, ShownChecksum, SystemHeaders};
@@ -27,7 +27,7 @@ use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
 use crate::access::ObjectOwner;
-use crate::api::{Expect, GetRequest, ObjectInfo, ObjectRef, ReadCondition, WriteCondition};
+use crate::api::{Expect, ObjectInfo, ObjectRef};
 use crate::content::{Held, Incoming, blob_extra};
 use crate::description::{Origin as Written, PartOf};
 use crate::encryption::{self, Fresh};
@@ -36,6 +36,7 @@ use crate::limits::{OBJECT_BYTES_MAX, REVISION_LOGS_MAX, REVISION_RUNS_MAX};
 use crate::put::uncut;
 use crate::{Inner, Shared, Store};
 
+use super::admission::{Admission, current_version};
 use super::assemble::{Assembled, Pass};
 use super::run_map::{Origin, Run, RunMap};
 use super::{OpenFile, Paged};
@@ -160,38 +161,13 @@ impl Store {
     /// [`ErrorKind::NoSpace`], [`ErrorKind::Unavailable`]; [`ErrorKind::Unsupported`] for a change of encrypted content.
     pub async fn write_file(&self, caller: &Caller, write: FileWrite) -> Result<Revision> {
         let shared = &self.inner;
+        let Admission {
+            bucket,
+            there,
+            condition,
+        } = shared.admit_write(caller, &write).await?;
         let key = write.object.key;
-        let details = Details {
-            creates: Some(true),
-            ..shared.details()
-        };
-        let (action, named) = (Action::PutObject, Some(key.as_str()));
-        let bucket = shared
-            .admit_with(caller, action, &write.object.bucket, named, &details)
-            .await?;
         let path = bucket.path(key.as_str());
-        if let Some(size) = write.size.filter(|size| *size > OBJECT_BYTES_MAX) {
-            return Err(too_large(&path, size));
-        }
-        let (there, directory) = shared.either(&bucket, &key).await?;
-        let refused = |kind, what: &str| Err(Error::new(kind, format!("{path} {what}")));
-        match (write.mode, &there) {
-            _ if directory.is_some() => return refused(ErrorKind::IsADirectory, "is a directory"),
-            (WriteMode::New, Some(_)) => return refused(ErrorKind::AlreadyExists, "exists"),
-            (WriteMode::Update, None) => return refused(ErrorKind::NotFound, "does not exist"),
-            (_, None) => shared.check_above(&bucket, &key).await?,
-            (_, Some(_)) => {}
-        }
-        let condition = match write.mode {
-            WriteMode::New => Condition::absent(),
-            // A token may let its bearer create, and not overwrite.
-            WriteMode::Replace | WriteMode::Update => {
-                let asked = WriteCondition::default();
-                shared
-                    .write_condition(caller, &bucket, &key, &asked)
-                    .await?
-            }
-        };
         let base = match write.mode {
             WriteMode::Update => Some(self.revised(caller, &bucket, &key).await?),
             WriteMode::New | WriteMode::Replace => None,
@@ -261,20 +237,7 @@ impl Store {
 
     /// The version that is to be changed, for a caller who may read it too.
     async fn revised(&self, caller: &Caller, bucket: &Bucket, key: &ObjectKey) -> Result<OpenFile> {
-        let request = GetRequest {
-            object: ObjectRef {
-                bucket: crate::api::BucketRef {
-                    tenant: Some(bucket.tenant.name.clone()),
-                    name: bucket.name.clone(),
-                },
-                key: key.clone(),
-            },
-            version: None,
-            range: None,
-            part: None,
-            condition: ReadCondition::default(),
-            customer_key: None,
-        };
+        let request = current_version(bucket, key);
         let base = self.open_version(caller, bucket, &request).await?;
         match base.info.encrypted {
             None => Ok(base),
@@ -778,7 +741,7 @@ fn copy_range(parts: &[Bytes], range: ByteRange, out: &mut BytesMut) {
     }
 }
 
-fn too_large(path: &str, size: u64) -> Error {
+pub(super) fn too_large(path: &str, size: u64) -> Error {
     let message = format!("{path}: {size} bytes, {OBJECT_BYTES_MAX} are allowed");
     Error::new(ErrorKind::TooLarge, message)
 }

@@ -382,3 +382,45 @@ fn directories_are_what_lies_in_them_and_what_was_made() {
         rig.assert_empty().await;
     });
 }
+
+#[test]
+fn a_write_is_judged_without_being_begun() {
+    run(async {
+        let rig = Rig::new(41).await;
+        rig.put("there", &content(10, 1)).await.expect("put");
+        let judged = async |caller, key, mode| {
+            let write = FileWrite {
+                size: Some(3_000_000),
+                ..write(key, mode)
+            };
+            let outcome = rig.store.authorize_write(caller, &write).await;
+            outcome.map_err(|error| error.kind())
+        };
+        let ids = rig.store.tree().ids();
+        let before = ids.blob().await.expect("an id");
+        for (caller, key, mode, outcome) in [
+            (&rig.ann, "new", WriteMode::New, Ok(())),
+            (&rig.ann, "there", WriteMode::Replace, Ok(())),
+            (&rig.ann, "there", WriteMode::Update, Ok(())),
+            (
+                &rig.ann,
+                "there",
+                WriteMode::New,
+                Err(ErrorKind::AlreadyExists),
+            ),
+            (&rig.ann, "new", WriteMode::Update, Err(ErrorKind::NotFound)),
+            (
+                &rig.ann,
+                "there/below",
+                WriteMode::New,
+                Err(ErrorKind::NotADirectory),
+            ),
+            (&rig.bob, "new", WriteMode::New, Err(ErrorKind::Denied)),
+            (&rig.bob, "there", WriteMode::Update, Err(ErrorKind::Denied)),
+        ] {
+            assert_eq!(judged(caller, key, mode).await, outcome, "{key} {mode:?}");
+        }
+        let after = ids.blob().await.expect("an id");
+        assert_eq!(after.0, before.0 + 1, "ids were taken");
+    });
+}

@@ -2,12 +2,14 @@
 
 mod access;
 mod backup;
+mod digests;
 mod disaster;
 mod documents;
 mod encryption;
 mod faults;
 mod files;
 mod format;
+mod identities;
 mod joining;
 mod journal;
 mod membership;
@@ -35,8 +37,8 @@ use dewar_data::pool::{DewarId, Member, Pool};
 use dewar_data::segment::Segments;
 use dewar_env::disk::sim::SimWorld;
 use dewar_meta::kv::MemoryKv;
-use dewar_meta::ns::Tree;
-use dewar_meta::ns::record::VersionRecord;
+use dewar_meta::ns::record::{CopyState, VersionRecord};
+use dewar_meta::ns::{Extra, Tree};
 use dewar_types::{
     BlobId, BucketName, ByteRange, DiskId, Layout, ObjectKey, RangeSpec, Result, UserId,
 };
@@ -123,6 +125,7 @@ impl Rig {
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: crate::DigestLimits::default(),
         });
         let workers = Some(Workers::start(&store, BlobId(0)));
         let ann = user(&store, "ann", 10).await;
@@ -174,6 +177,25 @@ impl Rig {
         let bucket = bucket.expect("read").expect("there");
         let found = tree.lookup(&bucket, &object.key).await.expect("read");
         found.expect("there").file.current
+    }
+
+    /// Makes all copies of the current version nearline, as a tape pool would.
+    pub(crate) async fn recall_is_needed(&self, key: &str) {
+        let (tree, object) = (self.store.tree(), object(key));
+        let named = tree.tenant(&dewar_types::TenantName::default()).await;
+        let tenant = named.expect("read").expect("there");
+        let bucket = tree.bucket(&tenant, &object.bucket.name).await;
+        let bucket = bucket.expect("read").expect("there");
+        let was = self.found(key).await;
+        let mut copies = was.copies.clone();
+        for copy in &mut copies {
+            copy.state = CopyState::Nearline;
+        }
+        let extra = Extra::default();
+        let moved = tree
+            .relocate(&bucket, &object.key, was.id, &copies, &extra)
+            .await;
+        assert!(moved.expect("written"), "{key} is another version");
     }
 
     pub(crate) async fn delete(&self, key: &str) -> Result<bool> {

@@ -1,6 +1,6 @@
 //! Each verb as it should go.
 
-use dewar_checksum::{Algorithm, Digest};
+use dewar_checksum::{Algorithm, AlgorithmSet, Digest};
 use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
@@ -9,6 +9,7 @@ use crate::api::{
     GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
     UploadPartRequest, WriteCondition,
 };
+use crate::file::{FileWrite, WriteMode};
 
 #[test]
 fn objects_of_every_size_come_back_and_leave_nothing() {
@@ -346,5 +347,46 @@ fn a_reader_finishes_although_its_small_part_was_deleted() {
         assert!(read == whole, "{} of {} bytes", read.len(), whole.len());
         drop(download);
         rig.assert_empty().await;
+    });
+}
+
+#[test]
+fn content_without_an_online_copy_is_an_error_and_no_empty_body() {
+    run(async {
+        let rig = Rig::new(40).await;
+        for (key, len) in [("empty", 0), ("small", 500), ("large", 50_000)] {
+            rig.put(key, &content(len, 1)).await.expect("put");
+            rig.recall_is_needed(key).await;
+            let read = rig.get(key).await;
+            let opened = rig.store.open_file(&rig.ann, get(key)).await;
+            let update = FileWrite {
+                object: object(key),
+                mode: WriteMode::Update,
+                size: None,
+                want: AlgorithmSet::EMPTY,
+                permissions: 0o644,
+            };
+            let changed = rig.store.write_file(&rig.ann, update).await;
+            let (info, _) = rig
+                .store
+                .head(&rig.ann, get(key))
+                .await
+                .expect("its record");
+            assert_eq!(info.size, len as u64);
+            if len == 0 {
+                assert_eq!(read.expect("nothing to recall").len(), 0);
+                opened.expect("nothing to recall");
+                changed.expect("nothing to recall");
+                continue;
+            }
+            for error in [
+                read.expect_err("nearline"),
+                opened.expect_err("nearline"),
+                changed.expect_err("nearline"),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::Nearline);
+                assert!(error.message().contains(key), "{error}");
+            }
+        }
     });
 }

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use dewar_auth::AcceptedConnection;
 use dewar_env::BoxFuture;
 use dewar_xrootd_proto::request::Checkpoint;
 use dewar_xrootd_proto::{
@@ -38,7 +39,9 @@ pub(crate) use outlet::Outlet;
 use crate::callers::Peer;
 use crate::door::Door;
 use crate::error::Refusal;
-use crate::limits::{CREDENTIAL_BYTES_MAX, FIRST_BYTES_MAX, REQUESTS_MAX, SKIP_BYTES_MAX};
+use crate::limits::{
+    CREDENTIAL_BYTES_MAX, FIRST_BYTES_MAX, REFUSAL_TIME, REQUESTS_MAX, SKIP_BYTES_MAX,
+};
 use crate::measure::{Measure, Outcome};
 use crate::session::Session;
 use crate::verb::{self, Context};
@@ -72,11 +75,13 @@ pub(crate) enum Ended {
 }
 
 impl Door {
-    /// Serves a connection until it ends or `stop` is cancelled.
+    /// Serves a connection until it ends or `stop` is cancelled. `slot` hears that its client has logged in
+    /// with a credential.
     pub async fn serve(
         self: &Arc<Self>,
         socket: TcpStream,
         client: SocketAddr,
+        slot: Arc<dyn AcceptedConnection>,
         stop: CancellationToken,
     ) {
         // Small answers must not wait for the acknowledgement of others.
@@ -94,16 +99,16 @@ impl Door {
         let outcome = tokio::select! {
             biased;
             () = stop.cancelled() => Err(Ended::Stopped),
-            outcome = start::negotiate(self, socket, peer) => outcome,
+            outcome = start::negotiate(self, socket, peer, slot.is_crowded()) => outcome,
         };
         let outcome = match outcome {
             Ok(start::Negotiated::Plain(socket, begun)) => {
                 let (reader, writer) = socket.into_split();
-                run(self, reader, writer, begun, stop).await
+                run(self, reader, writer, begun, slot, stop).await
             }
             Ok(start::Negotiated::Secure(stream, begun)) => {
                 let (reader, writer) = tokio::io::split(stream);
-                run(self, reader, writer, begun, stop).await
+                run(self, reader, writer, begun, slot, stop).await
             }
             Err(ended) => Err(ended),
         };
@@ -111,6 +116,15 @@ impl Door {
             Err(ended @ Ended::Protocol(_)) => tracing::debug!(%client, %ended, "connection ended"),
             Err(ended) => tracing::trace!(%client, %ended, "connection ended"),
             Ok(()) => {}
+        }
+    }
+
+    /// Tells a client that there is no room for its connection, in the answer to its first request, and
+    /// closes it.
+    pub async fn refuse(&self, socket: TcpStream) {
+        let refusing = start::refuse(self, socket);
+        if let Ok(Err(ended)) = tokio::time::timeout(REFUSAL_TIME, refusing).await {
+            tracing::trace!(%ended, "a connection could not be refused in words");
         }
     }
 }
@@ -129,6 +143,7 @@ struct Connection<R> {
     inlet: Inlet<R>,
     outlet: Outlet,
     peer: Peer,
+    slot: Arc<dyn AcceptedConnection>,
     /// Who it is, as far as is known.
     standing: start::Standing,
     /// The same, for who waits for its files to be closed.
@@ -148,6 +163,7 @@ async fn run<R, W>(
     reader: R,
     writer: W,
     begun: start::Begun,
+    slot: Arc<dyn AcceptedConnection>,
     stop: CancellationToken,
 ) -> Result<(), Ended>
 where
@@ -168,6 +184,7 @@ where
         door: Arc::clone(door),
         outlet,
         peer: begun.peer,
+        slot,
         standing: start::Standing::Nobody,
         entered: Arc::clone(&entered),
         third_party: begun.third_party,
@@ -353,6 +370,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
         let permit = asked.permit;
         let placed = verb::place(&session, &request).await;
         let turn = session.names.enter(&request);
+        let removes = verb::removes(&self.door, &session, &request);
         let context = Context {
             door: Arc::clone(&self.door),
             outlet: self.outlet.clone(),
@@ -360,6 +378,7 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             stream: asked.stream,
             measure: asked.measure,
             turn,
+            removes,
             peer: self.peer,
             stopping: self.stop.is_cancelled(),
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use dewar_xrootd_proto::{Reply, StreamId};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,8 @@ const SLICES_MAX: usize = 1024;
 struct Frame {
     pieces: Vec<Bytes>,
     _share: Option<Share>,
+    /// Told when the socket has taken it and everything before.
+    taken: Option<oneshot::Sender<()>>,
 }
 
 /// The way out of a connection; clones lead to the same.
@@ -96,6 +98,7 @@ impl Outlet {
         let frame = Frame {
             pieces,
             _share: share,
+            taken: None,
         };
         let _ = self.queue.send(frame).await;
     }
@@ -103,6 +106,17 @@ impl Outlet {
     /// Sends a small answer.
     pub(crate) async fn reply(&self, stream: StreamId, reply: &Reply) {
         self.send(vec![small(reply, stream)], None).await;
+    }
+
+    /// Sends a small answer and waits until the socket has taken it; `false` if the connection broke before.
+    pub(crate) async fn reply_and_flush(&self, stream: StreamId, reply: &Reply) -> bool {
+        let (taken, told) = oneshot::channel();
+        let frame = Frame {
+            pieces: vec![small(reply, stream)],
+            _share: None,
+            taken: Some(taken),
+        };
+        self.queue.send(frame).await.is_ok() && told.await.is_ok()
     }
 
     /// Sends an answer that holds room already.
@@ -178,9 +192,13 @@ async fn write_frames<W: AsyncWrite + Unpin>(
             }
         }
         // Their room is free now.
-        waiting.clear();
+        let taken: Vec<_> = waiting.drain(..).filter_map(|frame| frame.taken).collect();
         tokio::time::timeout(stall, writer.flush())
             .await
             .map_err(|_| std::io::ErrorKind::TimedOut)??;
+        for told in taken {
+            // Who asked may have gone.
+            let _ = told.send(());
+        }
     }
 }

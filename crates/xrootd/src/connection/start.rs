@@ -1,6 +1,7 @@
 //! From the first byte to the login.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use dewar_auth::Secret;
@@ -10,7 +11,7 @@ use dewar_xrootd_proto::reply::{LoginReply, ProtocolReply};
 use dewar_xrootd_proto::request::{Login, Protocol};
 use dewar_xrootd_proto::{
     Cgi, ErrorCode, Handshake, HandshakeReply, Reply, Request, RequestCode, RequestHeader,
-    SessionId, StreamId, VERSION_PAGES,
+    SessionId, StreamId, VERSION,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -20,7 +21,7 @@ use super::{Connection, Ended, TlsStream, small};
 use crate::callers::{Peer, Proof};
 use crate::door::Door;
 use crate::error::Refusal;
-use crate::limits::{BOUND_MAX, FIRST_BYTES_MAX, LOGIN_TIME, TLS_TIME};
+use crate::limits::{BOUND_MAX, CROWDED_LOGIN_TIME, FIRST_BYTES_MAX, LOGIN_TIME, TLS_TIME};
 use crate::session::{Claimed, Session};
 use crate::sss;
 
@@ -65,8 +66,9 @@ pub(super) async fn negotiate(
     door: &Arc<Door>,
     mut socket: TcpStream,
     mut peer: Peer,
+    is_crowded: bool,
 ) -> Result<Negotiated, Ended> {
-    let until = Instant::now() + LOGIN_TIME;
+    let until = Instant::now() + login_time(is_crowded);
     let mut buffer = BytesMut::with_capacity(4096);
     let negotiating = exchange(door, &mut socket, &peer, &mut buffer);
     let asked = timeout_at(until, negotiating)
@@ -99,6 +101,50 @@ pub(super) async fn negotiate(
     Ok(Negotiated::Secure(stream, begun))
 }
 
+fn login_time(is_crowded: bool) -> Duration {
+    match is_crowded {
+        true => CROWDED_LOGIN_TIME,
+        false => LOGIN_TIME,
+    }
+}
+
+/// Answers the first request of a client with an error, and waits until it hangs up.
+pub(super) async fn refuse(door: &Door, mut socket: TcpStream) -> Result<(), Ended> {
+    let mut head = [0; Handshake::LEN + RequestHeader::LEN];
+    socket.read_exact(&mut head).await?;
+    let (hello, request) = head.split_at(Handshake::LEN);
+    if !Handshake::can_begin_with(hello) {
+        return Err(Ended::Protocol("another protocol".to_owned()));
+    }
+    let mut header = [0; RequestHeader::LEN];
+    header.copy_from_slice(request);
+    let header =
+        RequestHeader::decode(&header).map_err(|error| Ended::Protocol(error.to_string()))?;
+    let message =
+        "Too many connections are open, of all clients or of your address; try again soon";
+    let reply = Reply::error(ErrorCode::Overloaded, message);
+    socket.write_all(&hello_reply(door).encode()).await?;
+    socket.write_all(&small(&reply, header.stream)).await?;
+    socket.shutdown().await?;
+    // What is not read when a socket closes makes the kernel destroy what was sent.
+    let mut rest = [0; 1024];
+    let mut left = FIRST_BYTES_MAX;
+    while left > 0 {
+        match socket.read(&mut rest).await? {
+            0 => break,
+            read => left = left.saturating_sub(read),
+        }
+    }
+    Ok(())
+}
+
+fn hello_reply(door: &Door) -> HandshakeReply {
+    HandshakeReply {
+        version: VERSION,
+        data_server: !door.config.redirect.is_all(),
+    }
+}
+
 /// What the first requests asked for.
 #[derive(Clone, Copy, Default)]
 struct Asked {
@@ -122,11 +168,7 @@ async fn exchange(
         }
     }
     buffer.advance(Handshake::LEN);
-    let reply = HandshakeReply {
-        version: VERSION_PAGES,
-        data_server: !door.config.redirect.is_all(),
-    };
-    socket.write_all(&reply.encode()).await?;
+    socket.write_all(&hello_reply(door).encode()).await?;
     loop {
         while buffer.len() < RequestHeader::LEN {
             fill(socket, buffer).await?;
@@ -195,7 +237,7 @@ pub(super) fn protocol_reply(
         }
     }
     ProtocolReply {
-        version: VERSION_PAGES,
+        version: VERSION,
         flags,
         bind: None,
         signing: None,
@@ -225,27 +267,20 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Ok(());
         }
-        let mut id = SessionId::default();
-        self.door.env.rng.fill(&mut id.0);
+        let env = &self.door.env;
+        let id = crate::session::id::new(env.clock.now(), &*env.rng);
         tracing::trace!(client = %self.peer.client, user = login.user, pid = login.pid, "login");
         let claimed = claimed(&login);
         if self.door.config.redirect.is_all() {
-            // Who it is matters to the server to which it is sent.
+            // Who it is matters to the server to which it is sent. Nobody proves more than this here.
             self.enter(id, None, claimed);
+            self.slot.authenticated();
             self.greet(stream, id, String::new()).await;
             return Ok(());
         }
         let callers = Arc::clone(&self.door.callers);
         match callers.of_connection(&self.peer).await {
-            Ok(Some(user)) => {
-                let proof = Proof::User(user);
-                if let Ok(caller) = callers.caller(&proof, self.peer.origin()).await {
-                    callers.logged_in(&caller, "host");
-                }
-                self.enter(id, Some(proof), claimed);
-                self.greet(stream, id, String::new()).await;
-                Ok(())
-            }
+            Ok(Some(user)) => self.enter_as_local(stream, (id, user), claimed).await,
             Ok(None) => {
                 let tokens = callers.takes_tokens().await;
                 let ways = self.ways(tokens).await;
@@ -261,6 +296,38 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 self.turn_away(stream, &refusal).await
             }
         }
+    }
+
+    /// Admits a client because of where its connection comes from. The connection is looked at again when the
+    /// socket has taken the answer, and before any request is read: only then it is certain that its end still
+    /// belongs to that client.
+    async fn enter_as_local(
+        &mut self,
+        stream: StreamId,
+        (id, user): (SessionId, UserId),
+        claimed: Claimed,
+    ) -> Result<(), Ended> {
+        let proof = Proof::User(user);
+        self.enter(id, Some(proof.clone()), claimed);
+        let security = String::new();
+        let reply = Reply::Ok(
+            LoginReply {
+                session: id,
+                security,
+            }
+            .encode(),
+        );
+        if !self.outlet.reply_and_flush(stream, &reply).await {
+            return Err(Ended::Closed);
+        }
+        let callers = &self.door.callers;
+        if !matches!(callers.of_connection(&self.peer).await, Ok(Some(same)) if same == user) {
+            return Err(Ended::Protocol("it is no local client any more".to_owned()));
+        }
+        if let Ok(caller) = callers.caller(&proof, self.peer.origin()).await {
+            callers.logged_in(&caller, "host");
+        }
+        Ok(())
     }
 
     async fn greet(&mut self, stream: StreamId, session: SessionId, security: String) {
@@ -295,9 +362,10 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
     }
 
     fn enter(&mut self, id: SessionId, proof: Option<Proof>, claimed: Claimed) {
-        if proof.is_none() {
+        match proof {
+            Some(_) => self.slot.authenticated(),
             // Who may do next to nothing need not stay for long.
-            self.inlet.set_idle(LOGIN_TIME);
+            None => self.inlet.set_idle(login_time(self.slot.is_crowded())),
         }
         let who = (proof, claimed);
         let session = Session::new(id, who, self.peer, &self.door, &self.outlet, &self.cut);
@@ -417,6 +485,9 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             self.outlet.reply(stream, &reply).await;
             return Err(Ended::Protocol("too many bound connections".to_owned()));
         };
+        if session.proof().is_some() {
+            self.slot.authenticated();
+        }
         self.is_in(session, false);
         let reply = Reply::Ok(Bytes::copy_from_slice(&[number]));
         self.outlet.reply(stream, &reply).await;

@@ -4,16 +4,17 @@
 //! session can name them.
 
 mod budget;
+pub(crate) mod id;
 mod interrupted;
 mod order;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use dewar_store::file::OpenFile;
-use dewar_types::UserId;
+use dewar_types::{Timestamp, UserId};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -85,6 +86,10 @@ pub(crate) struct Session {
     pub(crate) room: Budget,
     /// What changes names.
     pub(crate) names: Arc<Order>,
+    /// Bytes are cloned by one request at a time.
+    pub(crate) clones: tokio::sync::Mutex<()>,
+    /// When the session began that the client says it had before this one, if this server knows nothing of it.
+    former: OnceLock<Timestamp>,
     /// Files were closed.
     closed: Notify,
     /// Ends the session's connections.
@@ -115,6 +120,8 @@ impl Session {
             outlets: Mutex::new(outlets),
             room: Budget::new(IN_BYTES_MAX, PIECE_BYTES_LEAST, Arc::clone(&door.room_in)),
             names: Arc::default(),
+            clones: tokio::sync::Mutex::default(),
+            former: OnceLock::new(),
             closed: Notify::new(),
             cut: cut.clone(),
         })
@@ -130,6 +137,43 @@ impl Session {
 
     pub(crate) fn claimed(&self) -> &Claimed {
         &self.claimed
+    }
+
+    /// The client had another session before, which began then and of which this server knows nothing.
+    pub(crate) fn had_before(&self, began: Timestamp) {
+        let _ = self.former.set(began);
+    }
+
+    /// See [`Self::had_before`].
+    pub(crate) fn former(&self) -> Option<Timestamp> {
+        self.former.get().copied()
+    }
+
+    /// What this client is writing under that path.
+    pub(crate) fn writing(&self, path: &str) -> Option<Arc<Writer>> {
+        let handles = self.handles.lock();
+        handles.values().find_map(|handle| match handle {
+            Handle::Writer(writer) if writer.path == path && !writer.is_removed() => {
+                Some(Arc::clone(writer))
+            }
+            _ => None,
+        })
+    }
+
+    /// A change begins to come of what this user is writing under that path, if it is; as [`Self::begin`].
+    pub(crate) fn begin_at(&self, path: &str, owner: UserId) -> Option<writer::Write> {
+        let handles = self.handles.lock();
+        let writer = handles.values().find_map(|handle| match handle {
+            Handle::Writer(writer)
+                if writer.path == path && writer.owner == owner && !writer.is_removed() =>
+            {
+                Some(writer)
+            }
+            _ => None,
+        });
+        let begun = writer.map(Writer::begin);
+        drop(handles);
+        begun
     }
 
     /// A file that is open for reading under that path.
@@ -294,6 +338,7 @@ impl Session {
         handles.values().find_map(|handle| match handle {
             Handle::Writer(writer)
                 if !writer.given_up.load(Relaxed)
+                    && !writer.is_removed()
                     && self.whose(&writer.path, writer.owner) == *whose =>
             {
                 Some(Arc::clone(writer))
@@ -309,7 +354,7 @@ impl Session {
         self.over.store(true, Relaxed);
         handles.retain(|_, handle| match handle {
             Handle::Writer(writer) if self.claimed.comes_again => {
-                if !writer.given_up.load(Relaxed) {
+                if !writer.given_up.load(Relaxed) && !writer.is_removed() {
                     let whose = self.whose(&writer.path, writer.owner);
                     interrupted.leave(whose, Arc::clone(writer));
                 }

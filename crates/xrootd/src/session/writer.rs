@@ -71,6 +71,8 @@ pub(crate) struct Writer {
     pub(crate) owner: UserId,
     /// Its client began anew over another connection and will not go on with this one.
     pub(crate) given_up: AtomicBool,
+    /// Its client removed the name meanwhile: nothing comes of it.
+    removed: AtomicBool,
     /// Bytes of the file as it is now.
     size: Arc<AtomicU64>,
     ops: mpsc::Sender<Op>,
@@ -202,6 +204,7 @@ impl Writer {
             permissions,
             owner,
             given_up: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             size,
             ops,
             coming: watch::Sender::default(),
@@ -212,6 +215,16 @@ impl Writer {
     /// Bytes of the file as it is now.
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Relaxed)
+    }
+
+    /// Its name is removed: it can be written on and closed, and then it was never there.
+    pub(crate) fn remove(&self) {
+        self.removed.store(true, Relaxed);
+    }
+
+    /// See [`Self::remove`].
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Relaxed)
     }
 
     /// A write begins to come. Who takes files out must not do so meanwhile, or a close could miss it.

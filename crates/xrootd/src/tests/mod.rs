@@ -1,11 +1,15 @@
 //! A real store behind the door, and the codec as its client.
 
+mod admission;
+mod checksums;
+mod clones;
 mod listing;
 mod native_client;
 mod redirect;
 mod resume;
 mod rig;
 mod third_party;
+mod uploads;
 
 use bytes::{Bytes, BytesMut};
 use dewar_checksum::AlgorithmSet;
@@ -14,8 +18,7 @@ use dewar_store::file::{FileWrite, WriteMode};
 use dewar_types::{BucketName, ObjectKey};
 use dewar_xrootd_proto::options::{dirlist, open, stat};
 use dewar_xrootd_proto::request::{
-    Checkpoint, CloneItem, Fattr, FattrAction, Open, PageRead, Read, ReadItem, Stat, Target, Write,
-    WriteItem,
+    Checkpoint, Fattr, FattrAction, Open, PageRead, Read, ReadItem, Stat, Target, Write, WriteItem,
 };
 use dewar_xrootd_proto::{
     ErrorCode, FileHandle, QueryKind, Reply, Request, RequestCode, RequestHeader, StreamId,
@@ -369,28 +372,6 @@ fn a_checkpoint_is_of_one_file() {
             3006
         );
         assert_eq!(&read(&mut client, other, 0, 10).await[..], b"");
-    });
-}
-
-/// Of a later protocol than the announced one: it is refused like whatever is unknown, and nothing else suffers.
-#[test]
-fn cloning_is_refused_and_the_connection_goes_on() {
-    run(async {
-        let rig = Rig::new(1).await;
-        let mut client = rig.client().await;
-        let from = opened(&mut client, "/first/a", open::NEW).await;
-        write(&mut client, from, 0, b"abc").await;
-        let handle = opened(&mut client, "/first/b", open::NEW).await;
-        let items = vec![CloneItem {
-            source: from,
-            source_offset: 0,
-            len: 3,
-            offset: 0,
-        }];
-        let refused = client.ask(&Request::Clone { handle, items }).await;
-        assert_eq!(code_of(&refused), 3013, "{refused:?}");
-        assert_eq!(&read(&mut client, handle, 0, 10).await[..], b"");
-        assert_eq!(&read(&mut client, from, 0, 10).await[..], b"abc");
     });
 }
 

@@ -7,7 +7,7 @@ use dewar_store::api::BucketRef;
 use dewar_types::BucketName;
 use dewar_xrootd_proto::options::open;
 use dewar_xrootd_proto::request::Checkpoint;
-use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request};
+use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Request, SessionId};
 
 use super::rig::{Client, Rig, run};
 use super::{code_of, opened, opening, read, turn, write, write_of};
@@ -219,16 +219,22 @@ fn who_cannot_read_on_is_told_so() {
         let mut again = rig.client_of(1).await;
         let refused = again.ask(&opening(PATH, open::READ)).await;
         assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
-        // A client of which nothing is known had it open before this server began, or at another one.
+        // A client that had a session before this server began had another file open.
         let mut other = rig.client_of(2).await;
+        let session = SessionId::default();
+        other.ask(&Request::Endsess { session }).await;
         let refused = other.ask(&opening(PATH, open::READ)).await;
         assert_eq!(code_of(&refused), ErrorCode::FileLocked.number());
-        opened(&mut other, &format!("{PATH}?tried=one"), open::READ).await;
+        // Nobody's connection broke who had none: a process that was forked, or a client that another server sent.
+        let mut forked = rig.client_of(3).await;
+        let handle = opened(&mut forked, PATH, open::READ).await;
+        assert_eq!(read(&mut forked, handle, 0, 2000).await, bytes(999));
+        drop((other, forked));
         // Who was told so and did is not asked about what was before.
         let handle = opened(&mut again, PATH, ASKED).await;
         read(&mut again, handle, 0, 10).await;
         drop(again);
-        alone(&rig, 1).await;
+        alone(&rig, 0).await;
         let mut again = rig.client_of(1).await;
         let handle = opened(&mut again, PATH, open::READ).await;
         assert_eq!(read(&mut again, handle, 0, 2000).await, bytes(999));

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dewar_auth::{Caller, MasterKeys, Origin};
+use dewar_auth::{Caller, MasterKeys, Origin, UncountedConnection};
 use dewar_checksum::AlgorithmSet;
 use dewar_data::blob::BlobStore;
 use dewar_data::pool::{DewarId, Member, Pool};
@@ -55,15 +56,22 @@ impl JournalHold for NoJournal {
 }
 
 /// Lets everybody in as the same user, or nobody without a proof.
-struct Everybody(Caller, bool);
+struct Everybody {
+    caller: Caller,
+    open: bool,
+    /// How often connections are found to be those of local clients.
+    looks: Arc<AtomicUsize>,
+}
 
 impl Callers for Everybody {
     fn of_connection<'a>(&'a self, _: &'a Peer) -> BoxFuture<'a, Result<Option<UserId>>> {
-        Box::pin(async { Ok(self.1.then_some(UserId(1))) })
+        let take = |looks: usize| looks.checked_sub(1);
+        let found = self.open && self.looks.fetch_update(Relaxed, Relaxed, take).is_ok();
+        Box::pin(async move { Ok(found.then_some(UserId(1))) })
     }
 
     fn takes_tokens(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { self.1 })
+        Box::pin(async { self.open })
     }
 
     fn trusts_names(&self, _: &Peer) -> bool {
@@ -79,7 +87,7 @@ impl Callers for Everybody {
     }
 
     fn caller<'a>(&'a self, _: &'a Proof, _: Origin) -> BoxFuture<'a, Result<Caller>> {
-        Box::pin(async { Ok(self.0.clone()) })
+        Box::pin(async { Ok(self.caller.clone()) })
     }
 }
 
@@ -88,6 +96,8 @@ pub(super) struct Rig {
     /// Who owns the bucket `first`.
     pub(super) caller: Caller,
     pub(super) address: SocketAddr,
+    /// How often connections are still found to be those of local clients.
+    pub(super) looks: Arc<AtomicUsize>,
     stop: CancellationToken,
     _workers: Workers,
 }
@@ -162,13 +172,19 @@ impl Rig {
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
             ownership: dewar_auth::Ownership::default(),
+            digests: dewar_store::DigestLimits::default(),
         });
         let workers = Workers::start(&store, BlobId(0));
         let user = store.accounts().add_user(UserId(10), "ann").await;
         let caller = Caller::for_user(user.expect("added"));
         let first = BucketRef::own(BucketName::new("first").expect("valid"));
         store.create_bucket(&caller, &first).await.expect("made");
-        let callers = Arc::new(Everybody(caller.clone(), open));
+        let looks = Arc::new(AtomicUsize::new(usize::MAX));
+        let callers = Arc::new(Everybody {
+            caller: caller.clone(),
+            open,
+            looks: Arc::clone(&looks),
+        });
         let meter = Arc::new(NoMeter);
         let door = Arc::new(Door::new(store, env, config, callers, None, meter));
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("bound");
@@ -178,13 +194,17 @@ impl Rig {
         tokio::spawn(async move {
             while let Ok((socket, peer)) = listener.accept().await {
                 let (door, stop) = (Arc::clone(&serving), token.clone());
-                tokio::spawn(async move { door.serve(socket, peer, stop).await });
+                tokio::spawn(async move {
+                    door.serve(socket, peer, Arc::new(UncountedConnection), stop)
+                        .await
+                });
             }
         });
         Self {
             door,
             caller,
             address,
+            looks,
             stop,
             _workers: workers,
         }
@@ -221,12 +241,15 @@ impl Rig {
         let (accepted, socket) = tokio::join!(listener.accept(), connecting.connect(address));
         let (accepted, peer) = accepted.expect("accepted");
         let (door, stop) = (Arc::clone(&self.door), self.stop.clone());
-        tokio::spawn(async move { door.serve(accepted, peer, stop).await });
+        tokio::spawn(async move {
+            door.serve(accepted, peer, Arc::new(UncountedConnection), stop)
+                .await
+        });
         let client = Self::greeted(socket.expect("connected"), 3).await;
         Self::logged_in(client).await
     }
 
-    async fn greeted(socket: TcpStream, expect: u8) -> Client {
+    pub(super) async fn greeted(socket: TcpStream, expect: u8) -> Client {
         let mut client = Client {
             socket,
             next: 0,
@@ -248,7 +271,7 @@ impl Rig {
             .expect("received");
         assert_eq!(
             HandshakeReply::decode(&reply).expect("a hello").version,
-            0x511
+            dewar_xrootd_proto::VERSION
         );
         client.receive().await;
         client

@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Tpc;
 use super::pace::{Pace, Watch};
-use super::shares::{Place, Sharer};
+use super::shares::{Reservation, Sharer};
 use super::wanted::Fetch;
 use crate::error::{Answer, Refusal};
 use crate::limits::COPY_LATER;
@@ -45,9 +45,6 @@ const OPEN_TIME: Duration = Duration::from_secs(600);
 
 /// How long the source may take for one reply in all, however little is asked of its speed.
 const REPLY_TIME: Duration = Duration::from_secs(24 * 3600);
-
-/// What a client is told of a copy that runs: after so many seconds it may give up.
-pub(crate) const ANSWER_SECONDS: u32 = 1800;
 
 /// How far a copy is.
 #[derive(Clone, Debug)]
@@ -156,7 +153,7 @@ impl Copy {
     }
 
     /// Runs the copy in a task that does not keep this alive, so that it ends with the handle.
-    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: Place) {
+    fn start(self: &Arc<Self>, tpc: Arc<Tpc>, place: Reservation) {
         *self.counted.lock() = Some(Counted::begin(&tpc.meter));
         let job = Job {
             tpc,
@@ -279,7 +276,7 @@ impl Job {
             None => None,
         };
         let client = Client {
-            resolver: Arc::clone(&self.tpc.sources) as _,
+            resolver: self.tpc.resolver(&self.fetch),
             tls,
             identity: Identity {
                 token: self.token.clone(),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::shares::{Place, Sharer, Shares};
+use super::shares::{Reservation, Sharer, Shares};
 use crate::callers::Proof;
 
 /// Keys that may wait for their destinations at the same time. Nobody's may be more than are left for
@@ -57,7 +57,7 @@ struct Waits {
     grant: Grant,
     /// Which of all that were left it is; the same key may have been left before.
     number: u64,
-    _place: Place,
+    _place: Reservation,
 }
 
 #[derive(Default)]

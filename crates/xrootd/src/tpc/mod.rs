@@ -17,17 +17,19 @@
 //! Where the server may be made to connect to is the administrator's to say ([`sources`]).
 
 pub(crate) mod copy;
+mod here;
 pub(crate) mod keys;
 mod pace;
-pub(crate) mod shares;
 pub(crate) mod sources;
 pub(crate) mod wanted;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::measure::Meter;
 use dewar_env::BoxFuture;
-use dewar_xrootd_client::TlsConfig;
+pub(crate) use dewar_store::shares;
+use dewar_xrootd_client::{Resolver, TlsConfig};
 
 pub use pace::Pace;
 pub use sources::{Source, Sources};
@@ -51,6 +53,8 @@ pub struct TpcConfig {
     pub pace: Pace,
     /// Whom to believe.
     pub trust: Option<Arc<dyn Trust>>,
+    /// The addresses on which this process listens. A copy with the client's token does not come from them.
+    pub listeners: Vec<SocketAddr>,
 }
 
 impl Default for TpcConfig {
@@ -60,6 +64,7 @@ impl Default for TpcConfig {
             copies_max: 16,
             pace: Pace::default(),
             trust: None,
+            listeners: Vec::new(),
         }
     }
 }
@@ -76,19 +81,33 @@ pub(crate) struct Tpc {
     pub(crate) running: Arc<shares::Shares>,
     pace: Pace,
     sources: Arc<Sources>,
+    others: Arc<here::OtherSources>,
     trust: Option<Arc<dyn Trust>>,
     pub(crate) meter: Arc<dyn Meter>,
 }
 
 impl Tpc {
     pub(crate) fn new(config: &TpcConfig, meter: Arc<dyn Meter>) -> Self {
+        let sources = Arc::new(config.sources.clone());
         Self {
             keys: Arc::new(keys::Keys::default()),
             running: shares::Shares::new(config.copies_max),
             pace: config.pace,
-            sources: Arc::new(config.sources.clone()),
+            others: Arc::new(here::OtherSources {
+                sources: Arc::clone(&sources),
+                listeners: config.listeners.as_slice().into(),
+            }),
+            sources,
             trust: config.trust.clone(),
             meter,
+        }
+    }
+
+    /// What decides about the servers to which a copy may connect.
+    pub(crate) fn resolver(&self, fetch: &wanted::Fetch) -> Arc<dyn Resolver> {
+        match fetch.key {
+            Some(_) => Arc::clone(&self.sources) as _,
+            None => Arc::clone(&self.others) as _,
         }
     }
 }

@@ -1,24 +1,29 @@
-//! `query checksum`: answered from the catalog, never by reading the file.
+//! `query checksum`: from the catalog, or computed by reading the file where it has none yet.
 
+use bytes::Bytes;
+use dewar_checksum::Algorithm;
 use dewar_store::file::Node;
 use dewar_xrootd_proto::ErrorCode;
 
-use super::shown::{CHECKSUMS, algorithm, checksum};
-use super::{Context, names};
+use super::shown::{algorithm, checksum, value};
+use super::{Context, failed, later, names, with_nul};
 use crate::error::{Answer, Refusal};
+use crate::limits::CHECKSUM_PATIENCE;
+use crate::path::WirePath;
 
 pub(super) async fn checksum_of(context: &Context, sent: &str) -> Answer<()> {
     let path = context.path(sent)?;
     let name = path.cgi().get("cks.type").unwrap_or("adler32").to_owned();
-    if algorithm(&name).is_none() {
+    let Some(wanted) = algorithm(&name) else {
         let message = format!("{name} checksum not supported.");
         return Err(Refusal::new(ErrorCode::ServerError, message));
-    }
+    };
     // Who came with a key alone may ask about what the key opened.
     let open = match context.session.proof() {
         None => context.session.reader_of(&path.shown),
         Some(_) => None,
     };
+    let is_open = open.is_some();
     let node = match open {
         Some(reader) => Node::File(
             reader.file.attributes.clone(),
@@ -36,27 +41,37 @@ pub(super) async fn checksum_of(context: &Context, sent: &str) -> Answer<()> {
             return Err(Refusal::new(ErrorCode::IsDirectory, message));
         }
     };
-    match checksum(&info.digests, &name) {
-        Some(text) => {
-            context.text(&text).await;
-            Ok(())
-        }
-        None => {
-            let known: Vec<&str> = CHECKSUMS
-                .iter()
-                .map(|(its, _)| *its)
-                .filter(|its| checksum(&info.digests, its).is_some())
-                .collect();
-            let known = match known.is_empty() {
-                true => "none".to_owned(),
-                false => known.join(", "),
-            };
-            let message = format!(
-                "Unable to get the checksum of {}; no {name} was computed when it was written \
-                 (there is: {known})",
-                path.shown
-            );
-            Err(Refusal::new(ErrorCode::Unsupported, message))
-        }
+    if let Some(text) = checksum(&info.digests, &name) {
+        context.text(&text).await;
+        return Ok(());
     }
+    if is_open {
+        let message = format!(
+            "Unable to get the checksum of {}; no {name} is stored, and a key alone has none computed",
+            path.shown
+        );
+        return Err(Refusal::new(ErrorCode::Unsupported, message));
+    }
+    compute(context, &path, &name, wanted).await
+}
+
+/// Answers at once if that does not take long. Else the client is told that the answer comes later,
+/// and can use its connection for other things.
+async fn compute(context: &Context, path: &WirePath, name: &str, wanted: Algorithm) -> Answer<()> {
+    let caller = context.caller(path).await?;
+    let object = path.object("get the checksum of")?;
+    let computed = async {
+        let digest = context.door.store.digest(&caller, object, wanted).await;
+        let digest = digest.map_err(failed("get the checksum of", path))?;
+        Ok(with_nul(&format!("{name} {}", value(&digest))))
+    };
+    let mut computed = Box::pin(computed);
+    match tokio::time::timeout(CHECKSUM_PATIENCE, &mut computed).await {
+        Ok(outcome) => {
+            let body: Bytes = outcome?;
+            context.ok(body).await;
+        }
+        Err(_) => later::answer(context, computed).await,
+    }
+    Ok(())
 }

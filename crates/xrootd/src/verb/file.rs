@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_checksum::AlgorithmSet;
 use dewar_env::BoxFuture;
-use dewar_store::api::{GetRequest, ReadCondition};
+use dewar_store::api::GetRequest;
 use dewar_store::file::{FileWrite, OpenFile, WriteMode};
 use dewar_types::ErrorKind;
 use dewar_xrootd_proto::options::{open as bits, open_more};
@@ -16,9 +16,9 @@ use dewar_xrootd_proto::request::{Checkpoint, Open, Target};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, Request};
 
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
-use super::{Context, failed, third_party};
+use super::{Context, clone, failed, third_party};
 use crate::error::{Answer, Refusal};
-use crate::limits::{INTERRUPTED_READS_TIME, OPEN_LATER};
+use crate::limits::OPEN_LATER;
 use crate::path::{Place, WirePath};
 use crate::session::writer::{Told, Turn};
 use crate::session::{Handle, Reader, Session, Whose, Writer};
@@ -43,18 +43,6 @@ pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     Ok(())
 }
 
-/// The request for a whole object.
-pub(super) fn whole(object: &dewar_store::api::ObjectRef) -> GetRequest {
-    GetRequest {
-        object: object.clone(),
-        version: None,
-        range: None,
-        part: None,
-        condition: ReadCondition::default(),
-        customer_key: None,
-    }
-}
-
 async fn open_for_reading(
     context: &Context,
     open: &Open,
@@ -64,7 +52,10 @@ async fn open_for_reading(
     let third_party = third_party::reading(context, path).await?;
     let caller = third_party.caller.clone();
     let store = &context.door.store;
-    let file = match store.open_file(&caller, whole(object)).await {
+    let file = match store
+        .open_file(&caller, GetRequest::whole(object.clone()))
+        .await
+    {
         Ok(file) => file,
         Err(error) => {
             // Where a directory is, there may be no object of the name.
@@ -77,7 +68,7 @@ async fn open_for_reading(
             return Err(failed("open", path)(error));
         }
     };
-    let left = third_party.leave(context)?;
+    let left = third_party.leave(context).await?;
     let mut file = Arc::new(file);
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
@@ -124,7 +115,7 @@ fn as_before(
     let before = context.door.interrupted_reads(whose, &context.session);
     let version = now.info.version;
     let is_another = match &before[..] {
-        [] => path.cgi().get("tried").is_none() && may_be_another(context, &now),
+        [] => may_be_another(context, &now),
         before => before.iter().any(|(before, _)| *before != version),
     };
     if !is_another {
@@ -151,16 +142,17 @@ fn read_anew(path: &WirePath) -> Refusal {
     Refusal::new(ErrorCode::FileLocked, message)
 }
 
-/// Whether a version may not be the one that was open at a server that does not run any more, or of which nothing is
-/// known here any more: it is younger than this one, or took the place of another since then or shortly before.
+/// Whether a version may not be the one that a client had open whose session began at a server that does not run any
+/// more: it is younger than this one, or took the place of another since that session began. Other clients lost no
+/// connection: their process was forked, or another server sent them.
 fn may_be_another(context: &Context, now: &OpenFile) -> bool {
-    let (since, written) = (context.door.since, now.info.modified);
-    // What was renamed is older than its name.
-    let changed = written.max(now.attributes.changed);
-    let time = INTERRUPTED_READS_TIME.as_secs();
-    let lately = context.door.env.clock.now().secs() < since.secs() + time
-        && changed.secs() + time > since.secs();
-    written >= since || (now.info.replaces && (changed >= since || lately))
+    let since = context.door.since;
+    let former = context.session.former();
+    former.filter(|began| *began < since).is_some_and(|began| {
+        // What was renamed is older than its name.
+        let changed = now.info.modified.max(now.attributes.changed);
+        now.info.modified >= since || (now.info.replaces && changed >= began)
+    })
 }
 
 async fn open_for_writing(
@@ -185,7 +177,7 @@ async fn open_for_writing(
     if mode == WriteMode::Update && is_anew(open) && whose.client.comes_again {
         return resume(context, path, &caller, &whose).await;
     }
-    let fetch = third_party::writing(context, path).await?;
+    let fetch = third_party::writing(context, path)?;
     let cgi = path.cgi();
     let announced = cgi.get("oss.asize").and_then(|size| size.parse().ok());
     let wanted = cgi.get("cks.type").unwrap_or_default();
@@ -207,8 +199,14 @@ async fn open_for_writing(
     let store = &context.door.store;
     let revision = store.write_file(&caller, write.clone()).await;
     let revision = revision.map_err(failed("open", path))?;
+    if let Some(fetch) = &fetch {
+        third_party::judge(context, path, fetch).await?;
+    }
     let owner = caller.account();
     let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
+    if open.options_more & open_more::DUP != 0 {
+        clone::whole(&context.session, open.template, &writer).await?;
+    }
     let stat = pending_text(&writer, context.door.env.clock.now());
     context.door.writes_anew(&whose, &context.session);
     let handle = context.session.admit(match fetch {
@@ -239,7 +237,7 @@ async fn resume(
     let found = context.door.upload_of(whose, &context.session);
     let asked = found.ok_or_else(gone)?.asked.clone();
     // With what it shows now, and before anything becomes of who has it open.
-    let allowed = context.door.store.write_file(caller, asked);
+    let allowed = context.door.store.authorize_write(caller, &asked);
     allowed.await.map_err(failed("open", path))?;
     let found = context.door.upload_at_rest(whose, &context.session).await;
     let writer = found.ok_or_else(gone)?;
@@ -284,6 +282,7 @@ pub(crate) async fn place(session: &Arc<Session>, request: &Request) -> Option<P
                 Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
             },
         ),
+        Request::Clone { handle, items } => Some(clone::place(session, *handle, items)),
         Request::Chkpoint { handle, action } => Some(checkpoint(session, *handle, action).await),
         _ => None,
     }
@@ -298,6 +297,7 @@ fn done(told: Told<()>) -> Placed {
 fn close(session: Arc<Session>, handle: FileHandle) -> Placed {
     Box::pin(async move {
         match session.release(handle)? {
+            Handle::Writer(writer) if writer.is_removed() => {}
             Handle::Writer(writer) => {
                 writer.commit(writer.announced).await?;
             }
@@ -330,6 +330,14 @@ pub(super) async fn truncate(context: &Context, sent: &str, size: i64) -> Answer
     let path = context.path(sent)?;
     let object = path.object("truncate")?;
     let caller = context.caller(&path).await?;
+    // What this client writes there is as long as it says, and not what others see yet.
+    if let Some(change) = context.session.begin_at(&path.shown, caller.account()) {
+        let told = change.writer.truncate(size).await;
+        change.came();
+        told.wait().await?;
+        context.ok(Bytes::new()).await;
+        return Ok(());
+    }
     let write = FileWrite {
         object: object.clone(),
         mode: WriteMode::Update,

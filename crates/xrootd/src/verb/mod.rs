@@ -2,9 +2,11 @@
 
 mod attributes;
 mod checksum;
+mod clone;
 mod config;
 mod dirlist;
 mod file;
+mod later;
 mod names;
 mod query;
 mod read;
@@ -27,9 +29,11 @@ use crate::door::Door;
 use crate::error::{Answer, Refusal};
 use crate::measure::Measure;
 use crate::path::WirePath;
-use crate::session::{NamesTurn, Session, Share};
+use crate::session::id as session_id;
+use crate::session::{NamesTurn, Session, Share, Writer};
 
 pub(crate) use file::{Placed, place};
+pub(crate) use names::removes;
 
 /// What a request runs with.
 pub(crate) struct Context {
@@ -41,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) measure: Measure,
     /// Its place among what changes names, if it does.
     pub(crate) turn: Option<NamesTurn>,
+    /// What this client was writing, when the request came, under the name that it removes.
+    pub(crate) removes: Option<Arc<Writer>>,
     /// The server stops: files that are open are served to their end, no others are opened.
     pub(crate) stopping: bool,
 }
@@ -229,11 +235,13 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
         Request::Prepare(prepare) => query::prepare(context, prepare).await,
         Request::Set { text, .. } => query::set(context, &text).await,
         Request::Endsess { session } => {
+            let Some(old) = context.door.session(session) else {
+                context.session.had_before(session_id::began(session));
+                context.ok(Bytes::new()).await;
+                return Ok(());
+            };
             // Only who has the session's own way of proving itself may end it.
-            if let Some(old) = context.door.session(session)
-                && old.id() != context.session.id()
-                && context.is_of_same(&old).await?
-            {
+            if old.id() != context.session.id() && context.is_of_same(&old).await? {
                 // Clients end the session whose connection broke before they go on in another.
                 old.leave_files(&context.door.interrupted);
                 old.end();
@@ -242,11 +250,11 @@ async fn dispatch(context: &Context, request: Request) -> Answer<()> {
             context.ok(Bytes::new()).await;
             Ok(())
         }
-        Request::Clone { .. } => Err(Refusal::unsupported("clone")),
         Request::Gpfile { .. } => Err(Refusal::unsupported("gpfile")),
         // The connection took these itself, or gave them their place.
         Request::Protocol(_)
         | Request::Close { .. }
+        | Request::Clone { .. }
         | Request::Chkpoint { .. }
         | Request::Truncate {
             target: Target::Handle(_),

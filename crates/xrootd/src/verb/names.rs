@@ -1,21 +1,23 @@
 //! Names: looking at them, making and removing them, giving them others.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_store::api::{DeleteRequest, ObjectRef, RenameRequest, WriteCondition};
 use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, UserId};
-use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
 use dewar_xrootd_proto::reply::StatFlags;
+use dewar_xrootd_proto::{ErrorCode, Request};
 
-use super::shown::stat_text;
+use super::shown::{pending_text, stat_text};
 use super::{Context, failed};
+use crate::door::Door;
 use crate::error::{Answer, Refusal};
 use crate::limits::LIST_PATHS_MAX;
 use crate::path::{Place, WirePath};
-use crate::session::NamesTurn;
+use crate::session::{NamesTurn, Session, Writer};
 
 /// What is above all buckets.
 pub(super) fn root() -> Node {
@@ -53,9 +55,41 @@ pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> Answer<(
         context.text(&format!("1 {free} {used} 0 0 0")).await;
         return Ok(());
     }
-    let node = look(context, &path, "stat").await?;
-    context.text(&stat_text(&node)).await;
+    let text = match look(context, &path, "stat").await {
+        Ok(node) => stat_text(&node),
+        Err(refusal) => match own_upload(context, &path, &refusal).await? {
+            Some(writer) => pending_text(&writer, context.door.env.clock.now()),
+            None => return Err(refusal),
+        },
+    };
+    context.text(&text).await;
     Ok(())
+}
+
+/// What this client is writing under a name that nobody sees yet: to the client itself it is there.
+async fn own_upload(
+    context: &Context,
+    path: &WirePath,
+    refusal: &Refusal,
+) -> Answer<Option<Arc<Writer>>> {
+    if refusal.code != ErrorCode::NotFound {
+        return Ok(None);
+    }
+    let Some(writer) = context.session.writing(&path.shown) else {
+        return Ok(None);
+    };
+    let caller = context.caller(path).await?;
+    Ok((writer.owner == caller.account()).then_some(writer))
+}
+
+/// What a client is writing under the name that a request removes, at the moment when it comes: what is
+/// begun later is not meant.
+pub(crate) fn removes(door: &Door, session: &Session, request: &Request) -> Option<Arc<Writer>> {
+    let Request::Rm { path } = request else {
+        return None;
+    };
+    let path = WirePath::parse(path, &door.config.translations).ok()?;
+    session.writing(&path.shown)
 }
 
 /// Refuses who may not list anything there. That there is nothing yet is no refusal.
@@ -145,6 +179,8 @@ pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
         condition: WriteCondition::default(),
         bypass: false,
     };
+    let upload = context.removes.as_ref();
+    let upload = upload.filter(|writer| writer.owner == caller.account());
     let mut found = store.stat(&caller, object).await;
     let is_file = matches!(&found, Ok(Node::File(..)));
     let is_gone = |found: &Result<Node, Error>| {
@@ -174,7 +210,7 @@ pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
         // It went with its last file, which this client removed.
         Err(error)
             if error.kind() == ErrorKind::NotFound
-                && context.turn.as_ref().is_some_and(has_left) => {}
+                && (upload.is_some() || context.turn.as_ref().is_some_and(has_left)) => {}
         // Who may remove may not always look.
         Err(error) if error.kind() == ErrorKind::Denied => {
             let deleted = store.delete(&caller, request).await;
@@ -183,6 +219,9 @@ pub(super) async fn rm(context: &Context, sent: &str) -> Answer<()> {
             }
         }
         Err(error) => return Err(failed("rm", &path)(error)),
+    }
+    if let Some(writer) = upload {
+        writer.remove();
     }
     context.ok(Bytes::new()).await;
     Ok(())
@@ -279,7 +318,11 @@ pub(super) async fn locate(context: &Context, sent: &str) -> Answer<()> {
     // A star before a path asks for servers that could have it.
     if !sent.starts_with('*') {
         let path = context.path(sent)?;
-        look(context, &path, "locate").await?;
+        if let Err(refusal) = look(context, &path, "locate").await
+            && own_upload(context, &path, &refusal).await?.is_none()
+        {
+            return Err(refusal);
+        }
     }
     let server = context.peer.server;
     let address = match server.ip().to_canonical() {

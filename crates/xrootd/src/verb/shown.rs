@@ -1,6 +1,6 @@
 //! What a name leads to, in the words of `stat`.
 
-use dewar_checksum::{Algorithm, DigestSet};
+use dewar_checksum::{Algorithm, Digest, DigestSet};
 use dewar_store::file::{Node, NodeAttributes};
 use dewar_types::Timestamp;
 use dewar_xrootd_proto::reply::{StatFlags, StatMore, StatText};
@@ -8,11 +8,12 @@ use dewar_xrootd_proto::reply::{StatFlags, StatMore, StatText};
 use crate::session::Writer;
 
 /// The checksums that clients know, by the names that they have there. What is `crc32` there is
-/// the one of POSIX `cksum`, which Dewar has not; its own is the one of zip.
-pub(super) const CHECKSUMS: [(&str, Algorithm); 7] = [
+/// the one of POSIX `cksum`; `zcrc32` is the one of zip.
+pub(super) const CHECKSUMS: [(&str, Algorithm); 8] = [
     ("adler32", Algorithm::Adler32),
     ("crc32c", Algorithm::Crc32c),
     ("md5", Algorithm::Md5),
+    ("crc32", Algorithm::PosixCksum),
     ("zcrc32", Algorithm::Crc32),
     ("crc64nvme", Algorithm::Crc64Nvme),
     ("sha1", Algorithm::Sha1),
@@ -102,5 +103,17 @@ pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
 /// compare it.
 pub(super) fn checksum(digests: &DigestSet, name: &str) -> Option<String> {
     let digest = digests.get(algorithm(name)?)?;
-    Some(format!("{name} {}", digest.hex()))
+    Some(format!("{name} {}", value(&digest)))
+}
+
+/// A checksum's value as clients of the reference implementation write it. They print `zcrc32` as it
+/// stands in the memory of their machines, the least significant byte first.
+pub(super) fn value(digest: &Digest) -> String {
+    match digest.algorithm() {
+        Algorithm::Crc32 => {
+            let bytes = digest.as_bytes().iter().rev();
+            bytes.map(|byte| format!("{byte:02x}")).collect()
+        }
+        _ => digest.hex(),
+    }
 }

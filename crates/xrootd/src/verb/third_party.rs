@@ -4,20 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use dewar_auth::Caller;
 use dewar_xrootd_client::{Endpoint, Resolver as _, SystemResolver, Token};
-use dewar_xrootd_proto::{ErrorCode, FileHandle, Reply, Status};
+use dewar_xrootd_proto::{ErrorCode, FileHandle};
 use tokio::time::{Instant, timeout};
 
-use super::Context;
+use super::{Context, later};
 use crate::callers::Proof;
 use crate::error::{Answer, Refusal};
 use crate::limits::COPY_LATER;
 use crate::measure::CopyEnd;
 use crate::path::WirePath;
 use crate::session::{Handle, Writer};
-use crate::tpc::copy::{ANSWER_SECONDS, Copy, Synced};
+use crate::tpc::copy::{Copy, Synced};
 use crate::tpc::keys::{Giver, Grant, Left, Unleft};
 use crate::tpc::shares::Sharer;
 use crate::tpc::wanted::{self, Fetch, Reading};
@@ -28,17 +28,42 @@ const RESOLVE_TIME: Duration = Duration::from_secs(5);
 /// Who reads, and the key that is left once the file is open.
 pub(super) struct Reads {
     pub(super) caller: Caller,
-    grant: Option<(String, Grant)>,
+    key: Option<KeyRequest>,
+}
+
+/// A key that a client wants to leave for a destination. The destination's name is not looked up yet.
+struct KeyRequest {
+    key: String,
+    destination: String,
+    time: Duration,
+    path: String,
+    proof: Proof,
 }
 
 impl Reads {
-    /// Leaves the key.
-    pub(super) fn leave(self, context: &Context) -> Answer<Option<Left>> {
-        let Some((key, grant)) = self.grant else {
+    /// Leaves the key. For who may read the file only: the destination's name is looked up.
+    pub(super) async fn leave(self, context: &Context) -> Answer<Option<Left>> {
+        let Some(request) = self.key else {
             return Ok(None);
         };
-        let path = grant.path.clone();
-        let left = context.door.tpc.keys.leave(&key, grant);
+        let (path, destination) = (request.path, request.destination);
+        let hosts = addresses(&destination).await.ok_or_else(|| {
+            let message =
+                format!("Unable to open {path}; tpc destination {destination:?} is unknown");
+            Refusal::new(ErrorCode::ArgInvalid, message)
+        })?;
+        let grant = Grant {
+            path: path.clone(),
+            origin: context.session.claimed().name.clone(),
+            hosts,
+            giver: Giver {
+                proof: request.proof,
+                origin: context.peer.origin(),
+            },
+            until: Instant::now() + request.time,
+            sharer: Sharer::of(&self.caller),
+        };
+        let left = context.door.tpc.keys.leave(&request.key, grant);
         left.map(Some).map_err(|why| match why {
             Unleft::Twice => {
                 let message = format!("Unable to open {path}; duplicate tpc authorization");
@@ -54,7 +79,7 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
     match wanted::reading(path.cgi(), &path.shown)? {
         None => Ok(Reads {
             caller: context.caller(path).await?,
-            grant: None,
+            key: None,
         }),
         Some(Reading::Redeem { key, origin }) => {
             let keys = &context.door.tpc.keys;
@@ -65,7 +90,7 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
                 // Whom the giver's proof makes now: a key does not outlive the right to leave it.
                 Some(giver) => Ok(Reads {
                     caller: context.caller_from(&giver.proof, giver.origin).await?,
-                    grant: None,
+                    key: None,
                 }),
                 None => {
                     let message =
@@ -81,27 +106,15 @@ pub(super) async fn reading(context: &Context, path: &WirePath) -> Answer<Reads>
         }) => {
             let proof = context.proof(path).await?;
             let caller = context.caller_of(&proof).await?;
-            let hosts = addresses(destination).await.ok_or_else(|| {
-                let message = format!(
-                    "Unable to open {}; tpc destination {destination:?} is unknown",
-                    path.shown
-                );
-                Refusal::new(ErrorCode::ArgInvalid, message)
-            })?;
-            let grant = Grant {
-                path: path.shown.clone(),
-                origin: context.session.claimed().name.clone(),
-                hosts,
-                giver: Giver {
-                    proof,
-                    origin: context.peer.origin(),
-                },
-                until: Instant::now() + time,
-                sharer: Sharer::of(&caller),
-            };
             Ok(Reads {
                 caller,
-                grant: Some((key.to_owned(), grant)),
+                key: Some(KeyRequest {
+                    key: key.to_owned(),
+                    destination: destination.to_owned(),
+                    time,
+                    path: path.shown.clone(),
+                    proof,
+                }),
             })
         }
     }
@@ -120,21 +133,25 @@ async fn addresses(host: &str) -> Option<Vec<IpAddr>> {
     )
 }
 
-/// From where a file shall come, if not from the client; judged already.
-pub(super) async fn writing(context: &Context, path: &WirePath) -> Answer<Option<Fetch>> {
+/// From where a file shall come, if not from the client. Still to be judged.
+pub(super) fn writing(context: &Context, path: &WirePath) -> Answer<Option<Fetch>> {
     let token = token(context).is_some();
     let fetch = wanted::writing(path.cgi(), &path.shown, &path.shown, token)?;
     let Some(fetch) = fetch else {
         return Ok(None);
     };
-    let sources = &context.door.config.tpc.sources;
-    if sources.0.is_empty() {
+    if context.door.config.tpc.sources.0.is_empty() {
         // In these words clients find that they must copy themselves.
         let message = format!("Unable to open {}; tpc not supported", path.shown);
         return Err(Refusal::new(ErrorCode::FsError, message));
     }
-    match sources.resolve(&fetch.place).await {
-        Ok(_) => Ok(Some(fetch)),
+    Ok(Some(fetch))
+}
+
+/// Whether a file may come from there. For who may write it only: the source's name is looked up.
+pub(super) async fn judge(context: &Context, path: &WirePath, fetch: &Fetch) -> Answer<()> {
+    match context.door.tpc.resolver(fetch).resolve(&fetch.place).await {
+        Ok(_) => Ok(()),
         Err(error) => {
             if matches!(error, dewar_xrootd_client::Error::NotAllowed { .. }) {
                 let (client, path) = (context.peer.client.ip(), &path.shown);
@@ -205,39 +222,17 @@ pub(super) async fn sync(context: &Context, copy: Arc<Copy>) -> Answer<()> {
         }
         Synced::Later(over) => over,
     };
-    let seconds = ANSWER_SECONDS;
-    let reply = Reply::WaitResp { seconds };
-    context.outlet.reply(context.stream, &reply).await;
-    let outcome = match over.wait_for(Option::is_some).await {
-        Ok(outcome) => outcome.clone(),
-        Err(_) => None,
-    };
-    let (status, body) = match outcome {
-        Some(Ok(())) => (Status::Ok, BytesMut::new()),
-        Some(Err(refusal)) => (Status::Error, words(&refusal)),
-        None => {
-            let message = "the third-party copy was cancelled";
-            (
-                Status::Error,
-                words(&Refusal::new(ErrorCode::Cancelled, message)),
-            )
+    later::answer(context, async move {
+        match over.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(outcome)) => outcome.clone().map(|()| Bytes::new()),
+            Ok(None) | Err(_) => {
+                let message = "the third-party copy was cancelled";
+                Err(Refusal::new(ErrorCode::Cancelled, message))
+            }
         }
-    };
-    let reply = Reply::Later {
-        stream: context.stream,
-        status,
-        body: body.freeze(),
-    };
-    context.outlet.reply(context.stream, &reply).await;
+    })
+    .await;
     Ok(())
-}
-
-fn words(refusal: &Refusal) -> BytesMut {
-    let mut body = BytesMut::new();
-    body.put_u32(refusal.code.number());
-    body.put_slice(refusal.message.as_bytes());
-    body.put_u8(0);
-    body
 }
 
 /// Ends a copy.

@@ -102,7 +102,7 @@ impl Opened {
     /// Writes the pieces, then makes the file durable; blocks.
     pub(super) fn complete(&self, pieces: &[(u64, Vec<Bytes>)], health: &Health) -> io::Result<()> {
         for (offset, buffers) in pieces {
-            self.write(*offset, buffers, false)?;
+            self.write(*offset, buffers, false, health)?;
         }
         self.sync(health)
     }
@@ -112,18 +112,47 @@ impl Opened {
         Ok(fs::fdatasync(&self.fd).inspect_err(|_| health.poison())?)
     }
 
-    /// Writes everything; blocks.
-    fn write(&self, offset: u64, buffers: &[Bytes], durable: bool) -> io::Result<()> {
-        if self.direct && !buffers.iter().all(|b| is_aligned(b)) {
-            let len = buffers.iter().map(Bytes::len).sum();
-            let mut bounce = Aligned::with_capacity(len);
-            for buffer in buffers {
-                bounce.extend(buffer);
+    /// Writes everything, and makes it durable if it shall be; blocks.
+    fn write(
+        &self,
+        offset: u64,
+        buffers: &[Bytes],
+        durable: bool,
+        health: &Health,
+    ) -> io::Result<()> {
+        let bounced;
+        let buffers = match self.direct && !buffers.iter().all(|b| is_aligned(b)) {
+            true => {
+                let len = buffers.iter().map(Bytes::len).sum();
+                let mut bounce = Aligned::with_capacity(len);
+                for buffer in buffers {
+                    bounce.extend(buffer);
+                }
+                bounced = [bounce.freeze(len)];
+                &bounced
             }
-            return write_all(&self.fd, offset, &[bounce.freeze(len)], durable);
+            false => buffers,
+        };
+        if durable && !NO_DSYNC.load(Ordering::Relaxed) {
+            match write_all(&self.fd, offset, buffers, ReadWriteFlags::DSYNC) {
+                Err(error) if is_unsupported(&error) => NO_DSYNC.store(true, Ordering::Relaxed),
+                outcome => return outcome,
+            }
         }
-        write_all(&self.fd, offset, buffers, durable)
+        write_all(&self.fd, offset, buffers, ReadWriteFlags::empty())?;
+        match durable {
+            true => self.sync(health),
+            false => Ok(()),
+        }
     }
+}
+
+/// Whether the kernel or the file system does not know a flag.
+fn is_unsupported(error: &io::Error) -> bool {
+    let unknown = [Errno::OPNOTSUPP, Errno::NOSYS].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| unknown.contains(&code))
 }
 
 impl RealFile {
@@ -149,7 +178,7 @@ impl RealFile {
                 if offset == 0 {
                     reserve(&opened, len)?;
                 }
-                write_all(&opened.fd, offset, &[part], false)
+                write_all(&opened.fd, offset, &[part], ReadWriteFlags::empty())
             });
             fill.await?;
             offset += ZERO_BYTES as u64;
@@ -202,7 +231,8 @@ impl RealFile {
                     opened.complete(&pieces, &inner.health)?;
                 } else {
                     for (offset, buffers) in &pieces {
-                        opened.write(*offset, buffers, duty == Duty::Durable)?;
+                        let durable = duty == Duty::Durable;
+                        opened.write(*offset, buffers, durable, &inner.health)?;
                     }
                 }
                 match duty {
@@ -328,14 +358,8 @@ pub(super) fn write_all(
     fd: &OwnedFd,
     offset: u64,
     buffers: &[Bytes],
-    durable: bool,
+    flags: ReadWriteFlags,
 ) -> io::Result<()> {
-    let dsync = durable && !NO_DSYNC.load(Ordering::Relaxed);
-    let flags = if dsync {
-        ReadWriteFlags::DSYNC
-    } else {
-        ReadWriteFlags::empty()
-    };
     let mut at = offset;
     for some in buffers.chunks(PARTS_MAX) {
         let mut parts: Vec<_> = some.iter().map(|b| IoSlice::new(b)).collect();
@@ -346,18 +370,11 @@ pub(super) fn write_all(
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => n,
                 Err(Errno::INTR) => continue,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) if dsync => {
-                    NO_DSYNC.store(true, Ordering::Relaxed);
-                    return write_all(fd, offset, buffers, durable);
-                }
                 Err(error) => return Err(error.into()),
             };
             at += n as u64;
             IoSlice::advance_slices(&mut rest, n);
         }
-    }
-    if durable && !dsync {
-        fs::fdatasync(fd)?;
     }
     Ok(())
 }
@@ -387,5 +404,25 @@ fn reserve(opened: &Opened, len: u64) -> io::Result<()> {
     match fs::fallocate(&opened.fd, FallocateFlags::empty(), 0, len) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DiskState;
+
+    #[test]
+    fn a_failed_sync_poisons_without_rwf_dsync_too() {
+        // It takes writes and knows no sync.
+        let null = std::fs::File::options().write(true).open("/dev/null");
+        let opened = Opened::new(null.expect("a device").into(), false);
+        let health = Health::default();
+        let content = [Bytes::from_static(b"x")];
+        let before = NO_DSYNC.swap(true, Ordering::Relaxed);
+        let outcome = opened.write(0, &content, true, &health);
+        NO_DSYNC.store(before, Ordering::Relaxed);
+        assert!(outcome.is_err());
+        assert_eq!(health.state(), DiskState::Poisoned);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{self, Access as Right, AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::buffer::Aligned;
 use super::file::{Opened, write_all};
@@ -51,7 +51,7 @@ impl Folder {
         let stat = fs::fstat(&root)?;
         let place = (stat.st_dev, stat.st_ino);
         let hold = match exclusive {
-            true => hold::take(&root, place)?,
+            true => Some(hold::take(&root, place)?),
             false => None,
         };
         let folder = Self {
@@ -108,7 +108,7 @@ impl Folder {
         if self.exclusive {
             let mut held = self.hold.lock();
             *held = None;
-            *held = hold::take(&root, self.place)?;
+            *held = Some(hold::take(&root, self.place)?);
         }
         self.anchored.lock().clear();
         *self.root.write() = Arc::new(root);
@@ -284,7 +284,12 @@ impl Folder {
             _ => {}
         }
         let file = self.create(&temporary, false)?;
-        let written = write_all(&file.fd, 0, std::slice::from_ref(content), false);
+        let written = write_all(
+            &file.fd,
+            0,
+            std::slice::from_ref(content),
+            ReadWriteFlags::empty(),
+        );
         let renamed = written.and_then(|()| {
             sync(&file.fd)?;
             self.rename(&temporary, path)

@@ -24,27 +24,53 @@ pub(super) struct Hold {
 /// The locks of this process: the kernel would have it wait for itself.
 static HELD: Mutex<BTreeMap<Place, Weak<Hold>>> = Mutex::new(BTreeMap::new());
 
-/// Locks an open folder. `None` on a file system that has no locks.
+/// Locks an open folder.
 ///
 /// # Errors
-/// [`io::ErrorKind::ResourceBusy`] when another process has it.
-pub(super) fn take(folder: &OwnedFd, place: Place) -> io::Result<Option<Arc<Hold>>> {
+/// [`io::ErrorKind::ResourceBusy`] when another process has it. [`io::ErrorKind::Unsupported`] on a
+/// file system that has no such locks: nothing would keep a second server off the folder.
+pub(super) fn take(folder: &OwnedFd, place: Place) -> io::Result<Arc<Hold>> {
     let mut held = HELD.lock();
     if let Some(hold) = held.get(&place).and_then(Weak::upgrade) {
-        return Ok(Some(hold));
+        return Ok(hold);
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = fs::openat(folder, ".", flags, Mode::empty())?;
-    match fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
-        Err(error) => {
-            tracing::debug!(%error, "a folder cannot be locked");
-            return Ok(None);
-        }
-    }
+    fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).map_err(not_locked)?;
     let hold = Arc::new(Hold { _folder: folder });
     held.retain(|_, hold| hold.strong_count() > 0);
     held.insert(place, Arc::downgrade(&hold));
-    Ok(Some(hold))
+    Ok(hold)
+}
+
+fn not_locked(error: Errno) -> io::Error {
+    match error {
+        Errno::WOULDBLOCK => io::ErrorKind::ResourceBusy.into(),
+        Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::INVAL => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "its file system cannot lock the folder against a second server: mount it with \
+                 support for flock(2), or use another one; {error}"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_refused() {
+        for (error, kind) in [
+            (Errno::WOULDBLOCK, io::ErrorKind::ResourceBusy),
+            (Errno::NOSYS, io::ErrorKind::Unsupported),
+            (Errno::NOLCK, io::ErrorKind::Unsupported),
+            (Errno::OPNOTSUPP, io::ErrorKind::Unsupported),
+        ] {
+            assert_eq!(not_locked(error).kind(), kind);
+        }
+        assert!(not_locked(Errno::NOSYS).to_string().contains("flock"));
+    }
 }

@@ -1,34 +1,25 @@
-//! Whose a connection from this machine is, as the kernel's tables of sockets tell.
+//! The kernel's tables of sockets (`/proc/net/tcp`), where netlink cannot be used.
 
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::SocketEntry;
 
 /// Tables of more than this are not looked through.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 
-/// Whether the client's end of a connection belongs to the Unix user who runs this process, on
-/// this machine. What cannot be found out is not so.
-///
-/// Blocks while the kernel makes the table: well under a millisecond for a thousand sockets, once
-/// for each connection from this machine.
-pub(crate) fn is_ours(client: SocketAddr, server: SocketAddr) -> bool {
-    if !client.ip().to_canonical().is_loopback() {
-        return false;
-    }
-    owner(client, server) == Some(rustix::process::geteuid().as_raw())
-}
-
-fn owner(client: SocketAddr, server: SocketAddr) -> Option<u32> {
+/// The socket at `local` that is connected to `remote`. Blocks while the kernel makes the table: well
+/// under a millisecond for a thousand sockets.
+pub(super) fn entry(local: SocketAddr, remote: SocketAddr) -> Option<SocketEntry> {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|path| {
-        use std::io::Read as _;
         let mut table = String::new();
         let file = std::fs::File::open(path).ok()?;
         file.take(TABLE_BYTES_MAX).read_to_string(&mut table).ok()?;
-        owner_in(&table, client, server)
+        entry_in(&table, local, remote)
     })
 }
 
-/// The user of the socket that is at `local` and leads to `remote`.
-fn owner_in(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+fn entry_in(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<SocketEntry> {
     let canonical = |address: SocketAddr| (address.ip().to_canonical(), address.port());
     let (local, remote) = (canonical(local), canonical(remote));
     table.lines().skip(1).find_map(|line| {
@@ -38,8 +29,11 @@ fn owner_in(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         if here != local || there != remote {
             return None;
         }
-        // State, queues, timer and retransmissions stand between.
-        words.nth(4)?.parse().ok()
+        let state = u8::from_str_radix(words.next()?, 16).ok()?;
+        // Queues, timer and retransmissions stand between, and a timeout before the inode.
+        let uid = words.nth(3)?.parse().ok()?;
+        let inode = words.nth(1)?.parse().ok()?;
+        Some(SocketEntry { state, uid, inode })
     })
 }
 
@@ -74,35 +68,19 @@ mod tests {
     fn owners_are_read_from_the_tables() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:0446 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0\n\
-            1: 0100007F:9C40 0100007F:0446 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0\n";
+            1: 0100007F:9C40 0100007F:0446 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0\n\
+            2: 0100007F:9C42 0100007F:0446 05 00000000:00000000 03:000005DC 00000000     0        0 0 3 0\n";
         let at = |text: &str| text.parse().expect("an address");
-        let server = at("127.0.0.1:1094");
-        assert_eq!(owner_in(table, at("127.0.0.1:40000"), server), Some(1000));
-        assert_eq!(
-            owner_in(table, at("[::ffff:127.0.0.1]:40000"), server),
-            Some(1000)
-        );
-        assert_eq!(owner_in(table, at("127.0.0.1:40001"), server), None);
+        let found = |table: &str, local: &str| entry_in(table, at(local), at("127.0.0.1:1094"));
+        let entry = |state, uid, inode| Some(SocketEntry { state, uid, inode });
+        assert_eq!(found(table, "127.0.0.1:40000"), entry(1, 1000, 2));
+        assert_eq!(found(table, "[::ffff:127.0.0.1]:40000"), entry(1, 1000, 2));
+        assert_eq!(found(table, "127.0.0.1:40001"), None);
+        // Closed by its process, and shown as root's.
+        let closed = found(table, "127.0.0.1:40002").expect("an entry");
+        assert!(closed.uid == 0 && !closed.is_open());
         let table = "head\n\
             0: 0000000000000000FFFF00000100007F:9C40 0000000000000000FFFF00000100007F:0446 01 0:0 00:0 0 7 0 2\n";
-        assert_eq!(owner_in(table, at("127.0.0.1:40000"), server), Some(7));
-    }
-
-    #[tokio::test]
-    async fn our_own_connection_is_ours() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("bound");
-        let server = listener.local_addr().expect("bound");
-        let client = tokio::net::TcpStream::connect(server)
-            .await
-            .expect("connected");
-        let (_accepted, peer) = listener.accept().await.expect("accepted");
-        assert!(is_ours(peer, server));
-        let mut other = peer;
-        other.set_port(1);
-        assert!(!is_ours(other, server));
-        assert!(!is_ours("192.0.2.1:1".parse().expect("an address"), server));
-        drop(client);
+        assert_eq!(found(table, "127.0.0.1:40000"), entry(1, 7, 2));
     }
 }

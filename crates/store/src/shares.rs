@@ -1,4 +1,4 @@
-//! What users have in common and none may use up: keys that wait, copies that run.
+//! What users have in common and none may use up: keys that wait, copies and computations that run.
 //!
 //! Whoever takes one more must hold fewer than are free. So one user alone gets half of all, a
 //! second one a quarter, and whoever comes late finds something too, as long as not all is held in
@@ -13,11 +13,12 @@ use parking_lot::Mutex;
 /// Whose share it is: an account, with all its users and roles, or somebody for whom an issuer
 /// vouches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Sharer(Arc<str>);
+pub struct Sharer(Arc<str>);
 
 impl Sharer {
     /// That of a caller.
-    pub(crate) fn of(caller: &Caller) -> Self {
+    #[must_use]
+    pub fn of(caller: &Caller) -> Self {
         Self(match caller.user() {
             Some(user) if matches!(user.kind, UserKind::Federated { .. }) => {
                 format!("federated {}", user.unique_id()).into()
@@ -26,40 +27,44 @@ impl Sharer {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn named(name: &str) -> Self {
+    /// One of that name, for tests.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
         Self(name.into())
     }
 }
 
-/// Places that are shared.
-pub(crate) struct Shares {
+/// Reservations that are shared.
+pub struct Shares {
     max: usize,
-    held: Mutex<Held>,
+    held: Mutex<Usage>,
 }
 
 #[derive(Default)]
-struct Held {
+struct Usage {
     all: usize,
     by: BTreeMap<Sharer, usize>,
 }
 
-/// One of them, until it is dropped.
-pub(crate) struct Place {
+/// One of [`Shares`], until it is dropped.
+pub struct Reservation {
     shares: Arc<Shares>,
     of: Sharer,
 }
 
 impl Shares {
-    pub(crate) fn new(max: usize) -> Arc<Self> {
+    /// So many.
+    #[must_use]
+    pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
             held: Mutex::default(),
         })
     }
 
-    /// A place, if this one does not hold as many as are free.
-    pub(crate) fn take(self: &Arc<Self>, of: &Sharer) -> Option<Place> {
+    /// A reservation, if this one does not hold as many as are free.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, of: &Sharer) -> Option<Reservation> {
         let mut held = self.held.lock();
         let own = held.by.get(of).copied().unwrap_or_default();
         if own >= self.max.saturating_sub(held.all) {
@@ -67,19 +72,20 @@ impl Shares {
         }
         held.all += 1;
         held.by.insert(of.clone(), own + 1);
-        Some(Place {
+        Some(Reservation {
             shares: Arc::clone(self),
             of: of.clone(),
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
+    /// Those that nobody has.
+    #[must_use]
+    pub fn free(&self) -> usize {
         self.max - self.held.lock().all
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut held = self.shares.held.lock();
         held.all -= 1;
@@ -103,7 +109,7 @@ mod tests {
             let of = Sharer::named(name);
             std::iter::from_fn(|| shares.take(&of)).collect::<Vec<_>>()
         };
-        let counts: Vec<Vec<Place>> = ["a", "b", "c", "d", "e"].map(all_of).into();
+        let counts: Vec<Vec<Reservation>> = ["a", "b", "c", "d", "e"].map(all_of).into();
         let counted: Vec<usize> = counts.iter().map(Vec::len).collect();
         assert_eq!(counted, [8, 4, 2, 1, 1]);
         assert!(shares.take(&Sharer::named("f")).is_none());

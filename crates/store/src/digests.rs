@@ -1,0 +1,251 @@
+//! Digests that a version does not have yet: computed when a client asks for one, by reading, and
+//! kept with the version.
+//!
+//! - **One reader a version.** Clients that ask meanwhile wait for the same pass.
+//! - **Nobody waits, nothing runs.** The pass is a future that those who wait share. It ends with the
+//!   last of them.
+//! - **Bounded.** Passes are shared as [`Shares`] has it, and end after [`DigestLimits::time_max`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dewar_auth::Caller;
+use dewar_checksum::{Algorithm, AlgorithmSet, Digest, DigestSet, StreamDigests};
+use dewar_env::BoxFuture;
+use dewar_meta::ns::Bucket;
+use dewar_meta::ns::record::VersionRecord;
+use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, Result, VersionId, VersionName};
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared as SharedFuture, WeakShared};
+use parking_lot::Mutex;
+
+use crate::admit::actor;
+use crate::api::{GetRequest, ObjectRef};
+use crate::encryption;
+use crate::file::OpenFile;
+use crate::limits::{DIGEST_LATER, DIGEST_TURNS_MAX};
+use crate::shares::{Reservation, Sharer, Shares};
+use crate::{Inner, Shared, Store};
+
+/// What the computing of digests may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestLimits {
+    /// Versions that are read for their digests at the same time. A user may begin one while it has
+    /// fewer than are free.
+    pub running_max: usize,
+    /// For one version.
+    pub time_max: Duration,
+}
+
+impl Default for DigestLimits {
+    fn default() -> Self {
+        Self {
+            running_max: 8,
+            time_max: Duration::from_secs(6 * 3600),
+        }
+    }
+}
+
+/// What a pass computed, or why it failed, for each who waits.
+type Outcome = Result<DigestSet, (ErrorKind, Arc<str>)>;
+type Pass = BoxFuture<'static, Outcome>;
+
+/// The passes that run.
+pub(crate) struct DigestPasses {
+    time_max: Duration,
+    shares: Arc<Shares>,
+    running: Arc<Mutex<BTreeMap<VersionId, WeakShared<Pass>>>>,
+}
+
+/// Counts a pass until it ends.
+struct Counted {
+    running: Arc<Mutex<BTreeMap<VersionId, WeakShared<Pass>>>>,
+    version: VersionId,
+    _reservation: Reservation,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.version);
+    }
+}
+
+impl DigestPasses {
+    pub(crate) fn new(limits: DigestLimits) -> Self {
+        Self {
+            time_max: limits.time_max,
+            shares: Shares::new(limits.running_max),
+            running: Arc::default(),
+        }
+    }
+
+    /// The pass over a version, if one runs.
+    fn running(&self, version: VersionId) -> Option<SharedFuture<Pass>> {
+        self.running.lock().get(&version)?.upgrade()
+    }
+
+    /// Begins a pass, or finds the one that has begun meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] where too many run.
+    fn begin(
+        &self,
+        sharer: &Sharer,
+        version: VersionId,
+        pass: impl Future<Output = Result<DigestSet>> + Send + 'static,
+    ) -> Result<SharedFuture<Pass>> {
+        let mut running = self.running.lock();
+        if let Some(there) = running.get(&version).and_then(WeakShared::upgrade) {
+            return Ok(there);
+        }
+        let Some(reservation) = self.shares.take(sharer) else {
+            let message = "too many checksums are being computed";
+            return Err(Error::new(ErrorKind::Busy(DIGEST_LATER), message));
+        };
+        let counted = Counted {
+            running: Arc::clone(&self.running),
+            version,
+            _reservation: reservation,
+        };
+        let time_max = self.time_max;
+        let pass: Pass = Box::pin(async move {
+            let _counted = counted;
+            match tokio::time::timeout(time_max, pass).await {
+                Ok(Ok(digests)) => Ok(digests),
+                Ok(Err(error)) => Err((error.kind(), error.message().into())),
+                Err(_) => {
+                    let seconds = time_max.as_secs();
+                    let message = format!("no checksum after {seconds} s of reading");
+                    Err((ErrorKind::Timeout, message.into()))
+                }
+            }
+        });
+        let pass = pass.shared();
+        if let Some(weak) = pass.downgrade() {
+            running.insert(version, weak);
+        }
+        Ok(pass)
+    }
+}
+
+impl Store {
+    /// A digest of the current version of an object: the one that is stored, or else one that is
+    /// computed by reading the content, and then stored.
+    ///
+    /// # Errors
+    /// As [`Store::head`]. As [`Store::get`] for what must be read, and also
+    /// [`ErrorKind::Busy`] where too many passes run, and [`ErrorKind::Timeout`] for content that
+    /// takes too long.
+    pub async fn digest(
+        &self,
+        caller: &Caller,
+        object: &ObjectRef,
+        algorithm: Algorithm,
+    ) -> Result<Digest> {
+        let inner = &self.inner;
+        let bucket = inner.bucket_of(caller, &object.bucket).await?;
+        let request = GetRequest::whole(object.clone());
+        let path = bucket.path(object.key.as_str());
+        for _ in 0..DIGEST_TURNS_MAX {
+            let (file, _, _) = inner.find(caller, &bucket, &request, true).await?;
+            let stored = file.current.digests;
+            if let Some(digest) = stored.get(algorithm) {
+                return Ok(digest);
+            }
+            let version = file.current.id;
+            let pass = match inner.digests.running(version) {
+                Some(pass) => pass,
+                None => {
+                    let opened = self.open_to_digest(caller, &bucket, &request).await?;
+                    if opened.info.version != version {
+                        continue;
+                    }
+                    let pass = DigestPass {
+                        shared: Shared::clone(inner),
+                        caller: caller.clone(),
+                        bucket: bucket.clone(),
+                        key: object.key.clone(),
+                        want: algorithm.into(),
+                        stored,
+                        file: opened,
+                    };
+                    let sharer = Sharer::of(caller);
+                    let begun = inner.digests.begin(&sharer, version, pass.run());
+                    begun.map_err(|error| error.context(&path))?
+                }
+            };
+            let computed = pass
+                .await
+                .map_err(|(kind, message)| Error::new(kind, &*message).context(&path))?;
+            // The pass may have been for another algorithm.
+            if let Some(digest) = computed.get(algorithm) {
+                return Ok(digest);
+            }
+        }
+        let message = format!("{path} changes too often for its checksum");
+        Err(Error::new(ErrorKind::Busy(DIGEST_LATER), message))
+    }
+}
+
+/// One reading of a version.
+struct DigestPass {
+    shared: Shared,
+    caller: Caller,
+    bucket: Bucket,
+    key: ObjectKey,
+    want: AlgorithmSet,
+    stored: DigestSet,
+    file: OpenFile,
+}
+
+impl DigestPass {
+    async fn run(self) -> Result<DigestSet> {
+        let size = self.file.info.size;
+        let mut digests = StreamDigests::new(self.want, &self.shared.lanes);
+        let mut bytes = self.file.read(ByteRange::whole(size));
+        while let Some(piece) = bytes.next().await {
+            digests.update(piece?).await;
+            // Pages that are in memory come without waiting.
+            tokio::task::yield_now().await;
+        }
+        let (read, computed) = (digests.length(), digests.finish().await);
+        let differs = |digest: Digest| computed.verify(&digest) == Some(false);
+        if read != size || self.stored.iter().any(differs) {
+            let message = "what was read is not what was written";
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        if let Err(error) = self.keep(&computed).await {
+            // It is the right one all the same, and computed once more when it is asked for again.
+            let path = self.bucket.path(self.key.as_str());
+            tracing::debug!(path, %error, "a computed checksum could not be stored");
+        }
+        Ok(computed)
+    }
+
+    /// Stores what was computed with the version, wherever that is by now.
+    async fn keep(&self, computed: &DigestSet) -> Result<()> {
+        let principal = self.caller.to_string();
+        let name: Option<VersionName> = self.file.info.name;
+        let learn = |version: &mut VersionRecord| {
+            let key = self.file.key();
+            let (master, rng) = (&self.shared.master, &*self.shared.env.rng);
+            encryption::learn(version, key, master, rng, computed)
+        };
+        let (tree, version) = (&self.shared.tree, (name, self.file.info.version));
+        let actor = actor(&self.caller, &principal);
+        let amended = tree.amend_version(&actor, &self.bucket, &self.key, version, learn);
+        if !amended.await? {
+            tracing::debug!("the version of a computed checksum is gone");
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// How many passes may begin.
+    #[cfg(test)]
+    pub(crate) fn free_digest_passes(&self) -> usize {
+        self.digests.shares.free()
+    }
+}
