@@ -603,7 +603,7 @@ mod tests {
         let told = text(&status);
         assert!(told.contains("! the repair of 5 blobs failed"), "{told}");
         assert!(
-            told.contains("5 waiting, 5 of them to be tried again"),
+            told.contains("5 blobs wait, 5 of them for another try"),
             "{told}"
         );
     }

@@ -225,6 +225,11 @@ sections! {
         /// How long after its last part an upload in parts ends that nobody completes. Its parts are freed, and
         /// its owner's quota gets them back. A rule of the bucket may end it earlier.
         uploads_expire_after: Duration = "7d" { range: Range::Between("1s", "3650d") };
+        /// Whether storage classes that `storage_classes` does not name are refused. Else Amazon's names
+        /// (`STANDARD_IA`, `ONEZONE_IA`, `INTELLIGENT_TIERING`, `GLACIER`, `GLACIER_IR`, `DEEP_ARCHIVE`,
+        /// `REDUCED_REDUNDANCY`) are taken as well: objects keep them as labels, are put where
+        /// `STANDARD` is, and can be read at once.
+        strict_storage_classes: bool = "false";
     }
 
     /// What listings of names may cost, over S3 and over root://.

@@ -151,6 +151,7 @@ impl OpenStore {
                 day: config.lifecycle.day,
                 classes: config.classes(),
                 uploads_expire_after: config.lifecycle.uploads_expire_after,
+                strict_classes: config.lifecycle.strict_storage_classes,
             },
             listing: ListingConfig {
                 names_max: usize::try_from(config.listing.names_max).unwrap_or(usize::MAX),
