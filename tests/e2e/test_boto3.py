@@ -9,6 +9,7 @@ import zlib
 import botocore.exceptions
 import pytest
 import requests
+import xxhash
 from boto3.s3.transfer import TransferConfig
 from conftest import content
 
@@ -83,6 +84,10 @@ def test_metadata_and_headers(server, bucket):
     ("CRC32", lambda b: zlib.crc32(b).to_bytes(4, "big")),
     ("SHA1", lambda b: hashlib.sha1(b).digest()),
     ("SHA256", lambda b: hashlib.sha256(b).digest()),
+    ("SHA512", lambda b: hashlib.sha512(b).digest()),
+    ("XXHASH64", lambda b: xxhash.xxh64(b).digest()),
+    ("XXHASH3", lambda b: xxhash.xxh3_64(b).digest()),
+    ("XXHASH128", lambda b: xxhash.xxh3_128(b).digest()),
     ("CRC32C", None), ("CRC64NVME", None)])
 def test_checksums(server, bucket, algorithm, compute):
     s3, body = server.boto(), content(algorithm, 300_000)
@@ -290,7 +295,18 @@ def test_multipart_too_small_and_abort(server, bucket):
     assert code(error) == "NoSuchUpload"
 
 
-@pytest.mark.parametrize("kind,algorithm", [("FULL_OBJECT", "CRC32"), ("FULL_OBJECT", "CRC64NVME"), ("COMPOSITE", "SHA256"), ("COMPOSITE", "CRC32C")])
+def test_a_checksum_that_the_client_does_not_compute(server, bucket):
+    s3, body = server.boto(), b"hello"
+    value = base64.b64encode(hashlib.md5(body).digest()).decode()
+    s3.put_object(Bucket=bucket, Key="c", Body=body, ChecksumMD5=value)
+    assert s3.head_object(Bucket=bucket, Key="c", ChecksumMode="ENABLED")["ChecksumMD5"] == value
+    with pytest.raises(botocore.exceptions.ClientError) as error:
+        s3.put_object(Bucket=bucket, Key="c", Body=b"other", ChecksumMD5=value)
+    assert code(error) == "BadDigest"
+
+
+@pytest.mark.parametrize("kind,algorithm", [("FULL_OBJECT", "CRC32"), ("FULL_OBJECT", "CRC64NVME"), ("COMPOSITE", "SHA256"), ("COMPOSITE", "CRC32C"),
+                                            ("COMPOSITE", "SHA512"), ("COMPOSITE", "XXHASH3"), ("COMPOSITE", "XXHASH128")])
 def test_multipart_checksums(server, bucket, kind, algorithm):
     s3, parts = server.boto(), [content(n, 5 << 20) for n in range(2)]
     member = f"Checksum{algorithm}"
@@ -299,11 +315,21 @@ def test_multipart_checksums(server, bucket, kind, algorithm):
     for number, part in enumerate(parts, 1):
         put = s3.upload_part(Bucket=bucket, Key="m", UploadId=upload, PartNumber=number, Body=part, ChecksumAlgorithm=algorithm)
         done.append({"PartNumber": number, "ETag": put["ETag"], member: put[member]})
+    listed = s3.list_parts(Bucket=bucket, Key="m", UploadId=upload)
+    assert [part[member] for part in listed["Parts"]] == [part[member] for part in done]
     result = s3.complete_multipart_upload(Bucket=bucket, Key="m", UploadId=upload, MultipartUpload={"Parts": done})
     assert result["ChecksumType"] == kind
+    assert result["Location"] == f"{server.s3['endpoint']}/{bucket}/m"
+    told = s3.get_object_attributes(Bucket=bucket, Key="m", ObjectAttributes=["Checksum", "ObjectParts"])
+    assert told["Checksum"][member] == result[member]
+    if kind == "COMPOSITE":
+        assert [part[member] for part in told["ObjectParts"]["Parts"]] == [part[member] for part in done]
     whole = b"".join(parts)
     if algorithm == "CRC32":
         assert result[member] == base64.b64encode(zlib.crc32(whole).to_bytes(4, "big")).decode()
+    if algorithm == "XXHASH128":
+        inner = b"".join(xxhash.xxh3_128(part).digest() for part in parts)
+        assert result[member] == base64.b64encode(xxhash.xxh3_128(inner).digest()).decode() + "-2"
     if algorithm == "SHA256":
         inner = b"".join(hashlib.sha256(part).digest() for part in parts)
         assert result[member] == base64.b64encode(hashlib.sha256(inner).digest()).decode() + "-2"

@@ -24,6 +24,14 @@ pub enum Algorithm {
     Sha1 = 5,
     /// SHA-256.
     Sha256 = 6,
+    /// SHA-512.
+    Sha512 = 7,
+    /// XXH64 with seed 0.
+    XxHash64 = 8,
+    /// XXH3 of 64 bits with seed 0.
+    XxHash3 = 9,
+    /// XXH3 of 128 bits with seed 0.
+    XxHash128 = 10,
     /// The CRC of the POSIX utility `cksum`, length included: what `root://` calls `crc32`. Its number leaves room for
     /// the digests of S3.
     PosixCksum = 15,
@@ -36,7 +44,7 @@ pub struct UnknownAlgorithm(String);
 
 impl Algorithm {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Adler32,
         Self::Crc32,
         Self::Crc32c,
@@ -44,6 +52,10 @@ impl Algorithm {
         Self::Md5,
         Self::Sha1,
         Self::Sha256,
+        Self::Sha512,
+        Self::XxHash64,
+        Self::XxHash3,
+        Self::XxHash128,
         Self::PosixCksum,
     ];
 
@@ -58,6 +70,10 @@ impl Algorithm {
             Self::Md5 => "md5",
             Self::Sha1 => "sha1",
             Self::Sha256 => "sha256",
+            Self::Sha512 => "sha512",
+            Self::XxHash64 => "xxhash64",
+            Self::XxHash3 => "xxhash3",
+            Self::XxHash128 => "xxhash128",
             Self::PosixCksum => "cksum",
         }
     }
@@ -67,15 +83,15 @@ impl Algorithm {
     pub const fn digest_len(self) -> usize {
         match self {
             Self::Adler32 | Self::Crc32 | Self::Crc32c | Self::PosixCksum => 4,
-            Self::Crc64Nvme => 8,
-            Self::Md5 => 16,
+            Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 => 8,
+            Self::Md5 | Self::XxHash128 => 16,
             Self::Sha1 => 20,
             Self::Sha256 => 32,
+            Self::Sha512 => 64,
         }
     }
 
-    /// The name in S3's `x-amz-checksum-algorithm` and in its XML, such as `CRC64NVME`; None for what S3 has no checksum of
-    /// (MD5 has `Content-MD5` and the ETag).
+    /// The name in S3's `x-amz-checksum-algorithm` and in its XML, such as `CRC64NVME`; None for what S3 has no checksum of.
     #[must_use]
     pub const fn s3_name(self) -> Option<&'static str> {
         match self {
@@ -84,7 +100,12 @@ impl Algorithm {
             Self::Crc64Nvme => Some("CRC64NVME"),
             Self::Sha1 => Some("SHA1"),
             Self::Sha256 => Some("SHA256"),
-            Self::Adler32 | Self::Md5 | Self::PosixCksum => None,
+            Self::Md5 => Some("MD5"),
+            Self::Sha512 => Some("SHA512"),
+            Self::XxHash64 => Some("XXHASH64"),
+            Self::XxHash3 => Some("XXHASH3"),
+            Self::XxHash128 => Some("XXHASH128"),
+            Self::Adler32 | Self::PosixCksum => None,
         }
     }
 
@@ -97,7 +118,12 @@ impl Algorithm {
             Self::Crc64Nvme => Some("x-amz-checksum-crc64nvme"),
             Self::Sha1 => Some("x-amz-checksum-sha1"),
             Self::Sha256 => Some("x-amz-checksum-sha256"),
-            Self::Adler32 | Self::Md5 | Self::PosixCksum => None,
+            Self::Md5 => Some("x-amz-checksum-md5"),
+            Self::Sha512 => Some("x-amz-checksum-sha512"),
+            Self::XxHash64 => Some("x-amz-checksum-xxhash64"),
+            Self::XxHash3 => Some("x-amz-checksum-xxhash3"),
+            Self::XxHash128 => Some("x-amz-checksum-xxhash128"),
+            Self::Adler32 | Self::PosixCksum => None,
         }
     }
 
@@ -120,10 +146,15 @@ impl Algorithm {
             Self::Adler32 => Some("adler32"),
             Self::Crc32 => Some("crc32"),
             Self::Crc32c => Some("crc32c"),
-            Self::Crc64Nvme | Self::PosixCksum => None,
+            Self::Crc64Nvme
+            | Self::XxHash64
+            | Self::XxHash3
+            | Self::XxHash128
+            | Self::PosixCksum => None,
             Self::Md5 => Some("md5"),
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
+            Self::Sha512 => Some("sha-512"),
         }
     }
 
@@ -142,7 +173,13 @@ impl Algorithm {
             Self::Md5 => Some("md5"),
             Self::Sha1 => Some("sha"),
             Self::Sha256 => Some("sha-256"),
-            Self::Crc32 | Self::Crc64Nvme | Self::PosixCksum => None,
+            Self::Sha512 => Some("sha-512"),
+            Self::Crc32
+            | Self::PosixCksum
+            | Self::Crc64Nvme
+            | Self::XxHash64
+            | Self::XxHash3
+            | Self::XxHash128 => None,
         }
     }
 
@@ -275,11 +312,10 @@ mod tests {
 
     #[test]
     fn unknown_names_are_no_algorithm() {
-        assert!("xxhash3".parse::<Algorithm>().is_err());
-        assert_eq!(Algorithm::from_s3_name("XXHASH64"), None);
-        assert_eq!(Algorithm::from_s3_name("MD5"), None);
+        assert!("blake3".parse::<Algorithm>().is_err());
+        assert_eq!(Algorithm::from_s3_name("ADLER32"), None);
         assert_eq!(Algorithm::from_s3_header("x-amz-checksum-algorithm"), None);
-        assert_eq!(Algorithm::from_s3_header("x-amz-checksum-sha512"), None);
+        assert_eq!(Algorithm::from_s3_header("x-amz-checksum-sha384"), None);
         assert_eq!(Algorithm::from_rfc3230_name("unixcksum"), None);
         assert_eq!(
             Algorithm::from_rfc9530_name("adler32"),

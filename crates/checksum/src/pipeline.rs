@@ -1,6 +1,9 @@
 //! All digests of a stream in one pass over its bytes.
 
-use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use core::hash::Hasher as _;
+
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512};
+use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
 use crate::crc::{Crc32, Crc32c, Crc64Nvme, PosixCksum};
 use crate::{Algorithm, AlgorithmSet, DigestSet, Md5};
@@ -20,6 +23,11 @@ pub struct Pipeline {
     md5: Option<Md5>,
     sha1: Option<Context>,
     sha256: Option<Context>,
+    sha512: Option<Context>,
+    // Some hundred bytes each, which most streams do not need.
+    xxhash64: Option<Box<XxHash64>>,
+    xxhash3: Option<Box<XxHash3_64>>,
+    xxhash128: Option<Box<XxHash3_128>>,
     length: u64,
 }
 
@@ -45,6 +53,10 @@ impl Pipeline {
             md5: wanted(Algorithm::Md5).then(Md5::new),
             sha1: wanted(Algorithm::Sha1).then(|| Context::new(&SHA1_FOR_LEGACY_USE_ONLY)),
             sha256: wanted(Algorithm::Sha256).then(|| Context::new(&SHA256)),
+            sha512: wanted(Algorithm::Sha512).then(|| Context::new(&SHA512)),
+            xxhash64: wanted(Algorithm::XxHash64).then(|| Box::new(XxHash64::with_seed(0))),
+            xxhash3: wanted(Algorithm::XxHash3).then(|| Box::new(XxHash3_64::new())),
+            xxhash128: wanted(Algorithm::XxHash128).then(|| Box::new(XxHash3_128::new())),
             length: 0,
         }
     }
@@ -97,6 +109,18 @@ impl Pipeline {
         if let Some(sha256) = self.sha256 {
             set = set.with_sha256(fixed(sha256));
         }
+        if let Some(sha512) = self.sha512 {
+            set = set.with_sha512(fixed(sha512));
+        }
+        if let Some(xxhash64) = self.xxhash64 {
+            set = set.with_xxhash64(xxhash64.finish());
+        }
+        if let Some(xxhash3) = self.xxhash3 {
+            set = set.with_xxhash3(xxhash3.finish());
+        }
+        if let Some(xxhash128) = self.xxhash128 {
+            set = set.with_xxhash128(xxhash128.finish_128());
+        }
         set
     }
 
@@ -114,8 +138,18 @@ impl Pipeline {
         if let Some(md5) = &mut self.md5 {
             md5.update(piece);
         }
-        for sha in [&mut self.sha1, &mut self.sha256].into_iter().flatten() {
+        let shas = [&mut self.sha1, &mut self.sha256, &mut self.sha512];
+        for sha in shas.into_iter().flatten() {
             sha.update(piece);
+        }
+        if let Some(xxhash64) = &mut self.xxhash64 {
+            xxhash64.write(piece);
+        }
+        if let Some(xxhash3) = &mut self.xxhash3 {
+            xxhash3.write(piece);
+        }
+        if let Some(xxhash128) = &mut self.xxhash128 {
+            xxhash128.write(piece);
         }
     }
 }
@@ -142,7 +176,7 @@ mod tests {
             crc ^= u32::from(byte) << 24;
             for _ in 0..8 {
                 let carry = crc >> 31;
-                crc = crc << 1 ^ carry * 0x04c1_1db7;
+                crc = (crc << 1) ^ (carry * 0x04c1_1db7);
             }
         };
         bytes.iter().copied().for_each(&mut take);
@@ -184,6 +218,29 @@ mod tests {
             hex(Algorithm::Sha256),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
+        assert_eq!(
+            hex(Algorithm::Sha512),
+            "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+             2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f"
+        );
+        // As Python's xxhash says them.
+        assert_eq!(hex(Algorithm::XxHash64), "44bc2cf5ad770999");
+        assert_eq!(hex(Algorithm::XxHash3), "78af5f94892f3950");
+        assert_eq!(
+            hex(Algorithm::XxHash128),
+            "06b05ab6733a618578af5f94892f3950"
+        );
+        let long: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut pipeline = Pipeline::new(everything());
+        long.chunks(777).for_each(|chunk| pipeline.update(chunk));
+        let set = pipeline.finish();
+        let hex = |algorithm| set.get(algorithm).unwrap().hex();
+        assert_eq!(hex(Algorithm::XxHash64), "4cf75ee72cd8f4cc");
+        assert_eq!(hex(Algorithm::XxHash3), "42c23aeead96750d");
+        assert_eq!(
+            hex(Algorithm::XxHash128),
+            "54182c58bbb1337c42c23aeead96750d"
+        );
     }
 
     #[test]
@@ -220,7 +277,11 @@ mod tests {
                 .with_posix_cksum(cksum)
                 .with_md5(md5(&whole))
                 .with_sha1(sha(&SHA1_FOR_LEGACY_USE_ONLY).as_ref().try_into().unwrap())
-                .with_sha256(sha(&SHA256).as_ref().try_into().unwrap());
+                .with_sha256(sha(&SHA256).as_ref().try_into().unwrap())
+                .with_sha512(sha(&SHA512).as_ref().try_into().unwrap())
+                .with_xxhash64(XxHash64::oneshot(0, &whole))
+                .with_xxhash3(XxHash3_64::oneshot(&whole))
+                .with_xxhash128(XxHash3_128::oneshot(&whole));
             prop_assert_eq!(pipeline.finish(), expected);
         }
     }

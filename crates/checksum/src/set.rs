@@ -32,6 +32,14 @@ pub struct DigestSet {
     sha256: Option<ByteArray<32>>,
     #[n(6)]
     sha1: Option<ByteArray<20>>,
+    #[n(7)]
+    sha512: Option<ByteArray<64>>,
+    #[n(8)]
+    xxhash64: Option<u64>,
+    #[n(9)]
+    xxhash3: Option<u64>,
+    #[n(10)]
+    xxhash128: Option<ByteArray<16>>,
     #[n(15)]
     posix_cksum: Option<u32>,
 }
@@ -46,6 +54,10 @@ impl DigestSet {
         crc32: Some(0),
         sha256: None,
         sha1: None,
+        sha512: None,
+        xxhash64: None,
+        xxhash3: None,
+        xxhash128: None,
         posix_cksum: None,
     };
 
@@ -59,6 +71,10 @@ impl DigestSet {
         crc32: None,
         sha256: None,
         sha1: None,
+        sha512: None,
+        xxhash64: None,
+        xxhash3: None,
+        xxhash128: None,
         posix_cksum: None,
     };
 
@@ -80,6 +96,10 @@ impl DigestSet {
             crc32: None,
             sha256: None,
             sha1: None,
+            sha512: None,
+            xxhash64: None,
+            xxhash3: None,
+            xxhash128: None,
             posix_cksum: None,
         }
     }
@@ -135,6 +155,10 @@ impl DigestSet {
             crc32: self.crc32.or(other.crc32),
             sha256: self.sha256.or(other.sha256),
             sha1: self.sha1.or(other.sha1),
+            sha512: self.sha512.or(other.sha512),
+            xxhash64: self.xxhash64.or(other.xxhash64),
+            xxhash3: self.xxhash3.or(other.xxhash3),
+            xxhash128: self.xxhash128.or(other.xxhash128),
             posix_cksum: self.posix_cksum.or(other.posix_cksum),
         }
     }
@@ -174,6 +198,34 @@ impl DigestSet {
         self
     }
 
+    /// The set with this SHA-512.
+    #[must_use]
+    pub fn with_sha512(mut self, sha512: [u8; 64]) -> Self {
+        self.sha512 = Some(sha512.into());
+        self
+    }
+
+    /// The set with this XXH64.
+    #[must_use]
+    pub fn with_xxhash64(mut self, xxhash64: u64) -> Self {
+        self.xxhash64 = Some(xxhash64);
+        self
+    }
+
+    /// The set with this XXH3 of 64 bits.
+    #[must_use]
+    pub fn with_xxhash3(mut self, xxhash3: u64) -> Self {
+        self.xxhash3 = Some(xxhash3);
+        self
+    }
+
+    /// The set with this XXH3 of 128 bits.
+    #[must_use]
+    pub fn with_xxhash128(mut self, xxhash128: u128) -> Self {
+        self.xxhash128 = Some(xxhash128.to_be_bytes().into());
+        self
+    }
+
     /// The set with this CRC of POSIX `cksum`.
     #[must_use]
     pub fn with_posix_cksum(mut self, crc: u32) -> Self {
@@ -194,6 +246,10 @@ impl DigestSet {
             Algorithm::Md5 => self.md5.map(|bytes| digest(&*bytes)),
             Algorithm::Sha1 => self.sha1.map(|bytes| digest(&*bytes)),
             Algorithm::Sha256 => self.sha256.map(|bytes| digest(&*bytes)),
+            Algorithm::Sha512 => self.sha512.map(|bytes| digest(&*bytes)),
+            Algorithm::XxHash64 => self.xxhash64.map(|hash| digest(&hash.to_be_bytes())),
+            Algorithm::XxHash3 => self.xxhash3.map(|hash| digest(&hash.to_be_bytes())),
+            Algorithm::XxHash128 => self.xxhash128.map(|bytes| digest(&*bytes)),
             Algorithm::PosixCksum => self.posix_cksum.map(|crc| digest(&crc.to_be_bytes())),
         }
     }
@@ -222,7 +278,7 @@ impl DigestSet {
     }
 
     /// The digests of a concatenation from those of its parts and their lengths in bytes. The CRCs and Adler-32 combine, where
-    /// all parts have them; MD5 and SHA do not.
+    /// all parts have them; MD5, SHA and XXH do not.
     pub fn concat<'a>(parts: impl IntoIterator<Item = (&'a Self, u64)>) -> Self {
         parts
             .into_iter()
@@ -262,6 +318,14 @@ mod tests {
             .with_posix_cksum(0x765e_7680)
     }
 
+    fn newest() -> DigestSet {
+        full()
+            .with_sha512([0x44; 64])
+            .with_xxhash64(0x8cb8_41db_40e6_ae83)
+            .with_xxhash3(7)
+            .with_xxhash128(9)
+    }
+
     #[test]
     fn what_was_never_computed_is_not_known() {
         assert_eq!(DigestSet::ABSENT.iter().count(), 0);
@@ -288,6 +352,14 @@ mod tests {
             (
                 full(),
                 format!("90{ll}{md5}{rest}{}1a765e7680", "f6".repeat(8)),
+            ),
+            (
+                newest(),
+                format!(
+                    "90{ll}{md5}{rest}5840{}1b8cb841db40e6ae830750{:032x}f6f6f6f61a765e7680",
+                    "44".repeat(64),
+                    9
+                ),
             ),
         ] {
             let stored = minicbor::to_vec(set).unwrap();
@@ -319,21 +391,21 @@ mod tests {
     /// A later version of Dewar may add places; an absent or short one is refused.
     #[test]
     fn later_places_are_skipped() {
-        let mut stored = minicbor::to_vec(full()).unwrap();
+        let mut stored = minicbor::to_vec(newest()).unwrap();
         stored[0] = 0x92;
         stored.extend_from_slice(&[0x43, 1, 2, 3, 0x18, 99]);
-        assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), full());
+        assert_eq!(minicbor::decode::<DigestSet>(&stored).unwrap(), newest());
         assert!(minicbor::decode::<DigestSet>(&[0x81, 1]).is_err());
         assert!(minicbor::decode::<DigestSet>(&[0x83, 1, 2, 0x41, 3]).is_err());
     }
 
     #[test]
     fn getters_agree() {
-        assert_eq!(full().algorithms(), Algorithm::ALL.into_iter().collect());
-        assert_eq!(full().iter().count(), Algorithm::ALL.len());
-        for digest in full().iter() {
-            assert_eq!(full().get(digest.algorithm()), Some(digest));
-            assert_eq!(full().verify(&digest), Some(true));
+        assert_eq!(newest().algorithms(), Algorithm::ALL.into_iter().collect());
+        assert_eq!(newest().iter().count(), Algorithm::ALL.len());
+        for digest in newest().iter() {
+            assert_eq!(newest().get(digest.algorithm()), Some(digest));
+            assert_eq!(newest().verify(&digest), Some(true));
         }
         let other = Digest::of(Algorithm::Sha1, &[0x34; 20]);
         assert_eq!(full().verify(&other), Some(false));

@@ -10,10 +10,11 @@ use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 
 use crate::Store;
 use crate::access::{AclDocument, OwnershipDocument};
-use crate::admit::actor;
-use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, NewAcl};
+use crate::admit::{actor, pairs};
+use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, Emptiness, NewAcl};
 use crate::document::{Document, DocumentKind};
-use crate::limits::{BUCKETS_PER_OWNER_MAX, PAGE_ITEMS_MAX};
+use crate::limits::{BUCKETS_PER_OWNER_MAX, PAGE_ITEMS_MAX, TAGS_PER_BUCKET_MAX};
+use crate::marks::{BucketTags, check_tags};
 
 /// The list that says nothing.
 const PRIVATE: NewAcl = NewAcl::Canned(CannedAcl::Private);
@@ -93,13 +94,18 @@ impl Store {
             key: None,
             object: None,
         };
+        let tags = pairs(&options.tags);
         let details = Details {
             location: options.location.as_deref(),
+            tags: (!tags.is_empty()).then_some(&tags),
             ..self.inner.details()
         };
-        self.inner
-            .audit
-            .permit(caller, Action::CreateBucket, asked, &details)?;
+        let audit = &self.inner.audit;
+        audit.permit(caller, Action::CreateBucket, asked, &details)?;
+        if !tags.is_empty() {
+            check_tags(&options.tags, TAGS_PER_BUCKET_MAX)?;
+            audit.permit(caller, BucketTags::PUT, asked, &details)?;
+        }
         let documents = self.first_documents(caller, options).await?;
         let tree = &self.inner.tree;
         if let Some(there) = tree.bucket(&tenant, &bucket.name).await? {
@@ -140,6 +146,12 @@ impl Store {
         options: &BucketOptions,
     ) -> Result<BTreeMap<DocumentKind, Bytes>> {
         let mut documents = BTreeMap::new();
+        if !options.tags.is_empty() {
+            let document = BucketTags {
+                tags: options.tags.clone(),
+            };
+            documents.insert(BucketTags::KIND, document.to_bytes());
+        }
         let default = Some(self.inner.ownership).filter(|own| *own != Ownership::ObjectWriter);
         let ownership = options.ownership.or(default);
         if let Some(ownership) = ownership {
@@ -189,11 +201,16 @@ impl Store {
         self.inner.tree.usage(Scope::Bucket(found.id)).await
     }
 
-    /// Removes an empty bucket; uploads in progress in it are given up.
+    /// Removes a bucket that is as empty as `emptiness` asks; uploads in progress in it are given up.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotEmpty`].
-    pub async fn delete_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
+    pub async fn delete_bucket(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        emptiness: Emptiness,
+    ) -> Result<()> {
         let found = self
             .inner
             .admit(caller, Action::DeleteBucket, bucket, None)
@@ -202,7 +219,7 @@ impl Store {
         let deleted = self
             .inner
             .tree
-            .delete_bucket(&actor(caller, &principal), &found)
+            .delete_bucket(&actor(caller, &principal), &found, emptiness)
             .await;
         self.inner.accounts.bucket_policy_changed(found.id);
         deleted

@@ -157,18 +157,18 @@ pub struct Details<'a> {
 #[derive(Debug, ThisError, Clone, PartialEq, Eq)]
 #[error("{caller} may not {action} on {resource}: {reason}")]
 pub struct Denied {
-    caller: String,
+    caller: Box<str>,
     action: Action,
-    resource: String,
+    resource: Box<str>,
     reason: Reason,
 }
 
 impl Denied {
     fn new(caller: &Caller, action: Action, resource: &Resource<'_>, reason: Reason) -> Self {
         Self {
-            caller: caller.to_string(),
+            caller: caller.to_string().into(),
             action,
-            resource: resource.to_string(),
+            resource: resource.to_string().into(),
             reason,
         }
     }
@@ -235,6 +235,8 @@ pub enum Reason {
         sid: Option<String>,
         /// Its place in the document, from 0.
         index: usize,
+        /// A claim that it asks for and that the caller's session does not carry.
+        unkept: Option<Box<str>>,
     },
     /// A grant of an access control list.
     Grant {
@@ -271,6 +273,7 @@ impl fmt::Display for Reason {
                 effect,
                 sid,
                 index,
+                unkept,
             } => {
                 let does = match effect {
                     Effect::Allow => "allows",
@@ -280,7 +283,15 @@ impl fmt::Display for Reason {
                 if let Some(sid) = sid {
                     write!(f, " ({sid:?})")?;
                 }
-                write!(f, " of {source} {does} it")
+                write!(f, " of {source} {does} it")?;
+                match unkept {
+                    Some(claim) => write!(
+                        f,
+                        ": it asks for the claim {claim:?}, which the session does not carry; a new \
+                         session does"
+                    ),
+                    None => Ok(()),
+                }
             }
             Self::Grant {
                 on_object,
@@ -329,12 +340,14 @@ enum Why<'a> {
 }
 
 impl Why<'_> {
-    fn to_reason(&self) -> Reason {
+    fn to_reason(&self, caller: &Caller) -> Reason {
+        let lacks = |claim: &&str| caller.bounds().is_some_and(|b| b.lacks_claim(claim));
         let statement = |source: &str, index: usize, statement: &Statement| Reason::Statement {
             source: source.to_owned(),
             effect: statement.effect,
             sid: statement.sid.as_deref().map(str::to_owned),
             index,
+            unkept: statement.claims().find(lacks).map(Into::into),
         };
         match self {
             Self::System => Reason::System,
@@ -374,7 +387,12 @@ pub fn authorize(
     if allowed {
         return Ok(());
     }
-    Err(Denied::new(caller, action, &resource, why.to_reason()))
+    Err(Denied::new(
+        caller,
+        action,
+        &resource,
+        why.to_reason(caller),
+    ))
 }
 
 /// Decides, and says what decided either way.
@@ -390,7 +408,7 @@ pub fn explain(
     let (allowed, why) = decide(&ask);
     Decision {
         allowed,
-        reason: why.to_reason(),
+        reason: why.to_reason(caller),
     }
 }
 
@@ -413,7 +431,7 @@ pub fn assume(
     if allowed {
         return Ok(());
     }
-    Err(Denied::new(caller, action, &role, why.to_reason()))
+    Err(Denied::new(caller, action, &role, why.to_reason(caller)))
 }
 
 fn trusted<'a>(ask: &'a Ask<'a>, trust: &'a crate::Policy) -> (bool, Why<'a>) {

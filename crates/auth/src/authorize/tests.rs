@@ -935,6 +935,16 @@ fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
             assert_eq!(said, holds.then_some(is), "{effect} {text}");
         }
     }
+    let denied = {
+        let more = condition(r#"{"StringEquals":{"idp.example.org:groups":"a"}}"#);
+        let access = bucket_policy(&statement("Deny", ANYBODY, "s3:GetObject", ALL, &more));
+        Bucket::new(&access).ask(&closed, Action::GetObject).reason
+    };
+    assert!(
+        denied
+            .to_string()
+            .contains("the claim \"idp.example.org:groups\"")
+    );
     // Variables in resources.
     let home = "arn:aws:s3:::data/a/${idp.example.org:groups}";
     assert_eq!(says(&closed, "Deny", home, ""), Some(Effect::Deny));

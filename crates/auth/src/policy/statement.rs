@@ -431,7 +431,7 @@ impl Statement {
     }
 
     /// The claims that it asks for, in conditions and in variables: `PROVIDER:claim`.
-    pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
         let conditions = self.conditions.iter().flat_map(super::Condition::keys);
         let keys = conditions.chain(self.resources.variables());
         keys.filter_map(|key| match key {

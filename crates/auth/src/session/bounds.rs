@@ -96,7 +96,7 @@ impl Bounds {
         let provider = self.provider.as_deref().unwrap_or_default();
         let bare = name.strip_prefix(provider);
         let bare = bare.and_then(|rest| rest.strip_prefix(':'));
-        bare.is_some_and(|bare| is_unkept(&self.unkept, bare))
+        bare.is_some_and(|bare| is_unkept(&self.unkept, bare)) && self.claim(name).is_empty()
     }
 
     pub(crate) fn tag(&self, name: &str) -> Option<&str> {

@@ -28,7 +28,7 @@
 //! - **Implicit directories** come with the first key below them and are invisible when nothing
 //!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
 //! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch, and what
-//!   limits them ([`quota`]) is judged with it.
+//!   limits them ([`quota`]) is judged with it. [`charge`] says what counts.
 //! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
 //!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
 //! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
@@ -52,11 +52,13 @@ mod attributes;
 pub mod audit;
 mod bucket;
 mod cache;
+mod charge;
 mod condition;
 mod copy;
 mod delete;
 mod dirs;
 mod documents;
+mod effort;
 mod handle;
 mod ids;
 pub mod keys;
@@ -67,6 +69,7 @@ mod publish;
 mod quota;
 mod reclaim;
 pub mod record;
+mod recount;
 mod relocate;
 mod rename;
 mod resolve;
@@ -86,19 +89,21 @@ use dewar_env::Env;
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
 use minicbor::bytes::ByteVec;
 
-pub use bucket::{BucketPage, BucketQuery, ListedBucket, NewBucket, Usage};
+pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Usage};
+pub use charge::METADATA_FREE;
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
 pub use delete::{Doomed, Removed};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
+pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
 pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids, lineage_key};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{
-    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames,
-    PartPage, UploadPage, UploadQuery,
+    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, OpenUploadEntry, PART_NUMBER_MAX,
+    PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
 pub use publish::{Extra, NewVersion, Published};
 pub use quota::{Quota, SetQuota};

@@ -85,6 +85,23 @@ impl Exchange {
         }
     }
 
+    /// The full address of what the request is about, as its client wrote it: scheme, host and path. Only the
+    /// path where the client named no host.
+    pub(crate) fn location(&self) -> String {
+        let path = self.head.uri.path();
+        let host = self.headers().get(http::header::HOST);
+        let host = host.and_then(|value| value.to_str().ok());
+        let host = host.or_else(|| self.head.uri.authority().map(http::uri::Authority::as_str));
+        let scheme = match self.caller.origin().secure {
+            true => "https",
+            false => "http",
+        };
+        host.map_or_else(
+            || path.to_owned(),
+            |host| format!("{scheme}://{host}{path}"),
+        )
+    }
+
     /// The version that the request names.
     ///
     /// # Errors

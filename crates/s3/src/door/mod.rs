@@ -192,6 +192,8 @@ impl Door {
             let text = crate::wire::header(&head.headers, CONTENT_SHA256.as_str())?;
             Ok::<_, Refusal>(text.map(str::to_owned))
         };
+        // A word that is none is told before it is asked whether it was signed.
+        PayloadMode::parse(payload()?.as_deref())?;
         if let Some(token) = bearer_token(&head.headers)? {
             if Presigned::is_in(query) {
                 let message = "Only one auth mechanism allowed";

@@ -80,6 +80,41 @@ fn words(error: &Error) -> String {
             "At least one of the pre-conditions you specified did not hold".into()
         }
         ErrorKind::InvalidRange => "The requested range is not satisfiable".into(),
+        ErrorKind::NotEmpty => "The bucket you tried to delete is not empty".into(),
+        ErrorKind::AlreadyOwned => {
+            "Your previous request to create the named bucket succeeded and \
+             you already own it."
+                .into()
+        }
+        ErrorKind::AlreadyExists => "The requested bucket name is not available. The bucket \
+             namespace is shared by all users of the system. Please select a different name and \
+             try again."
+            .into(),
+        ErrorKind::InvalidPart => {
+            "One or more of the specified parts could not be found.  The part \
+             may not have been uploaded, or the specified entity tag may not match the part's \
+             entity tag."
+                .into()
+        }
+        ErrorKind::InvalidPartOrder => {
+            "The list of parts was not in ascending order. Parts must be \
+             ordered by part number."
+                .into()
+        }
+        ErrorKind::PartTooSmall => {
+            "Your proposed upload is smaller than the minimum allowed size".into()
+        }
+        ErrorKind::ChecksumMismatch => "The Content-MD5 or checksum value that you specified did \
+             not match what the server received."
+            .into(),
+        ErrorKind::IncompleteBody => {
+            "You did not provide the number of bytes specified by the Content-Length HTTP header."
+                .into()
+        }
+        ErrorKind::Conflict => "The conditional request cannot succeed due to a conflicting \
+             operation against this resource."
+            .into(),
+        ErrorKind::AclsDisabled => "The bucket does not allow ACLs".into(),
         ErrorKind::NoSpace => "The disks are full.".into(),
         ErrorKind::Corrupt => "Stored bytes fail their checksum and could not be repaired.".into(),
         ErrorKind::Unavailable | ErrorKind::Timeout => {
@@ -146,5 +181,42 @@ mod tests {
             assert!(!told(kind).contains("secret"), "{kind:?}");
         }
         assert!(told(ErrorKind::InvalidArgument).contains("/secret/path"));
+    }
+
+    /// Tools look for these words.
+    #[test]
+    fn common_errors_read_as_those_of_amazon() {
+        for (kind, words) in [
+            (
+                ErrorKind::NotFound,
+                "NoSuchKey: The specified key does not exist.",
+            ),
+            (
+                ErrorKind::NoSuchBucket,
+                "NoSuchBucket: The specified bucket does not exist",
+            ),
+            (
+                ErrorKind::NotEmpty,
+                "BucketNotEmpty: The bucket you tried to delete is not empty",
+            ),
+            (
+                ErrorKind::AlreadyOwned,
+                "BucketAlreadyOwnedByYou: Your previous request to create the named bucket \
+                 succeeded and you already own it.",
+            ),
+            (
+                ErrorKind::InvalidPart,
+                "InvalidPart: One or more of the specified parts could not be found.  The part may \
+                 not have been uploaded, or the specified entity tag may not match the part's \
+                 entity tag.",
+            ),
+            (
+                ErrorKind::PartTooSmall,
+                "EntityTooSmall: Your proposed upload is smaller than the minimum allowed size",
+            ),
+        ] {
+            let told = Refusal::from(Error::new(kind, "in our words")).to_string();
+            assert_eq!(told, words);
+        }
     }
 }

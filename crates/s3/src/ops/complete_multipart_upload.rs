@@ -5,19 +5,18 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use dewar_store::api::{CompletePart, CompleteRequest, ObjectInfo};
+use dewar_store::api::{CompleteRequest, ObjectInfo};
 use dewar_types::Error;
 use futures_util::stream;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use s3s::dto::{CompleteMultipartUploadOutput, CompletedMultipartUpload};
 
 use super::delete_objects::document;
-use super::shown::{Checksums, etag, upload_id};
-use crate::door::{Answer, Door, Exchange, stream_answer, xml_answer, xml_text};
+use super::parts_documents::{CompleteResult, NamedParts};
+use super::shown::upload_id;
+use crate::door::{Answer, Door, Exchange, stream_answer, text_answer, xml_text};
 use crate::error::{Code, Refusal, Result};
 use crate::limits::KEEP_ALIVE_INTERVAL;
-use crate::sigv4::encode_path;
 use crate::wire::{
     customer_key, encryption_headers, header, named_checksum, version_headers, write_condition,
 };
@@ -28,6 +27,8 @@ type Joining = Pin<Box<dyn Future<Output = Result<ObjectInfo, Error>> + Send>>;
 struct Named {
     bucket: String,
     key: String,
+    /// The object's full address.
+    location: String,
     request_id: String,
 }
 
@@ -37,6 +38,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let named = Named {
         bucket: object.bucket.name.to_string(),
         key: object.key.to_string(),
+        location: exchange.location(),
         request_id: exchange.request_id.clone(),
     };
     let headers = exchange.headers();
@@ -48,7 +50,7 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     let request = CompleteRequest {
         object,
         upload: upload_id(exchange)?,
-        parts: parts(&bytes)?,
+        parts: document::<NamedParts>(&bytes)?.parts()?,
         size,
         checksum: named_checksum(headers)?,
         condition: write_condition(headers)?,
@@ -61,7 +63,8 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     match tokio::time::timeout(KEEP_ALIVE_INTERVAL, &mut joining).await {
         Ok(info) => {
             let info = info?;
-            let mut answer = xml_answer(&output(&named, &info))?;
+            let text = document_of(&named, &info, true)?;
+            let mut answer = text_answer(StatusCode::OK, text);
             encryption_headers(answer.headers_mut(), info.encrypted, &asked);
             version_headers(answer.headers_mut(), &info);
             Ok(answer)
@@ -70,68 +73,14 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
 }
 
-fn parts(bytes: &[u8]) -> Result<Vec<CompletePart>> {
-    let malformed = || {
-        Refusal::new(
-            Code::MalformedXML,
-            "The XML you provided was not well-formed or did not validate against our published \
-             schema",
-        )
+fn document_of(named: &Named, info: &ObjectInfo, declaration: bool) -> Result<Vec<u8>> {
+    let document = CompleteResult {
+        bucket: &named.bucket,
+        key: &named.key,
+        location: &named.location,
+        info,
     };
-    let listed: CompletedMultipartUpload = document(bytes)?;
-    let listed = listed.parts.unwrap_or_default();
-    if listed.is_empty() {
-        return Err(malformed());
-    }
-    let part = |part: s3s::dto::CompletedPart| -> Result<CompletePart> {
-        let number = part.part_number.and_then(|n| u32::try_from(n).ok());
-        let sums = Checksums {
-            crc32: part.checksum_crc32,
-            crc32c: part.checksum_crc32c,
-            crc64nvme: part.checksum_crc64nvme,
-            sha1: part.checksum_sha1,
-            sha256: part.checksum_sha256,
-        };
-        Ok(CompletePart {
-            number: number.ok_or_else(malformed)?,
-            etag: part
-                .e_tag
-                .as_ref()
-                .ok_or_else(malformed)?
-                .value()
-                .to_owned(),
-            checksum: sums.digest()?,
-        })
-    };
-    let mut parts: Vec<CompletePart> = Vec::with_capacity(listed.len());
-    for named in listed {
-        let named = part(named)?;
-        // A client that sent a part again may name it as often as it sent it.
-        match parts.last_mut().filter(|last| last.number == named.number) {
-            Some(last) => *last = named,
-            None => parts.push(named),
-        }
-    }
-    Ok(parts)
-}
-
-fn output(named: &Named, info: &ObjectInfo) -> CompleteMultipartUploadOutput {
-    let (sums, kind) = Checksums::of_object(info.checksum.as_ref());
-    let mut location = format!("/{}/", named.bucket);
-    encode_path(&mut location, named.key.as_bytes());
-    CompleteMultipartUploadOutput {
-        bucket: Some(named.bucket.clone()),
-        key: Some(named.key.clone()),
-        location: Some(location),
-        e_tag: Some(etag(&info.etag)),
-        checksum_crc32: sums.crc32,
-        checksum_crc32c: sums.crc32c,
-        checksum_crc64nvme: sums.crc64nvme,
-        checksum_sha1: sums.sha1,
-        checksum_sha256: sums.sha256,
-        checksum_type: kind,
-        ..CompleteMultipartUploadOutput::default()
-    }
+    xml_text(&document, declaration)
 }
 
 enum Stage {
@@ -165,7 +114,7 @@ fn keep_alive(joining: Joining, named: Named) -> Answer {
 fn ending(outcome: Result<ObjectInfo, Error>, named: &Named) -> Bytes {
     let text = outcome
         .map_err(Refusal::from)
-        .and_then(|info| xml_text(&output(named, &info), false));
+        .and_then(|info| document_of(named, &info, false));
     match text {
         Ok(text) => text.into(),
         Err(refusal) => {
@@ -196,6 +145,7 @@ mod tests {
         let named = Named {
             bucket: "bucket".into(),
             key: "k<".into(),
+            location: "http://localhost/bucket/k%3C".into(),
             request_id: "ID".into(),
         };
         let mut body = keep_alive(joining, named).into_body();

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use dewar_store::api::{CopyRequest, Marks, ObjectRef};
 use dewar_types::VersionName;
 use http::HeaderMap;
-use s3s::dto::CopyObjectResult;
 
-use super::shown::{Checksums, etag};
+use super::parts_documents::{CopyChecksum, CopyResult};
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{
     acl_of, algorithm_named, attributes_of, copy_source_condition, encryption_headers,
     encryption_of, header, marks_of, object_named, refuse_unsupported, source_key, value_of,
-    version_headers, write_condition, xml_date,
+    version_headers, write_condition,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -70,16 +69,11 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         .copy(&exchange.caller, request)
         .await
         .map_err(failed_source)?;
-    let (sums, kind) = Checksums::of_object(info.checksum.as_ref());
-    let mut answer = xml_answer(&CopyObjectResult {
-        checksum_crc32: sums.crc32,
-        checksum_crc32c: sums.crc32c,
-        checksum_crc64nvme: sums.crc64nvme,
-        checksum_sha1: sums.sha1,
-        checksum_sha256: sums.sha256,
-        checksum_type: kind,
-        e_tag: Some(etag(&info.etag)),
-        last_modified: Some(xml_date(info.modified)),
+    let mut answer = xml_answer(&CopyResult {
+        element: "CopyObjectResult",
+        etag: &info.etag,
+        modified: info.modified,
+        checksum: CopyChecksum::Object(info.checksum.as_ref()),
     })?;
     encryption_headers(answer.headers_mut(), info.encrypted, headers);
     let told = answer.headers_mut();

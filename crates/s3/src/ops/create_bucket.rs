@@ -1,12 +1,14 @@
 //! CreateBucket.
 
-use dewar_store::api::{BucketOptions, NewBucket, ObjectLock, Versioning};
+use dewar_store::api::{BucketOptions, NewBucket, ObjectLock, Tags, Versioning};
+use dewar_store::limits::TAGS_PER_BUCKET_MAX;
 use dewar_types::ErrorKind;
 use http::StatusCode;
 use http::header::LOCATION;
-use s3s::dto::CreateBucketConfiguration;
+use s3s::xml::{DeError, DeResult, Deserialize, Deserializer};
 
 use super::delete_objects::document;
+use super::tagging::TagList;
 use crate::door::{Answer, Door, Exchange, empty_answer};
 use crate::error::{Code, Refusal, Result};
 use crate::wire::{acl_of, header, ownership_named, refuse_unsupported, value_of};
@@ -19,15 +21,22 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
         .is_some_and(|on| on.eq_ignore_ascii_case("true"));
     refuse_unsupported(headers)?;
     let bytes = exchange.document(false).await?;
-    let mut location = None;
+    let (mut location, mut tags) = (None, Tags::new());
     if !bytes.is_empty() {
-        location = check_location(&document(&bytes)?, door.region())?;
+        let wanted: BucketConfiguration = document(&bytes)?;
+        if wanted.directory {
+            let message = "Directory buckets are not implemented";
+            return Err(Refusal::new(Code::NotImplemented, message));
+        }
+        location = check_location(wanted.location, door.region())?;
+        tags = wanted.tags.checked(TAGS_PER_BUCKET_MAX)?;
     }
     let ownership = header(exchange.headers(), "x-amz-object-ownership")?;
     let options = BucketOptions {
         acl: acl_of(exchange.headers())?,
         ownership: ownership.map(ownership_named).transpose()?,
         location,
+        tags,
     };
     let bucket = exchange.bucket()?;
     let mut new = NewBucket::default();
@@ -52,26 +61,99 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     Ok(answer)
 }
 
-/// Where the bucket shall be, if that is said: here.
-fn check_location(
-    configuration: &CreateBucketConfiguration,
-    region: &str,
-) -> Result<Option<String>> {
-    if configuration.bucket.is_some() || configuration.location.is_some() {
-        let message = "Directory buckets are not implemented";
-        return Err(Refusal::new(Code::NotImplemented, message));
+/// What a CreateBucket says of the bucket.
+struct BucketConfiguration {
+    location: Option<String>,
+    tags: TagList,
+    /// Whether it is to be a directory bucket.
+    directory: bool,
+}
+
+impl<'xml> Deserialize<'xml> for BucketConfiguration {
+    fn deserialize(d: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let (mut location, mut tags, mut directory) = (None, None, false);
+        d.named_element("CreateBucketConfiguration", |d| {
+            d.for_each_element(|d, name| {
+                match name {
+                    b"LocationConstraint" if location.is_none() => location = Some(d.content()?),
+                    b"Tags" if tags.is_none() => tags = Some(d.content()?),
+                    b"Location" | b"Bucket" => {
+                        directory = true;
+                        d.for_each_element(|d, _| d.content::<String>().map(drop))?;
+                    }
+                    b"LocationConstraint" | b"Tags" => return Err(DeError::DuplicateField),
+                    _ => return Err(DeError::UnexpectedTagName),
+                }
+                Ok(())
+            })
+        })?;
+        Ok(Self {
+            location,
+            tags: tags.unwrap_or_default(),
+            directory,
+        })
     }
-    match configuration
-        .location_constraint
-        .as_ref()
-        .map(|place| place.as_str())
-    {
-        None | Some("") => Ok(None),
-        Some(place) if place == region => Ok(Some(place.to_owned())),
+}
+
+/// Where the bucket shall be, if that is said: here.
+fn check_location(location: Option<String>, region: &str) -> Result<Option<String>> {
+    match location {
+        None => Ok(None),
+        Some(place) if place.is_empty() => Ok(None),
+        Some(place) if place == region => Ok(Some(place)),
         Some(place) => Err(Refusal::new(
             Code::InvalidLocationConstraint,
             "The specified location-constraint is not valid",
         )
         .element("LocationConstraint", place)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_bucket_says_where_and_which_tags() {
+        let read = |inside: &str| {
+            let text = format!(
+                "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+                 {inside}</CreateBucketConfiguration>"
+            );
+            document::<BucketConfiguration>(text.as_bytes())
+        };
+        let tag = |key: &str| format!("<Tag><Key>{key}</Key><Value>v</Value></Tag>");
+        let both = read(&format!(
+            "<LocationConstraint>eu-1</LocationConstraint><Tags>{}{}</Tags>",
+            tag("a"),
+            tag("b")
+        ))
+        .expect("read");
+        assert_eq!(both.location.as_deref(), Some("eu-1"));
+        assert_eq!(both.tags.checked(50).expect("fits").len(), 2);
+        assert!(
+            read("")
+                .expect("read")
+                .tags
+                .checked(50)
+                .expect("fits")
+                .is_empty()
+        );
+        let twice = read(&format!("<Tags>{}{}</Tags>", tag("a"), tag("a"))).expect("read");
+        assert_eq!(
+            twice.tags.checked(50).expect_err("twice").code(),
+            Code::InvalidTag
+        );
+        let many = read(&format!("<Tags>{}{}</Tags>", tag("a"), tag("b"))).expect("read");
+        assert_eq!(
+            many.tags.checked(1).expect_err("many").code(),
+            Code::InvalidTag
+        );
+        assert!(
+            read("<Bucket><Type>Directory</Type></Bucket>")
+                .expect("read")
+                .directory
+        );
+        assert!(read("<Unknown>1</Unknown>").is_err());
     }
 }

@@ -26,6 +26,7 @@ mod list_object_versions;
 mod list_objects;
 mod list_parts;
 mod object_lock;
+mod parts_documents;
 mod post_form;
 mod put_object;
 mod rename_object;

@@ -83,7 +83,12 @@ pub(super) async fn call(door: &Door, exchange: &mut Exchange) -> Result<Answer>
     }
     let expect = declared.expect(file.received(), None)?;
     let info = upload.commit(expect).await?;
-    let mut answer = answer(&fields, &object, &info);
+    let mut location = exchange.location();
+    if !location.ends_with('/') {
+        location.push('/');
+    }
+    encode_path(&mut location, object.key.as_str().as_bytes());
+    let mut answer = answer(&fields, location, &object, &info);
     encryption_headers(answer.headers_mut(), info.encrypted, &headers);
     Ok(answer)
 }
@@ -129,10 +134,14 @@ fn attributes(headers: &HeaderMap, fields: &FormFields) -> Result<Attributes> {
     Ok(attributes)
 }
 
-fn answer(fields: &FormFields, object: &ObjectRef, info: &ObjectInfo) -> Answer {
+/// `location` is the object's full address.
+fn answer(
+    fields: &FormFields,
+    mut location: String,
+    object: &ObjectRef,
+    info: &ObjectInfo,
+) -> Answer {
     let bucket = object.bucket.name.as_str();
-    let mut location = format!("/{bucket}/");
-    encode_path(&mut location, object.key.as_str().as_bytes());
     let redirect = fields
         .get("success_action_redirect")
         .or(fields.get("redirect"));

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use dewar_checksum::{Algorithm, Digest};
-use dewar_store::api::ObjectChecksum;
+use dewar_checksum::Algorithm;
 use dewar_types::{UploadId, UserId};
 use s3s::dto::{ChecksumAlgorithm, ChecksumType, ETag, Initiator, Owner, StorageClass};
 
@@ -57,71 +56,6 @@ pub(super) fn kind(composite: bool) -> ChecksumType {
     } else {
         ChecksumType::FULL_OBJECT
     })
-}
-
-/// A checksum's value in the one of five elements that is its algorithm's.
-#[derive(Default)]
-pub(super) struct Checksums {
-    pub(super) crc32: Option<String>,
-    pub(super) crc32c: Option<String>,
-    pub(super) crc64nvme: Option<String>,
-    pub(super) sha1: Option<String>,
-    pub(super) sha256: Option<String>,
-}
-
-impl Checksums {
-    pub(super) fn of(algorithm: Algorithm, value: String) -> Self {
-        let mut all = Self::default();
-        match algorithm {
-            Algorithm::Crc32 => all.crc32 = Some(value),
-            Algorithm::Crc32c => all.crc32c = Some(value),
-            Algorithm::Crc64Nvme => all.crc64nvme = Some(value),
-            Algorithm::Sha1 => all.sha1 = Some(value),
-            Algorithm::Sha256 => all.sha256 = Some(value),
-            _ => {}
-        }
-        all
-    }
-
-    pub(super) fn of_digest(digest: Option<&Digest>) -> Self {
-        digest.map_or_else(Self::default, |digest| {
-            Self::of(digest.algorithm(), digest.base64())
-        })
-    }
-
-    pub(super) fn of_object(checksum: Option<&ObjectChecksum>) -> (Self, Option<ChecksumType>) {
-        match checksum {
-            None => (Self::default(), None),
-            Some(ObjectChecksum::Full(digest)) => {
-                (Self::of_digest(Some(digest)), Some(kind(false)))
-            }
-            Some(ObjectChecksum::Composite(composite)) => {
-                let algorithm = composite.digest.algorithm();
-                (Self::of(algorithm, composite.to_string()), Some(kind(true)))
-            }
-        }
-    }
-
-    /// The one that is set, as a client sends it.
-    pub(super) fn digest(&self) -> Result<Option<Digest>> {
-        let all = [
-            (Algorithm::Crc32, &self.crc32),
-            (Algorithm::Crc32c, &self.crc32c),
-            (Algorithm::Crc64Nvme, &self.crc64nvme),
-            (Algorithm::Sha1, &self.sha1),
-            (Algorithm::Sha256, &self.sha256),
-        ];
-        let set = all
-            .into_iter()
-            .find_map(|(a, v)| v.as_ref().map(|v| (a, v)));
-        set.map(|(algorithm, value)| {
-            Digest::from_base64(algorithm, value).map_err(|_| {
-                let message = format!("The {algorithm} of a part is not valid.");
-                Refusal::new(Code::InvalidRequest, message)
-            })
-        })
-        .transpose()
-    }
 }
 
 /// A storage class as documents have it.

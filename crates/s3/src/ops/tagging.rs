@@ -5,7 +5,8 @@ use dewar_store::limits::{TAGS_PER_BUCKET_MAX, TAGS_PER_OBJECT_MAX};
 use dewar_store::marks::check_tags;
 use dewar_types::VersionName;
 use http::StatusCode;
-use s3s::dto::Tagging;
+use s3s::dto::{Tag, Tagging};
+use s3s::xml::{DeError, DeResult, DeserializeContent, Deserializer};
 
 use super::delete_objects::document;
 use super::get_object::absent;
@@ -19,17 +20,45 @@ use crate::wire::value_of;
 /// `MalformedXML`; `InvalidTag` for one that stands twice, and for what is beyond the limits.
 pub(super) fn tags_of_document(bytes: &[u8], max: usize) -> Result<Tags> {
     let asked: Tagging = document(bytes)?;
-    let mut tags = Tags::new();
-    for tag in asked.tag_set {
-        let key = tag.key.unwrap_or_default();
-        if tags.insert(key, tag.value.unwrap_or_default()).is_some() {
-            let message = "Cannot provide multiple Tags with the same key";
-            return Err(Refusal::new(Code::InvalidTag, message));
-        }
+    TagList(asked.tag_set).checked(max)
+}
+
+/// Tags as a document lists them.
+#[derive(Debug, Default)]
+pub(super) struct TagList(Vec<Tag>);
+
+impl<'xml> DeserializeContent<'xml> for TagList {
+    fn deserialize_content(d: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let mut tags = Vec::new();
+        d.for_each_element(|d, name| match name {
+            b"Tag" => {
+                tags.push(d.content()?);
+                Ok(())
+            }
+            _ => Err(DeError::UnexpectedTagName),
+        })?;
+        Ok(Self(tags))
     }
-    let checked = check_tags(&tags, max);
-    checked.map_err(|error| Refusal::new(Code::InvalidTag, error.message().to_owned()))?;
-    Ok(tags)
+}
+
+impl TagList {
+    /// The tags by their keys, at most so many.
+    ///
+    /// # Errors
+    /// `InvalidTag` for one that stands twice, and for what is beyond the limits.
+    pub(super) fn checked(self, max: usize) -> Result<Tags> {
+        let mut tags = Tags::new();
+        for tag in self.0 {
+            let key = tag.key.unwrap_or_default();
+            if tags.insert(key, tag.value.unwrap_or_default()).is_some() {
+                let message = "Cannot provide multiple Tags with the same key";
+                return Err(Refusal::new(Code::InvalidTag, message));
+            }
+        }
+        let checked = check_tags(&tags, max);
+        checked.map_err(|error| Refusal::new(Code::InvalidTag, error.message().to_owned()))?;
+        Ok(tags)
+    }
 }
 
 fn shown(tags: &Tags) -> Answer {

@@ -2,16 +2,16 @@
 
 use dewar_checksum::{Algorithm, AlgorithmSet};
 use dewar_store::api::{PartSource, UploadPartRequest};
-use s3s::dto::CopyPartResult;
 
 use super::copy_object::{copy_source, failed_source};
-use super::shown::{Checksums, etag, upload_id};
+use super::parts_documents::{CopyChecksum, CopyResult};
+use super::shown::upload_id;
 use super::upload_part::part_number;
 use crate::door::{Answer, Door, Exchange, xml_answer};
 use crate::error::Result;
 use crate::wire::{
     copy_range, copy_source_condition, customer_key, encryption_headers, header,
-    refuse_unsupported, source_key, value_of, xml_date,
+    refuse_unsupported, source_key, value_of,
 };
 
 pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
@@ -40,15 +40,11 @@ pub(super) async fn call(door: &Door, exchange: &Exchange) -> Result<Answer> {
         .upload_part_copy(&exchange.caller, request, source)
         .await
         .map_err(failed_source)?;
-    let sums = Checksums::of_digest(part.checksum.as_ref());
-    let mut answer = xml_answer(&CopyPartResult {
-        checksum_crc32: sums.crc32,
-        checksum_crc32c: sums.crc32c,
-        checksum_crc64nvme: sums.crc64nvme,
-        checksum_sha1: sums.sha1,
-        checksum_sha256: sums.sha256,
-        e_tag: Some(etag(&part.etag)),
-        last_modified: Some(xml_date(part.modified)),
+    let mut answer = xml_answer(&CopyResult {
+        element: "CopyPartResult",
+        etag: &part.etag,
+        modified: part.modified,
+        checksum: CopyChecksum::Part(part.checksum.as_ref()),
     })?;
     encryption_headers(answer.headers_mut(), part.encrypted, headers);
     if let Some(name) = version {

@@ -36,9 +36,10 @@ fn bad_value(name: &str) -> Refusal {
 /// `InvalidRequest` for one that Dewar does not know.
 pub(crate) fn algorithm_named(name: &str) -> Result<Algorithm> {
     Algorithm::from_s3_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::ALL.iter().filter_map(|a| a.s3_name()).collect();
         invalid(format!(
-            "Checksum algorithm {name:?} is not supported; CRC32, CRC32C, CRC64NVME, SHA1 and \
-             SHA256 are."
+            "Checksum algorithm {name:?} is not supported; {} are.",
+            names.join(", ")
         ))
     })
 }
@@ -166,10 +167,12 @@ pub(crate) fn verify_small(
     let computed = pipeline.finish();
     for digest in expect.digests {
         if computed.get(digest.algorithm()) != Some(digest) {
-            let message = format!(
-                "The {} you specified did not match the calculated checksum.",
-                digest.algorithm().s3_name().unwrap_or("Content-MD5")
-            );
+            let message = match digest.algorithm().s3_name() {
+                Some(name) if declared.algorithm == Some(digest.algorithm()) => {
+                    format!("The {name} you specified did not match the calculated checksum.")
+                }
+                _ => "The Content-MD5 you specified did not match what we received.".into(),
+            };
             return Err(Refusal::new(Code::BadDigest, message));
         }
     }
@@ -232,7 +235,9 @@ pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool
         Some(other) => return Err(invalid(format!("{other:?} is not a checksum type."))),
     };
     let whole_only = algorithm == Algorithm::Crc64Nvme;
-    let parts_only = matches!(algorithm, Algorithm::Sha1 | Algorithm::Sha256);
+    // The checksum of the whole follows from those of parts for CRCs alone.
+    let combines = [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme];
+    let parts_only = !combines.contains(&algorithm);
     if (whole_only && composite) || (parts_only && !composite) {
         return Err(invalid(format!(
             "The {} checksum type cannot be used with the {} checksum algorithm.",
@@ -247,19 +252,19 @@ pub(crate) fn announced_checksum(headers: &HeaderMap) -> Result<(Algorithm, bool
     Ok((algorithm, composite))
 }
 
-/// The checksum of a whole object that a completion names in its headers.
+/// The checksum of a whole object that a completion names in its headers. That of type COMPOSITE may come
+/// without the number of parts: minio-go leaves it away.
 ///
 /// # Errors
 /// `BadDigest`.
 pub(crate) fn named_checksum(headers: &HeaderMap) -> Result<Option<ObjectChecksum>> {
-    let composite = header(headers, TYPE.as_str())? == Some("COMPOSITE");
     for name in headers.keys() {
         let Some(algorithm) = Algorithm::from_s3_header(name.as_str()) else {
             continue;
         };
         let value = header(headers, name.as_str())?.unwrap_or_default();
         let wrong = || bad_value(name.as_str());
-        return if composite || value.contains('-') {
+        return if value.contains('-') {
             let value = Composite::parse(algorithm, value).map_err(|_| wrong())?;
             Ok(Some(ObjectChecksum::Composite(value)))
         } else {

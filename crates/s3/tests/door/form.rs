@@ -63,6 +63,9 @@ fn a_signed_policy_lets_a_form_in() {
             ("success_action_status", "201"),
         ];
         let reply = post(owner, nobody, &fields, "content").await.is(201);
+        let place = "http://localhost:9000/bucket/up/f.txt";
+        assert_eq!(reply.element("Location").as_deref(), Some(place));
+        assert_eq!(reply.header("location"), Some(place));
         assert_eq!(reply.element("Key").as_deref(), Some("up/f.txt"));
         assert_eq!(reply.element("Bucket").as_deref(), Some("bucket"));
         let get = owner.get("/bucket/up/f.txt").send().await.is(200);
@@ -159,6 +162,10 @@ fn policies_are_read_strictly() {
             let reply = post_v2(owner, nobody, &bad, &[]).await;
             reply.refused_with(400, "InvalidPolicyDocument");
         }
+        let anywhere = with("2999-01-01T00:00:00Z", r#"[["starts-with","$key","up/"]]"#);
+        let reply = post_v2(owner, nobody, &anywhere, &[]).await;
+        let reply = reply.refused_with(403, "AccessDenied");
+        assert!(reply.text().contains("Extra input fields: bucket"));
         let late = with("2000-01-01T00:00:00Z", conditions);
         let reply = post_v2(owner, nobody, &late, &[]).await;
         reply.refused_with(403, "AccessDenied");

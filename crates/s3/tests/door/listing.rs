@@ -116,6 +116,17 @@ fn buckets_are_made_where_they_are_wanted() {
             .send()
             .await
             .is(200);
+        let tagged = "<CreateBucketConfiguration><Tags><Tag><Key>team</Key><Value>a b</Value></Tag></Tags>\
+                      </CreateBucketConfiguration>";
+        client.put("/tagged").body(tagged).send().await.is(200);
+        let tags = client.get("/tagged?tagging").send().await.is(200);
+        assert_eq!(tags.elements("Value"), ["a b"]);
+        let twice = tagged.replace(
+            "</Tags>",
+            "<Tag><Key>team</Key><Value>c</Value></Tag></Tags>",
+        );
+        let twice = client.put("/twice").body(twice).send().await;
+        twice.refused_with(400, "InvalidTag");
         let there = client.put("/there").body(configured("mars-1")).send().await;
         there.refused_with(400, "InvalidLocationConstraint");
         client

@@ -284,5 +284,21 @@ fn attributes_tell_what_is_asked_for() {
             .get("/bucket/none?attributes")
             .header("x-amz-object-attributes", "ETag");
         none.send().await.refused_with(404, "NoSuchKey");
+        let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+        owner
+            .put("/bucket?versioning")
+            .body(on)
+            .send()
+            .await
+            .is(200);
+        let other = owner.put("/bucket/other").body("x").send().await.is(200);
+        let version = other.header("x-amz-version-id").expect("an id").to_owned();
+        for key in ["k", "none"] {
+            let missing = format!("/bucket/{key}?attributes&versionId={version}");
+            let missing = owner
+                .get(&missing)
+                .header("x-amz-object-attributes", "ETag");
+            missing.send().await.refused_with(404, "NoSuchVersion");
+        }
     });
 }

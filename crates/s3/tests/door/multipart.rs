@@ -1,6 +1,6 @@
 //! Uploads in parts.
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -672,6 +672,85 @@ fn uploads_are_listed_with_the_class_of_their_object() {
                 assert_eq!(listed.element("StorageClass").as_deref(), Some(class));
             }
             client.delete(&target).send().await.is(204);
+        }
+    });
+}
+
+/// minio-go names the composite checksum of the whole without the number of parts, and says its type.
+#[test]
+fn a_composite_checksum_may_come_without_the_number_of_parts() {
+    talk(async {
+        let client = house().await.owner;
+        let target = "/bucket/sum?uploads";
+        let call = client
+            .post(target)
+            .header("x-amz-checksum-algorithm", "SHA512");
+        let id = call
+            .send()
+            .await
+            .is(200)
+            .element("UploadId")
+            .expect("an id");
+        let sum = |bytes: &[u8]| digest(&SHA512, bytes);
+        let mut list = String::new();
+        let mut inner = Vec::new();
+        for (number, body) in [(1, part(1, PART)), (2, part(2, 1000))] {
+            let value = STANDARD.encode(sum(&body).as_ref());
+            inner.extend_from_slice(sum(&body).as_ref());
+            let target = format!("/bucket/sum?partNumber={number}&uploadId={id}");
+            let call = client.put(&target).header("x-amz-checksum-sha512", &value);
+            let call = call.header("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+            let done = call.body(&body).pieces(100_000).send().await.is(200);
+            assert_eq!(done.header("x-amz-checksum-sha512"), Some(&*value));
+            let etag = done.header("etag").expect("an ETag");
+            list.push_str(&format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag>\
+                 <ChecksumSHA512>{value}</ChecksumSHA512></Part>"
+            ));
+        }
+        let whole = STANDARD.encode(sum(&inner).as_ref());
+        let complete = |value: &str| {
+            client
+                .post(&format!("/bucket/sum?uploadId={id}"))
+                .header("x-amz-checksum-type", "COMPOSITE")
+                .header("x-amz-checksum-sha512", value)
+                .body(format!(
+                    "<CompleteMultipartUpload>{list}</CompleteMultipartUpload>"
+                ))
+        };
+        let wrong = STANDARD.encode([0; 64]);
+        complete(&wrong).send().await.refused_with(400, "BadDigest");
+        let three = format!("{whole}-3");
+        complete(&three).send().await.refused_with(400, "BadDigest");
+        let done = complete(&whole).send().await.is(200);
+        let told = format!("{whole}-2");
+        assert_eq!(done.element("ChecksumSHA512").as_deref(), Some(&*told));
+        assert_eq!(done.element("ChecksumType").as_deref(), Some("COMPOSITE"));
+        let place = "http://localhost:9000/bucket/sum";
+        assert_eq!(done.element("Location").as_deref(), Some(place));
+        complete(&told).send().await.is(200);
+        let head = client
+            .head("/bucket/sum")
+            .header("x-amz-checksum-mode", "ENABLED");
+        let head = head.send().await.is(200);
+        assert_eq!(head.header("x-amz-checksum-sha512"), Some(&*told));
+    });
+}
+
+#[test]
+fn algorithms_that_do_not_combine_are_over_parts() {
+    talk(async {
+        let client = house().await.owner;
+        for algorithm in ["MD5", "SHA512", "XXHASH64", "XXHASH3", "XXHASH128"] {
+            let begin = |kind: &'static str| {
+                let call = client.post("/bucket/k?uploads");
+                let call = call.header("x-amz-checksum-algorithm", algorithm);
+                call.header("x-amz-checksum-type", kind)
+            };
+            let whole = begin("FULL_OBJECT").send().await;
+            whole.refused_with(400, "InvalidRequest");
+            let parts = begin("COMPOSITE").send().await.is(200);
+            assert_eq!(parts.header("x-amz-checksum-type"), Some("COMPOSITE"));
         }
     });
 }

@@ -102,7 +102,7 @@ fn checksums_in_headers_are_verified_and_kept() {
             .refused_with(400, "InvalidRequest");
         let new = client
             .put("/bucket/w")
-            .header("x-amz-checksum-xxhash64", "AAAAAAAAAAA=");
+            .header("x-amz-checksum-blake3", "AAAAAAAAAAA=");
         new.body("hello")
             .send()
             .await

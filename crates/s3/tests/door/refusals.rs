@@ -102,6 +102,12 @@ fn broken_signatures_are_told_apart() {
         };
         let unknown = client.send(changed("KEY-owner", "KEY-nobody"), 100).await;
         unknown.refused_with(403, "InvalidAccessKeyId");
+        // A payload hash that is none is told before the signature is looked at.
+        let (mut request, _) = client.get("/bucket").signed();
+        let none = "no-hash".parse().expect("a value");
+        request.headers_mut().insert("x-amz-content-sha256", none);
+        let reply = client.send(request, 100).await;
+        reply.refused_with(400, "InvalidArgument");
         let region = client.send(changed("eu-dewar-1", "us-east-1"), 100).await;
         let region = region.refused_with(400, "AuthorizationHeaderMalformed");
         assert_eq!(region.element("Region").as_deref(), Some("eu-dewar-1"));
@@ -240,7 +246,12 @@ fn promises_that_cannot_be_kept_are_not_made() {
             ("x-amz-tagging", "a=b&a=c", 400, "InvalidArgument"),
             ("x-amz-acl", "public", 400, "InvalidArgument"),
             ("x-amz-grant-read", "id=1", 400, "InvalidArgument"),
-            ("x-amz-storage-class", "GLACIER", 400, "InvalidStorageClass"),
+            (
+                "x-amz-storage-class",
+                "OUTPOSTS",
+                400,
+                "InvalidStorageClass",
+            ),
         ] {
             let put = client
                 .put("/bucket/k")
@@ -263,6 +274,12 @@ fn promises_that_cannot_be_kept_are_not_made() {
             .send()
             .await
             .is(200);
+        // Amazon's own names are labels.
+        let cold = client.put("/bucket/cold").body("x");
+        let cold = cold.header("x-amz-storage-class", "DEEP_ARCHIVE");
+        cold.send().await.is(200);
+        let head = client.head("/bucket/cold").send().await.is(200);
+        assert_eq!(head.header("x-amz-storage-class"), Some("DEEP_ARCHIVE"));
         let large = client
             .put("/bucket/k")
             .header("x-amz-meta-a", &"v".repeat(2049));

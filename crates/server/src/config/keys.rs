@@ -212,6 +212,25 @@ sections! {
                 is_class
             ),
         };
+        /// How long after its last part an upload in parts ends that nobody completes. Its parts are freed, and
+        /// its owner's quota gets them back. A rule of the bucket may end it earlier.
+        uploads_expire_after: Duration = "7d" { range: Range::Between("1s", "3650d") };
+        /// Whether storage classes that `storage_classes` does not name are refused. Else Amazon's names
+        /// (`STANDARD_IA`, `ONEZONE_IA`, `INTELLIGENT_TIERING`, `GLACIER`, `GLACIER_IR`, `DEEP_ARCHIVE`,
+        /// `REDUCED_REDUNDANCY`) are taken as well: objects keep them as labels, are put where
+        /// `STANDARD` is, and can be read at once.
+        strict_storage_classes: bool = "false";
+    }
+
+    /// What listings of names may cost, over S3 and over root://.
+    [listing] Listing {
+        /// Most names that a page of a listing looks at, whether it shows them or not: delete markers and empty
+        /// directories are not shown. A page that has looked at so many ends early, and its client asks for the
+        /// next one.
+        names_max: u32 = "10000" { range: Range::Between("100", "1000000"), unit: "names" };
+        /// Most listings of one account at a time that pass over more than 2,000 names each without showing them.
+        /// Further ones are told to slow down.
+        expensive_max: u32 = "4" { range: Range::Between("1", "1000"), unit: "listings" };
     }
 
     /// Where secrets are kept safe.
@@ -272,8 +291,18 @@ sections! {
         reads: bool = "false";
         /// A file that has got this long is followed by another one.
         file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
-        /// Most files; the oldest are removed. 0 keeps all.
+        /// Most files of each of the two sets, of data and of security; the oldest are removed. 0 keeps all.
         files_max: u32 = "64" { unit: "files" };
+        /// Changes of data by one account that are recorded one by one in a minute. Further ones are
+        /// counted, and a record says how many there were.
+        account_records_per_minute: u32 = "6000" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
+        /// The same for logins, sessions, the IAM API and refusals of one account. Requests of nobody in
+        /// particular count as those of one account, and one address has at most half of it.
+        account_security_records_per_minute: u32 = "600" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
         /// What happens when nothing can be recorded, since the disk is full or too slow: `alarm`
         /// goes on and says how much is missing, `refuse` refuses what would have to be recorded.
         unwritable: UnwritableAudit = "alarm" { range: Range::OneOf(&["alarm", "refuse"]) };

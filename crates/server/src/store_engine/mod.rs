@@ -23,6 +23,7 @@ pub(crate) mod roster;
 mod share;
 mod succession;
 mod upkeep;
+mod uploads;
 mod xrootd;
 
 use std::net::SocketAddr;
@@ -37,20 +38,21 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
-use dewar_store::DigestLimits;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
-use dewar_store::{AccountLimits, Store};
+use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
 use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
-use crate::audit::{AuditConfig, AuditLog};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildWish, RestoreWish, done_here,
+};
+use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, Engine, OpenEngine, Purpose};
@@ -147,6 +149,12 @@ impl OpenStore {
             lifecycle: LifecycleConfig {
                 day: config.lifecycle.day,
                 classes: config.classes(),
+                uploads_expire_after: config.lifecycle.uploads_expire_after,
+                strict_classes: config.lifecycle.strict_storage_classes,
+            },
+            listing: ListingConfig {
+                names_max: usize::try_from(config.listing.names_max).unwrap_or(usize::MAX),
+                expensive_max: usize::try_from(config.listing.expensive_max).unwrap_or(usize::MAX),
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             digests: DigestLimits {
@@ -279,6 +287,15 @@ impl OpenEngine for OpenStore {
             let unknown_every = config.testing.unknown_key_interval;
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
+        if purpose.serves() {
+            for id in changes.nowhere() {
+                tracing::warn!(
+                    disk = %id,
+                    "a disk of the pool is missing, and its folder is not known: mount it and name its \
+                     folder in pool.disks"
+                );
+            }
+        }
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
             env: env.clone(),
@@ -301,6 +318,10 @@ impl OpenEngine for OpenStore {
         folder: &Path,
     ) -> Result<(), BoxError> {
         self.go_on_with(config, old, folder).await
+    }
+
+    async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
+        roster::known_disks(config, &disks::look(config).await)
     }
 
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
@@ -365,6 +386,10 @@ fn audit_config(config: &Config) -> AuditConfig {
         reads: config.audit.reads,
         file_bytes: config.audit.file_size.0,
         files_max: usize::try_from(config.audit.files_max).unwrap_or(usize::MAX),
+        rates: AuditRates {
+            data: config.audit.account_records_per_minute,
+            security: config.audit.account_security_records_per_minute,
+        },
         unwritable: config.audit.unwritable.0,
     }
 }

@@ -3,6 +3,8 @@
 use dewar_auth::{Acl, CannedAcl, Ownership, Permission};
 use dewar_types::UserId;
 
+use crate::marks::Tags;
+
 /// Who is granted something, as a client names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GranteeName {
@@ -43,6 +45,8 @@ pub struct BucketOptions {
     pub ownership: Option<Ownership>,
     /// Where the client says that it shall be, for policies: the door has seen that it is here.
     pub location: Option<String>,
+    /// Its tags, which need the right to tag buckets.
+    pub tags: Tags,
 }
 
 /// An account as others see it.

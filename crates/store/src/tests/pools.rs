@@ -57,6 +57,8 @@ fn two() -> EngineConfig {
         lifecycle: LifecycleConfig {
             day: Duration::from_secs(12),
             classes: BTreeMap::from([(COLD.to_owned(), Some(ARCHIVE))]),
+            strict_classes: true,
+            ..LifecycleConfig::default()
         },
         ..one
     }

@@ -67,6 +67,9 @@ pub(crate) struct Claimed {
     pub(crate) host: Option<String>,
     /// It is of the reference implementation, whose clients open files anew when their connection breaks.
     pub(crate) comes_again: bool,
+    /// Why it could not log in. Such a session is nobody's: clients show the error of a request, not that of
+    /// a login, so each request is refused with this reason.
+    pub(crate) refused: Option<String>,
 }
 
 /// A session.

@@ -120,7 +120,13 @@ fn a_key_alone_opens_its_file_and_nothing_else() {
         put(&client, &from, "/first/from", b"what it opens").await;
         let closed = Rig::with(4, DoorConfig::default(), false).await;
         // Nobody comes in without an identity, but for third-party copies.
-        assert!(client.connect(&place(&closed)).await.is_err());
+        let nobody = client
+            .connect(&place(&closed))
+            .await
+            .expect("to be told why");
+        let refused = nobody.stat("/first").await.err();
+        let code = refused.as_ref().and_then(Error::code);
+        assert_eq!(code, Some(ErrorCode::AuthFailed), "{refused:?}");
         let stranger = Client {
             identity: Identity {
                 third_party: true,
