@@ -14,6 +14,7 @@ mod passes;
 mod phases;
 mod release;
 mod run;
+mod s3_provider;
 mod s3_tests;
 mod test;
 mod tidy;

@@ -3,17 +3,20 @@
 //!
 //! The suite is in no package registry, so it runs from a checkout, outside CI. The list may only
 //! grow: a test on it that does not pass any more is a failure, and `--record` adds new ones.
+//! `--iam` runs the suite's tests of IAM and STS instead, with a Keycloak beside the demo.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 use crate::demo::Demo;
 use crate::passes;
 use crate::run::{build_as_tested, python, told};
+use crate::s3_provider::Provider;
 use crate::workspace::Workspace;
 
 /// Away from the ports that people use by hand, and from those of the benchmark.
@@ -26,7 +29,16 @@ const SELECTION: &str = "not kms and not bucket_logging and not cloud_ and not r
                          not restore_noncur and not read_through";
 /// Tests that count the buckets of a user, and so must not run beside others.
 const ALONE: &str = "list_buckets or buckets_list";
-const FILES: [&str; 2] = ["test_s3.py", "test_headers.py"];
+const FILES: &[&str] = &["test_s3.py", "test_headers.py"];
+const IAM_FILES: &[&str] = &["test_iam.py"];
+const STS_FILES: &[&str] = &["test_sts.py"];
+/// It waits for a session of a quarter of an hour to end, so it runs beside the others.
+const EXPIRY: &str = "test_assume_role_creds_expiry";
+/// It leaves a user behind, which as in AWS is not removed while it is in a group, under a name that
+/// the next test of the same process gives too.
+const LEFT_BEHIND: &str = "test_account_inline_group_policy_allow";
+/// How long that test has to get its session before others clean up roles.
+const EXPIRY_START: Duration = Duration::from_secs(10);
 
 /// The users that the suite's configuration asks for: section, name, tenant. A root of an account
 /// has a tenant of its own.
@@ -39,7 +51,9 @@ const USERS: [(&str, &str, &str); 6] = [
     ("iam alt root", "iamaltroot", "altrooted"),
 ];
 /// Sections whose users administer their tenant.
-const ADMINS: [&str; 3] = ["iam", "iam root", "iam alt root"];
+const ADMINS: &[&str] = &["iam", "iam root", "iam alt root"];
+/// The same for the tests of IAM, in which roots of accounts make roles of their accounts.
+const IAM_ADMINS: &[&str] = &["iam"];
 
 /// Where the buckets are: the one region where making a bucket again is no error, as the suite
 /// expects.
@@ -53,6 +67,21 @@ const SETTINGS: [(&str, &str); 5] = [
     ("DEWAR_LIFECYCLE_STORAGE_CLASSES", "LUKEWARM,FROZEN"),
     // Its tests of access control lists want them to count.
     ("DEWAR_S3_OBJECT_OWNERSHIP", "ObjectWriter"),
+];
+
+/// Whom the tokens of the tests of web identity are for.
+const AUDIENCE: &str = "https://storage.example.org";
+
+/// What the tests of IAM and STS count on beside.
+const IAM_SETTINGS: [(&str, &str); 4] = [
+    // Their providers are on this machine.
+    ("DEWAR_FEDERATION_PROVIDER_HOSTS", "localhost"),
+    // They have no client ids.
+    ("DEWAR_FEDERATION_AUDIENCES", AUDIENCE),
+    // Their roles trust all users of a client.
+    ("DEWAR_FEDERATION_CLIENT_TRUST", "true"),
+    // One of them asks for the keys of a session's tags by the name of a request's.
+    ("DEWAR_FEDERATION_SESSION_TAG_KEYS", "true"),
 ];
 
 /// What `cargo xtask s3-tests` was asked.
@@ -74,6 +103,10 @@ pub(crate) struct S3Tests {
     /// and runs those of transitions; compared with a list of its own
     #[arg(long)]
     storage_classes: bool,
+    /// The suite's tests of IAM and STS instead, with a Keycloak of `.tools` on port 8080; a quarter of an
+    /// hour. Compared with lists of their own
+    #[arg(long, conflicts_with = "storage_classes")]
+    iam: bool,
     /// Tests that run side by side; those of lifecycle mostly wait
     #[arg(long, value_name = "COUNT", default_value_t = 6)]
     jobs: u32,
@@ -101,10 +134,34 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     )?;
     let scratch = workspace.target.join("s3-suite");
     let port_base = PORT_BASE + u16::try_from(std::process::id() % 1000).unwrap_or_default() * 8;
-    let demo = Demo::start(&binary, &scratch, port_base, &SETTINGS)?;
+    let mut settings = SETTINGS.to_vec();
+    if asked.iam {
+        settings.extend(IAM_SETTINGS);
+    }
+    let demo = Demo::start(&binary, &scratch, port_base, &settings)?;
     let configuration = scratch.join("suite.conf");
-    std::fs::write(&configuration, configure(&demo, port_base, asked)?)
+    let mut text = configure(&demo, port_base, asked)?;
+    let mut provider = None;
+    if asked.iam {
+        let keycloak = Provider::start(&python, &folder, &scratch, AUDIENCE)?;
+        text.push_str(keycloak.section());
+        provider = Some(keycloak);
+    }
+    std::fs::write(&configuration, text)
         .with_context(|| format!("write {}", configuration.display()))?;
+    if let Some(provider) = provider {
+        let suite = |files, outcomes: &'static str| SuiteRun {
+            python: python.clone(),
+            checkout: suite.clone(),
+            folder: folder.clone(),
+            configuration: configuration.clone(),
+            outcomes: scratch.join(outcomes),
+            files,
+        };
+        let outcome = iam_tests(&folder, asked, suite);
+        drop(provider);
+        return outcome;
+    }
 
     let mut ran = BTreeMap::new();
     let selection = match &asked.only {
@@ -115,12 +172,13 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
         (asked.jobs, format!("({selection}) and not ({ALONE})")),
         (0, format!("({selection}) and ({ALONE})")),
     ] {
-        let suite = Suite {
-            python: &python,
-            checkout: &suite,
-            folder: &folder,
-            configuration: &configuration,
-            outcomes: &scratch.join("outcomes"),
+        let suite = SuiteRun {
+            python: python.clone(),
+            checkout: suite.clone(),
+            folder: folder.clone(),
+            configuration: configuration.clone(),
+            outcomes: scratch.join("outcomes"),
+            files: FILES,
         };
         ran.extend(suite.run(&selection, jobs, &asked.pytest)?);
     }
@@ -133,33 +191,70 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     passes::judge(&folder.join(list), &ran, asked.only.is_some(), asked.record)
 }
 
-/// Where everything is that a run of pytest needs.
-struct Suite<'a> {
-    python: &'a Path,
-    checkout: &'a Path,
-    folder: &'a Path,
-    configuration: &'a Path,
-    outcomes: &'a Path,
+/// Runs the tests of IAM and STS, and judges each of the two by a list of its own.
+fn iam_tests(
+    folder: &Path,
+    asked: &S3Tests,
+    suite: impl Fn(&'static [&'static str], &'static str) -> SuiteRun,
+) -> Result<()> {
+    let only = asked.only.as_deref().unwrap_or("test");
+    let expiry = suite(STS_FILES, "outcomes-expiry");
+    let (selection, more) = (format!("({only}) and {EXPIRY}"), asked.pytest.clone());
+    let expiry = std::thread::spawn(move || expiry.run(&selection, 0, &more));
+    std::thread::sleep(EXPIRY_START);
+    // Each test removes all roles of one user when it ends, so they run one by one.
+    let selection = format!("({only}) and not {EXPIRY}");
+    let mut iam = BTreeMap::new();
+    for selection in [
+        format!("{selection} and not {LEFT_BEHIND}"),
+        format!("{selection} and {LEFT_BEHIND}"),
+    ] {
+        iam.extend(suite(IAM_FILES, "outcomes-iam").run(&selection, 0, &asked.pytest)?);
+    }
+    let mut sts = suite(STS_FILES, "outcomes-sts").run(&selection, 0, &asked.pytest)?;
+    let expiry = expiry
+        .join()
+        .map_err(|_| anyhow!("the run of {EXPIRY} panicked"))?;
+    sts.extend(expiry?);
+    ensure!(!iam.is_empty() || !sts.is_empty(), "no test ran");
+    let judge =
+        |list, ran| passes::judge(&folder.join(list), ran, asked.only.is_some(), asked.record);
+    let (iam, sts) = (judge("passes-iam.txt", &iam), judge("passes-sts.txt", &sts));
+    iam.and(sts)
 }
 
-impl Suite<'_> {
+/// Where everything is that a run of pytest needs.
+struct SuiteRun {
+    python: PathBuf,
+    checkout: PathBuf,
+    folder: PathBuf,
+    configuration: PathBuf,
+    outcomes: PathBuf,
+    files: &'static [&'static str],
+}
+
+impl SuiteRun {
     /// Runs what is selected, `jobs` at once (0: in one process), and says what became of each test.
     fn run(&self, selection: &str, jobs: u32, more: &[String]) -> Result<BTreeMap<String, String>> {
         if self.outcomes.exists() {
-            std::fs::remove_file(self.outcomes).context("forget the run before")?;
+            std::fs::remove_file(&self.outcomes).context("forget the run before")?;
         }
-        let mut pytest = Command::new(self.python);
+        let mut pytest = Command::new(&self.python);
         pytest
             .args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"])
             .args(["-p", "outcomes", "-k", selection])
             .args(["-n", &jobs.to_string(), "--dist", "worksteal"])
             .args(more)
-            .args(FILES.map(|file| format!("s3tests/functional/{file}")))
-            .current_dir(self.checkout)
-            .env("S3TEST_CONF", self.configuration)
-            .env("PYTHONPATH", self.folder)
+            .args(
+                self.files
+                    .iter()
+                    .map(|file| format!("s3tests/functional/{file}")),
+            )
+            .current_dir(&self.checkout)
+            .env("S3TEST_CONF", &self.configuration)
+            .env("PYTHONPATH", &self.folder)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("OUTCOMES", self.outcomes)
+            .env("OUTCOMES", &self.outcomes)
             .env("AWS_DEFAULT_REGION", REGION);
         for name in ["AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL"] {
             pytest.env_remove(name);
@@ -167,28 +262,43 @@ impl Suite<'_> {
         eprintln!("+ {}", told(&pytest));
         // Failed tests are no failure of the run: the list decides.
         pytest.status().context("run pytest")?;
-        read_outcomes(self.outcomes)
+        read_outcomes(&self.outcomes)
     }
 }
 
 /// Makes the users, and the suite's configuration file from them.
 fn configure(demo: &Demo, port: u16, asked: &S3Tests) -> Result<String> {
+    // The tests make addresses of providers out of the path.
+    let path = if asked.iam { "localhost" } else { "suite" };
     let mut text = format!(
         "[DEFAULT]\nhost = 127.0.0.1\nport = {port}\nis_secure = False\nssl_verify = False\n\
          [fixtures]\nbucket prefix = suite-{{random}}-\n\
-         iam name prefix = suite-{{random}}-\niam path prefix = /suite/{{random}}/\n"
+         iam name prefix = suite-{{random}}-\niam path prefix = /{path}/{{random}}/\n"
     );
+    let admins = if asked.iam { IAM_ADMINS } else { ADMINS };
     for (section, name, tenant) in USERS {
         let email = format!("{name}@example.org");
+        // Accounts name each other's buckets, which those of one tenant can.
+        let tenant = if asked.iam && section.ends_with(" root") {
+            "accounts"
+        } else {
+            tenant
+        };
         let mut add = vec!["user", "add", name, "--email", &email];
         if !tenant.is_empty() {
             add.extend(["--tenant", tenant]);
         }
-        if ADMINS.contains(&section) {
+        if admins.contains(&section) {
             add.push("--tenant-admin");
         }
         let user = demo.admin(&add)?;
-        let id = user["id"]
+        // Principals of the tests of STS have what Ceph calls an id behind `user/`: the name.
+        let id = if asked.iam && section == "s3 alt" {
+            &user["name"]
+        } else {
+            &user["id"]
+        };
+        let id = id
             .as_str()
             .with_context(|| format!("no id of user {name}"))?;
         let designation = user["name"].as_str().unwrap_or(name);

@@ -57,6 +57,7 @@ actions! {
     "s3" {
         Service {
             ListAllMyBuckets "ListAllMyBuckets",
+            DescribeJob "DescribeJob",
             GetAccountPublicAccessBlock "GetAccountPublicAccessBlock",
             PutAccountPublicAccessBlock "PutAccountPublicAccessBlock",
         }
@@ -177,6 +178,8 @@ actions! {
             DetachGroupPolicy "DetachGroupPolicy",
             DetachRolePolicy "DetachRolePolicy",
             DetachUserPolicy "DetachUserPolicy",
+            GenerateCredentialReport "GenerateCredentialReport",
+            GenerateServiceLastAccessedDetails "GenerateServiceLastAccessedDetails",
             GetAccountSummary "GetAccountSummary",
             GetGroup "GetGroup",
             GetGroupPolicy "GetGroupPolicy",
@@ -209,6 +212,8 @@ actions! {
             RemoveClientIdFromOpenIdConnectProvider "RemoveClientIDFromOpenIDConnectProvider",
             RemoveUserFromGroup "RemoveUserFromGroup",
             SetDefaultPolicyVersion "SetDefaultPolicyVersion",
+            SimulateCustomPolicy "SimulateCustomPolicy",
+            SimulatePrincipalPolicy "SimulatePrincipalPolicy",
             TagRole "TagRole",
             TagUser "TagUser",
             UntagRole "UntagRole",

@@ -6,13 +6,18 @@
 //! account of its own is found by its name or its id, by itself and by who manages its tenant.
 //! For everybody else it does not exist, and neither do users of other accounts.
 
+mod providers;
+mod roles;
+
+pub use providers::ProviderInfo;
+
 use dewar_auth::{Action, Caller, Details, Resource, Secret, User, UserKind, authorize};
 use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
     AccountLimits, Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role,
-    RoleChange, UserChange,
+    RoleChange, UserChange, is_aws_policy,
 };
 
 /// The IAM API for one caller.
@@ -69,6 +74,11 @@ impl Identities<'_> {
         self.caller.user().ok_or_else(nobody)
     }
 
+    /// Whether the caller manages the whole tenant: its roles and providers are the tenant's.
+    fn manages_tenant(&self) -> bool {
+        self.caller.user().is_some_and(|user| user.tenant_admin)
+    }
+
     fn full(&self, name: &str) -> String {
         format!("{}/{name}", self.root)
     }
@@ -105,6 +115,17 @@ impl Identities<'_> {
             account: self.account,
             path,
             of_tenant: false,
+        };
+        self.permit(action, resource)
+    }
+
+    /// Asks for something of the tenant, which belongs to no account but perhaps is one.
+    fn permit_of_tenant(&self, action: Action, account: UserId, path: &str) -> Result<()> {
+        let resource = Resource::Identity {
+            tenant: &self.tenant,
+            account,
+            path,
+            of_tenant: true,
         };
         self.permit(action, resource)
     }
@@ -331,11 +352,17 @@ impl Identities<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
-    pub async fn create_key(&self, name: Option<&str>) -> Result<(User, String, Secret)> {
+    pub async fn create_key(&self, name: Option<&str>) -> Result<(User, KeyInfo, Secret)> {
         let user = self.user(Action::CreateAccessKey, name).await?;
         let designation = self.designation(&user.name);
         let (id, secret) = self.accounts().add_own_key(&designation).await?;
-        Ok((user, id, secret))
+        let keys = self.accounts().access_keys(Some(&designation)).await?;
+        let key = keys.into_iter().find(|key| key.access_key == id);
+        let key = key.ok_or_else(|| {
+            let message = format!("access key {id:?} was removed meanwhile");
+            Error::new(ErrorKind::NotFound, message)
+        })?;
+        Ok((user, key, secret))
     }
 
     /// The keys of a user, or of the caller.
@@ -487,6 +514,9 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`], [`ErrorKind::AlreadyExists`], [`ErrorKind::MalformedPolicy`],
     /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidArgument`].
     pub async fn create_role(&self, name: &str, path: &str, change: RoleChange) -> Result<Role> {
+        if self.manages_tenant() {
+            return self.create_role_of_tenant(name, path, change).await;
+        }
         self.permit_own(Action::CreateRole, &format!("role{path}{name}"))?;
         let full = self.full(name);
         let accounts = self.accounts();
@@ -499,6 +529,9 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`].
     pub async fn role(&self, action: Action, name: &str) -> Result<Role> {
+        if let Some(role) = self.role_of_tenant(action, name).await? {
+            return Ok(role);
+        }
         let found = self.accounts().role(&self.tenant, &self.full(name)).await;
         let path = match &found {
             Ok(role) => format!("role{}{}", role.path, short(&role.name)),
@@ -514,23 +547,16 @@ impl Identities<'_> {
     /// [`ErrorKind::Denied`].
     pub async fn list_roles(&self) -> Result<Vec<Role>> {
         self.permit_own(Action::ListRoles, "role/")?;
+        let accounts = self.accounts();
+        let mut found = accounts.roles(&self.tenant, Some(&self.root)).await?;
+        if self.manages_tenant() {
+            found.extend(accounts.roles(&self.tenant, None).await?);
+        }
         let mut roles = Vec::new();
-        for role in self
-            .accounts()
-            .roles(&self.tenant, Some(&self.root))
-            .await?
-        {
-            roles.push(self.accounts().shown_role(role).await?);
+        for role in found {
+            roles.push(accounts.shown_role(role).await?);
         }
         Ok(roles)
-    }
-
-    /// Whether the caller may ask which issuers of tokens its account has.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Denied`].
-    pub fn may_list_issuers(&self) -> Result<()> {
-        self.permit_own(Action::ListOpenIdConnectProviders, "oidc-provider/")
     }
 
     /// Changes a role.
@@ -580,6 +606,7 @@ impl Identities<'_> {
         let found = self.policy_at(arn).await;
         let path = match &found {
             Ok(policy) => Some(policy_path(policy)),
+            Err(_) if is_aws_policy(arn) => Some("policy/".to_owned()),
             Err(_) => self.rest_of(arn).map(str::to_owned),
         };
         // An ARN of another account names nothing here, and asking for it tells nothing.
@@ -597,6 +624,9 @@ impl Identities<'_> {
     /// The policy that has this ARN, path and all.
     async fn policy_at(&self, arn: &str) -> Result<ManagedPolicy> {
         let none = || Error::new(ErrorKind::NotFound, format!("there is no policy {arn:?}"));
+        if is_aws_policy(arn) {
+            return self.accounts().managed(&self.tenant, arn).await;
+        }
         let rest = self
             .rest_of(arn)
             .and_then(|rest| rest.strip_prefix("policy"));
@@ -617,10 +647,23 @@ impl Identities<'_> {
         }
     }
 
-    /// The ARN of a policy of the account.
+    /// The ARN of a policy of the account, or of one of AWS.
     #[must_use]
     pub fn policy_arn(&self, policy: &ManagedPolicy) -> String {
+        if is_aws_policy(&policy.name) {
+            return policy.name.clone();
+        }
         format!("arn:aws:iam::{}:{}", self.account, policy_path(policy))
+    }
+
+    /// The same, to be changed: none of AWS's.
+    async fn own_policy(&self, action: Action, arn: &str) -> Result<ManagedPolicy> {
+        let policy = self.policy(action, arn).await?;
+        if is_aws_policy(&policy.name) {
+            let message = format!("{arn} is AWS's, which nobody changes");
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(policy)
     }
 
     /// The policies of the account.
@@ -639,7 +682,7 @@ impl Identities<'_> {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NotFound`], [`ErrorKind::Conflict`].
     pub async fn delete_policy(&self, arn: &str) -> Result<()> {
-        let policy = self.policy(Action::DeletePolicy, arn).await?;
+        let policy = self.own_policy(Action::DeletePolicy, arn).await?;
         self.accounts()
             .remove_managed(&self.tenant, &policy.name)
             .await
@@ -656,7 +699,7 @@ impl Identities<'_> {
         text: &str,
         default: bool,
     ) -> Result<(ManagedPolicy, u32)> {
-        let policy = self.policy(Action::CreatePolicyVersion, arn).await?;
+        let policy = self.own_policy(Action::CreatePolicyVersion, arn).await?;
         let accounts = self.accounts();
         let number = accounts
             .reword_policy(&self.tenant, &policy.name, text, default)
@@ -675,7 +718,7 @@ impl Identities<'_> {
         } else {
             Action::SetDefaultPolicyVersion
         };
-        let policy = self.policy(action, arn).await?;
+        let policy = self.own_policy(action, arn).await?;
         self.accounts()
             .choose_wording(&self.tenant, &policy.name, number, remove)
             .await

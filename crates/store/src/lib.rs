@@ -71,17 +71,18 @@ use dewar_meta::ns::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
-    AccountLimits, Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind,
-    IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser,
-    POLICY_VERSIONS_MAX, PolicyVersion, Revoke, Role, RoleChange, ShareInfo, UserChange,
-    WebIdentity, caller_identity,
+    AccountLimits, Accounts, AssumeRole, AwsPolicy, Becoming, FederationConfig, FetchKeys, Given,
+    Group, Holder, HolderKind, IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy,
+    NewIssuer, NewShare, NewUser, POLICY_VERSIONS_MAX, PolicyVersion, Provider, ProviderChange,
+    ProviderOwner, Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, aws_policies,
+    aws_policy, caller_identity, is_aws_policy,
 };
 pub use blobs::{BlobTable, JournalHold};
 pub use dewar_meta::ns::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
-pub use identity::Identities;
+pub use identity::{Identities, ProviderInfo};
 pub use listings::ListingConfig;
 pub use multipart::{Begun, PartUpload};
 pub use put::Upload;

@@ -17,7 +17,8 @@
 //! 6. A policy from who manages the tenant allows in the whole tenant.
 //! 7. Everything else is denied.
 //! 8. What is allowed so far must lie within what a session or a token is held to: its policy, its
-//!    capabilities. They take away and never give.
+//!    capabilities. They take away and never give. What a bucket's policy allows to a session by the
+//!    session's own ARN need not lie within the session's policy, which may still deny it.
 //!
 //! An owner on a bucket without policy gets through without an allocation.
 
@@ -151,6 +152,9 @@ pub struct Details<'a> {
     pub transitive: Option<&'a [String]>,
     /// The policy that is to be given or taken.
     pub policy_arn: Option<&'a str>,
+    /// Whether a trust policy may let in all users of a provider whose tokens are for a certain
+    /// client.
+    pub client_trust: bool,
 }
 
 /// The caller may not.
@@ -443,7 +447,7 @@ fn trusted<'a>(ask: &'a Ask<'a>, trust: &'a crate::Policy) -> (bool, Why<'a>) {
     };
     let vouched = ask.caller.bounds().is_some_and(|bounds| bounds.unassumed);
     // Refused when it was set; a second look costs nothing.
-    if user.is_none() && (!vouched || trust.trusts_a_realm()) {
+    if user.is_none() && (!vouched || trust.trusts_a_realm(ask.details.client_trust)) {
         return (false, Why::Nothing);
     }
     let own = match OwnPolicies::of(ask, user) {
@@ -523,11 +527,30 @@ fn beyond<'a>(ask: &Ask<'a>) -> Option<Why<'a>> {
             let verdict = policy.verdict(ask);
             match (verdict.deny, verdict.allow) {
                 (Some((index, statement)), _) => Some(Why::User(source, index, statement)),
+                (None, None) if is_session_named(ask) => None,
                 (None, None) => Some(Why::SessionPolicy(source)),
                 (None, Some(_)) => None,
             }
         }
     })
+}
+
+/// Whether the bucket's policy allows it to the caller's session by its own ARN. That is added to what
+/// the session's policy leaves (IAM user guide, "Session policies"); scopes and caveats still bound it.
+fn is_session_named(ask: &Ask<'_>) -> bool {
+    let Resource::Bucket {
+        owner,
+        access: Some(access),
+        object,
+        ..
+    } = *ask.resource
+    else {
+        return false;
+    };
+    let lists = access.ownership() != Ownership::BucketOwnerEnforced;
+    let foreign = lists && object.is_some_and(|object| object.owner != owner);
+    let policy = access.policy.as_deref().filter(|_| !foreign);
+    policy.is_some_and(|policy| policy.allows_session(&ask.of_resource()))
 }
 
 /// Decides: what everybody is asked, then what sessions and tokens are held to, which only takes

@@ -952,3 +952,124 @@ fn conditions_on_a_claim_that_was_not_kept_fail_closed() {
     let elsewhere = "arn:aws:s3:::data/none/${idp.example.org:groups}";
     assert_eq!(says(&closed, "Deny", elsewhere, ""), None);
 }
+
+/// A tag of a login may have several values: each counts, also where a variable stands for it.
+#[test]
+fn all_values_of_a_tag_count() {
+    let bounds = |tag_keys| {
+        let tags = [("team", "a"), ("team", "b"), ("site", "x"), ("site", "y")];
+        let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        crate::Bounds {
+            tags: tags.into(),
+            tag_keys,
+            ..crate::Bounds::default()
+        }
+    };
+    let by = |tag_keys| {
+        let bounds = Arc::new(bounds(tag_keys));
+        Caller::by_token(Arc::new(user(2, "bob")), bounds, ORIGIN)
+    };
+    let says = |caller: &Caller, effect: &str, resource: &str, condition: &str| {
+        let more = format!(r#","Condition":{condition}"#);
+        let access = bucket_policy(&statement(effect, ANYBODY, "s3:GetObject", resource, &more));
+        let asked = Bucket::new(&access).ask(caller, Action::GetObject);
+        matches!(asked.reason, Reason::Statement { .. })
+    };
+    let caller = by(false);
+    for (condition, holds) in [
+        (r#"{"StringEquals":{"aws:PrincipalTag/team":"a"}}"#, true),
+        (r#"{"StringEquals":{"aws:PrincipalTag/team":"b"}}"#, true),
+        (r#"{"StringEquals":{"aws:PrincipalTag/team":"c"}}"#, false),
+        (
+            r#"{"StringNotEquals":{"aws:PrincipalTag/team":"b"}}"#,
+            false,
+        ),
+        (
+            r#"{"ForAllValues:StringEquals":{"aws:PrincipalTag/team":"a"}}"#,
+            false,
+        ),
+        (
+            r#"{"ForAllValues:StringEquals":{"aws:PrincipalTag/team":["a","b"]}}"#,
+            true,
+        ),
+        // Every combination of the values of two variables is tried.
+        (
+            r#"{"StringEquals":{"aws:PrincipalTag/team":"${aws:PrincipalTag/team}"}}"#,
+            true,
+        ),
+        (
+            r#"{"StringEquals":{"aws:PrincipalTag/site":"${aws:PrincipalTag/site}",
+                "s3:prefix":"${aws:PrincipalTag/team}"}}"#,
+            false,
+        ),
+        (r#"{"Null":{"aws:TagKeys":"false"}}"#, false),
+        (r#"{"StringEquals":{"sts:authentication":"false"}}"#, true),
+    ] {
+        for effect in ["Allow", "Deny"] {
+            let found = says(&caller, effect, ALL, condition);
+            assert_eq!(found, holds, "{effect} {condition}");
+        }
+    }
+    let always = r#"{"StringEquals":{"aws:PrincipalTag/site":"y"}}"#;
+    for (resource, holds) in [
+        ("arn:aws:s3:::data/${aws:PrincipalTag/team}/b", true),
+        (
+            "arn:aws:s3:::data/${aws:PrincipalTag/team}/${aws:PrincipalTag/team}",
+            false,
+        ),
+        ("arn:aws:s3:::data/*/${aws:PrincipalTag/team}", true),
+        ("arn:aws:s3:::data/${aws:PrincipalTag/site}/*", false),
+    ] {
+        assert_eq!(says(&caller, "Deny", resource, always), holds, "{resource}");
+    }
+    // Where the administrator wants it, the session's tags count as a request's.
+    let keys = r#"{"ForAnyValue:StringEquals":{"aws:TagKeys":"team"}}"#;
+    assert!(!says(&caller, "Allow", ALL, keys));
+    assert!(says(&by(true), "Allow", ALL, keys));
+}
+
+/// What a bucket's policy gives a session by its own ARN is not held to the session's policy; its scopes,
+/// caveats and what the session's policy denies still count.
+#[test]
+fn a_bucket_policy_may_name_a_session() {
+    let session = |policy: &str| {
+        let text = statement("Allow", "", "s3:PutObject", ALL, "");
+        let text = if policy.is_empty() {
+            text
+        } else {
+            policy.to_owned()
+        };
+        let policy = Policy::parse(&text, PolicyKind::Identity, 20_000).expect("a policy");
+        let bounds = crate::Bounds {
+            limits: vec![crate::Limit::Policy {
+                source: "the session's policy".into(),
+                policy: Arc::new(policy),
+            }],
+            ..crate::Bounds::default()
+        };
+        let role = User {
+            kind: crate::UserKind::Role {
+                session: "night".into(),
+            },
+            ..user(2, "r")
+        };
+        let role = with_policy(role, &statement("Allow", "", "s3:*", ALL, ""), false);
+        Caller::by_token(Arc::new(role), Arc::new(bounds), ORIGIN)
+    };
+    let may = |caller: &Caller, principal: &str| {
+        let principal = format!(r#""Principal":{{"AWS":"arn:aws:{principal}"}},"#);
+        let text = statement("Allow", &principal, "s3:GetObject", ALL, "");
+        Bucket::new(&bucket_policy(&text)).may(caller, Action::GetObject)
+    };
+    let caller = session("");
+    for (principal, allowed) in [
+        ("sts:::assumed-role/r/night", true),
+        ("iam:::assumed-role/r/night", true),
+        ("sts:::assumed-role/r/day", false),
+        ("iam:::role/r", false),
+    ] {
+        assert_eq!(may(&caller, principal), allowed, "{principal}");
+    }
+    let denied = session(&statement("Deny", "", "s3:GetObject", ALL, ""));
+    assert!(!may(&denied, "sts:::assumed-role/r/night"));
+}

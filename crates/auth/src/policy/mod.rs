@@ -252,10 +252,11 @@ impl Policy {
 
     /// Whether a statement of it lets in every user of a provider: one that names a provider and asks
     /// for no claim that tells its users apart. Who means that writes it down: a claim `sub` that is
-    /// like `*`.
+    /// like `*`. With `client_trust` a claim that names the client of the token is enough.
     #[must_use]
-    pub fn trusts_a_realm(&self) -> bool {
-        self.statements.iter().any(Statement::trusts_a_realm)
+    pub fn trusts_a_realm(&self, client_trust: bool) -> bool {
+        let mut statements = self.statements.iter();
+        statements.any(|statement| statement.trusts_a_realm(client_trust))
     }
 
     /// The claims that it asks for, in conditions and in variables, as `PROVIDER:claim`; one may come
@@ -275,6 +276,12 @@ impl Policy {
                 self.judge(ask, &denying, &index.allowing.candidates(path))
             }
         }
+    }
+
+    /// Whether a statement that names the caller's own session allows the request.
+    pub(crate) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+        let mut statements = self.statements.iter();
+        statements.any(|statement| statement.allows_session(ask))
     }
 
     /// The same, looking at these statements alone.

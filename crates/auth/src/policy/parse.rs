@@ -167,6 +167,8 @@ fn principals(
 ) -> Result<Option<PrincipalSet>, PolicyError> {
     match (elements.principal, parsing.kind) {
         (None, PolicyKind::Identity) => Ok(None),
+        // Whoever has the policy is one of all.
+        (Some((Node::Text(text), false)), PolicyKind::Identity) if text == "*" => Ok(None),
         (Some(_), PolicyKind::Identity) => {
             Err(malformed("Policy document should not specify a principal."))
         }

@@ -88,6 +88,17 @@ impl PrincipalSet {
         self.negated || self.members.iter().any(one)
     }
 
+    /// Whether the caller's own session is named, not only its role.
+    pub(super) fn names_session(&self, caller: &Caller) -> bool {
+        let one = |member: &Member| match member {
+            Member::Arn { rest, .. } => {
+                rest.starts_with("assumed-role/") && member.means(caller).is_some()
+            }
+            _ => false,
+        };
+        !self.negated && self.members.iter().any(one)
+    }
+
     /// Whether and how the caller is meant.
     pub(super) fn means(&self, caller: &Caller) -> Option<Meant> {
         let found = self.members.iter().filter_map(|m| m.means(caller)).max();
@@ -133,10 +144,13 @@ impl Member {
         let of = |kinds: &[&str]| kinds.iter().any(|kind| rest.starts_with(kind));
         match service {
             "iam" if rest == "root" => Some(Self::Account(account.into())),
-            "iam" if of(&["user/", "role/", "group/"]) => Some(()).map(|()| Self::Arn {
-                account: account.into(),
-                rest: rest.into(),
-            }),
+            // Ceph names sessions of roles by `iam` too.
+            "iam" if of(&["user/", "role/", "group/", "assumed-role/"]) => {
+                Some(()).map(|()| Self::Arn {
+                    account: account.into(),
+                    rest: rest.into(),
+                })
+            }
             "sts" if of(&["assumed-role/", "federated-user/"]) => Some(Self::Arn {
                 account: account.into(),
                 rest: rest.into(),

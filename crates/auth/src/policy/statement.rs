@@ -1,7 +1,7 @@
 //! Whether a statement speaks of a request, and what the request says about condition keys.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use dewar_types::Timestamp;
 use time::OffsetDateTime;
@@ -160,9 +160,13 @@ impl<'a> Ask<'a> {
                 let identity = session.and_then(|session| session.source_identity.as_deref());
                 Found::maybe(identity.map(Cow::Borrowed))
             }
+            Key::Authentication => Found::maybe(user.map(|_| {
+                let session = self.session().is_some();
+                Cow::Borrowed(if session { "true" } else { "false" })
+            })),
             Key::PrincipalTag(name) => {
-                let tag = self.caller.bounds().and_then(|bounds| bounds.tag(name));
-                Found::maybe(tag.map(Cow::Borrowed))
+                let tags = self.caller.bounds().map(|bounds| bounds.tags.as_slice());
+                tags_named(tags.unwrap_or_default(), name)
             }
             Key::FederatedProvider => {
                 let bounds = self.caller.bounds();
@@ -213,7 +217,11 @@ impl<'a> Ask<'a> {
             Key::CopySource => Found::maybe(details.copy_source.map(Cow::Borrowed)),
             Key::VersionId => Found::maybe(details.version.map(Cow::Borrowed)),
             Key::RequestObjectTag(name) => self.request_tag(name),
-            Key::RequestObjectTagKeys | Key::TagKeys => self.request_tag_keys(),
+            Key::RequestObjectTagKeys => self.request_tag_keys(),
+            Key::TagKeys => match self.request_tag_keys() {
+                Found::Absent => self.session_tag_keys(),
+                found => found,
+            },
             Key::ExistingObjectTag(name) => {
                 let Resource::Bucket {
                     object: Some(object),
@@ -227,11 +235,11 @@ impl<'a> Ask<'a> {
             }
             Key::Said(fact) => Found::maybe(self.said(*fact)),
             Key::RequestTag(name) => {
-                let tags = details.tags.unwrap_or_default().iter();
                 // Those of objects have a key of their own.
-                let asks = self.action.level() != Level::Object;
-                let tag = tags.filter(|_| asks).find(|(key, _)| key == name.as_ref());
-                Found::maybe(tag.map(|(_, value)| Cow::Borrowed(value.as_str())))
+                let tags = details
+                    .tags
+                    .filter(|_| self.action.level() != Level::Object);
+                tags_named(tags.unwrap_or_default(), name)
             }
             Key::RoleSessionName => Found::maybe(details.role_session.map(Cow::Borrowed)),
             Key::ExternalId => Found::maybe(details.external_id.map(Cow::Borrowed)),
@@ -315,6 +323,17 @@ impl<'a> Ask<'a> {
         Found::maybe(tag.map(Cow::Owned))
     }
 
+    /// The keys of the session's tags, where the administrator wants them to count as a request's.
+    fn session_tag_keys(&self) -> Found<'_> {
+        let bounds = self.caller.bounds().filter(|bounds| bounds.tag_keys);
+        let tags = bounds.map(|bounds| bounds.tags.as_slice());
+        let keys = tags.unwrap_or_default().iter().map(|(key, _)| key.as_str());
+        match keys.map(Cow::Borrowed).collect::<Vec<_>>() {
+            keys if keys.is_empty() => Found::Absent,
+            keys => Found::Many(keys),
+        }
+    }
+
     fn request_tag_keys(&self) -> Found<'_> {
         if let Some(tags) = self.details.tags {
             return Found::Many(
@@ -333,16 +352,71 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The value of a policy variable, in a statement with this effect.
-    fn variable(&self, key: &Key, effect: Effect) -> Result<Option<String>, Unkept> {
+    /// The value of a policy variable, in a statement with this effect. A tag that has several values
+    /// stands for each of them in turn, as `choices` has it.
+    fn variable(
+        &self,
+        key: &Key,
+        effect: Effect,
+        choices: &Choices,
+    ) -> Result<Option<String>, Unkept> {
         if *key == Key::Username && effect == Effect::Allow && !self.names_user() {
             return Ok(None);
         }
         match self.find(key) {
             Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),
+            Found::Many(values) if matches!(key, Key::PrincipalTag(_) | Key::RequestTag(_)) => {
+                let at = choices.of(key, values.len());
+                Ok(values.into_iter().nth(at).map(Cow::into_owned))
+            }
             Found::Absent | Found::Many(_) => Ok(None),
             Found::Unkept => Err(Unkept),
         }
+    }
+}
+
+/// The values of a tag.
+fn tags_named<'a>(tags: &'a [(String, String)], name: &str) -> Found<'a> {
+    let mut values = tags
+        .iter()
+        .filter(|(key, _)| key == name)
+        .map(|(_, value)| Cow::Borrowed(value.as_str()));
+    match (values.next(), values.next()) {
+        (None, _) => Found::Absent,
+        (Some(one), None) => Found::One(one),
+        (Some(one), Some(two)) => Found::Many([one, two].into_iter().chain(values).collect()),
+    }
+}
+
+/// Most combinations of the values of tags that one statement is asked with.
+const COMBINATIONS_MAX: usize = 256;
+
+/// Which value each variable with several values stands for now: an odometer over those that a
+/// statement has asked for.
+#[derive(Default)]
+struct Choices(RefCell<Vec<(Key, usize, usize)>>);
+
+impl Choices {
+    /// The place of the value that a variable with `count` values stands for.
+    fn of(&self, key: &Key, count: usize) -> usize {
+        let mut all = self.0.borrow_mut();
+        if let Some((_, at, _)) = all.iter().find(|(known, ..)| known == key) {
+            return *at;
+        }
+        all.push((key.clone(), 0, count));
+        0
+    }
+
+    /// Goes on to the next combination; false after the last.
+    fn next(&self) -> bool {
+        for (_, at, count) in self.0.borrow_mut().iter_mut() {
+            *at += 1;
+            if *at < *count {
+                return true;
+            }
+            *at = 0;
+        }
+        false
     }
 }
 
@@ -418,16 +492,30 @@ impl Statement {
             None => Meant::InPerson,
             Some(principals) => principals.means(ask.caller)?,
         };
-        let variables = |key: &Key| ask.variable(key, self.effect);
-        let resources = self.resources.holds(&ask.named(), &variables);
-        if resources == Truth::No {
-            return None;
+        let denies = self.effect == Effect::Deny;
+        let choices = Choices::default();
+        let variables = |key: &Key| ask.variable(key, self.effect, &choices);
+        for _ in 0..COMBINATIONS_MAX {
+            let resources = self.resources.holds(&ask.named(), &variables);
+            let holds = match resources {
+                Truth::No => Truth::No,
+                _ => {
+                    let conditions = self
+                        .conditions
+                        .iter()
+                        .map(|condition| condition.holds(&ask.find(condition.key()), &variables));
+                    Truth::all([resources, Truth::all(conditions)])
+                }
+            };
+            if holds.decide(denies) {
+                return Some(meant);
+            }
+            if !choices.next() {
+                return None;
+            }
         }
-        let conditions = self.conditions.iter();
-        let conditions =
-            conditions.map(|condition| condition.holds(&ask.find(condition.key()), &variables));
-        let holds = Truth::all([resources, Truth::all(conditions)]);
-        holds.decide(self.effect == Effect::Deny).then_some(meant)
+        // Too many to look at them all: what denies does, what allows does not.
+        denies.then_some(meant)
     }
 
     /// The claims that it asks for, in conditions and in variables: `PROVIDER:claim`.
@@ -438,6 +526,14 @@ impl Statement {
             Key::Claim(name) => Some(&**name),
             _ => None,
         })
+    }
+
+    /// Whether it allows the request to the caller's own session, which it names.
+    pub(super) fn allows_session(&self, ask: &Ask<'_>) -> bool {
+        let principals = self.principals.as_ref();
+        self.effect == Effect::Allow
+            && principals.is_some_and(|principals| principals.names_session(ask.caller))
+            && self.speaks_of(ask).is_some()
     }
 
     /// What the resources that it speaks of begin with.
@@ -456,7 +552,7 @@ impl Statement {
     }
 
     /// Whether it lets in all users of a provider, whoever they are.
-    pub(super) fn trusts_a_realm(&self) -> bool {
+    pub(super) fn trusts_a_realm(&self, client_trust: bool) -> bool {
         self.effect == Effect::Allow
             && self.actions.contains(Action::AssumeRoleWithWebIdentity)
             && self
@@ -466,7 +562,7 @@ impl Statement {
             && !self
                 .conditions
                 .iter()
-                .any(super::Condition::tells_users_apart)
+                .any(|condition| condition.tells_users_apart(client_trust))
     }
 
     /// See [`Policy::tells_keys_apart`].

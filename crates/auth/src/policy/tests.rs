@@ -152,7 +152,11 @@ fn what_is_not_understood_is_refused() {
     let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
     assert!(bucket(&one(&format!("{statement},\"Condition\":{deep}"))).is_err());
     // On users: no principal. On roles: no resource.
-    assert!(identity(&one(&statement)).is_err());
+    let named = statement.replacen(r#""Principal":"*""#, r#""Principal":{"AWS":"7"}"#, 1);
+    assert_ne!(named, statement);
+    assert!(identity(&one(&named)).is_err());
+    // But for everybody, who whoever has the policy is one of.
+    assert!(identity(&one(&statement)).is_ok());
     assert!(Policy::parse(&one(&statement), PolicyKind::Trust, 9_999).is_err());
 }
 

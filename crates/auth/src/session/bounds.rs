@@ -69,8 +69,10 @@ pub struct Bounds {
     /// Names, without provider, of claims that the token said and that are not in `claims`; [`ALL_UNKEPT`]
     /// among them stands for every name. Conditions on these fail closed.
     pub unkept: Vec<String>,
-    /// Tags of the session.
+    /// Tags of the session. One of a provider's token may have several values, each a pair here.
     pub tags: Vec<(String, String)>,
+    /// Whether conditions on `aws:TagKeys` see the keys of these tags where a request gives none.
+    pub tag_keys: bool,
     /// What it is held to: all of these.
     pub limits: Vec<Limit>,
     /// The session, if it is one.
@@ -97,10 +99,5 @@ impl Bounds {
         let bare = name.strip_prefix(provider);
         let bare = bare.and_then(|rest| rest.strip_prefix(':'));
         bare.is_some_and(|bare| is_unkept(&self.unkept, bare)) && self.claim(name).is_empty()
-    }
-
-    pub(crate) fn tag(&self, name: &str) -> Option<&str> {
-        let found = self.tags.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
     }
 }

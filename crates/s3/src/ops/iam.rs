@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
 use dewar_store::{
-    Group, Holder, HolderKind, Identities, ManagedPolicy, POLICY_VERSIONS_MAX, Role, RoleChange,
-    Store,
+    Group, Holder, HolderKind, Identities, POLICY_VERSIONS_MAX, Role, RoleChange, Store,
 };
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
+use super::iam_policies::policies;
+use super::iam_providers::providers;
 use crate::door::{Answer, text_answer};
 use crate::error::{Code, Refusal, push_element};
 use crate::sigv4::{decode_percent, encode_strict};
@@ -107,7 +108,7 @@ impl Form {
             })
     }
 
-    fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         self.get("Path").unwrap_or("/")
     }
 }
@@ -132,7 +133,7 @@ impl Xml {
     }
 
     /// A page of a list: those after `Marker`, as many as `MaxItems`.
-    fn list<T>(
+    pub(super) fn list<T>(
         &mut self,
         form: &Form,
         name: &str,
@@ -174,7 +175,8 @@ pub(crate) async fn call(store: &Store, caller: &Caller, bytes: &[u8], id: &str)
             let mut xml = format!(
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{action}Response xmlns=\"{IAM_XMLNS}\">"
             );
-            if !result.0.is_empty() {
+            // The one call without members whose answer has the element all the same.
+            if !result.0.is_empty() || action == "UpdateRole" {
                 xml.push_str(&format!("<{action}Result>{}</{action}Result>", result.0));
             }
             push_metadata(&mut xml, id);
@@ -240,6 +242,7 @@ async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> Ou
         || groups(&iam, action, form, &mut xml).await?
         || roles(&iam, action, form, &mut xml).await?
         || policies(&iam, action, form, &mut xml).await?
+        || providers(&iam, action, form, &mut xml).await?
         || holders(store, &iam, action, form, &mut xml).await?;
     if done {
         return Ok(xml);
@@ -251,11 +254,11 @@ async fn answer(store: &Store, caller: &Caller, action: &str, form: &Form) -> Ou
     })
 }
 
-fn date(time: Timestamp) -> String {
+pub(super) fn date(time: Timestamp) -> String {
     iso_date(time)
 }
 
-fn short(name: &str) -> &str {
+pub(super) fn short(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, name)| name)
 }
 
@@ -294,12 +297,13 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
             xml.list(form, "Users", &users, push_user);
         }
         "CreateAccessKey" => {
-            let (user, id, secret) = iam.create_key(name).await?;
+            let (user, key, secret) = iam.create_key(name).await?;
             xml.nested("AccessKey", |xml| {
                 xml.text("UserName", user.short_name());
-                xml.text("AccessKeyId", &id);
+                xml.text("AccessKeyId", &key.access_key);
                 xml.text("Status", "Active");
                 xml.text("SecretAccessKey", secret.reveal());
+                xml.text("CreateDate", &date(key.created));
             });
         }
         "ListAccessKeys" => {
@@ -420,7 +424,7 @@ async fn groups(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) 
     Ok(true)
 }
 
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     encode_strict(&mut out, text.as_bytes());
     out
@@ -431,8 +435,7 @@ fn push_role(iam: &Identities<'_>, xml: &mut Xml, role: &Role) {
     xml.text("Path", &role.path);
     xml.text("RoleName", name);
     xml.text("RoleId", &format!("{:016x}", role.id));
-    let arn = format!("arn:aws:iam::{}:role{}{name}", iam.account(), role.path);
-    xml.text("Arn", &arn);
+    xml.text("Arn", &iam.role_arn(role));
     xml.text("CreateDate", &date(role.created));
     xml.text("AssumeRolePolicyDocument", &encoded(&role.trust));
     if let Some(description) = &role.description {
@@ -485,118 +488,12 @@ async fn roles(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
             iam.update_role(action, form.need("RoleName")?, change)
                 .await?;
         }
-        "ListOpenIDConnectProviders" => {
-            // Issuers of tokens are the server's, not an account's.
-            iam.may_list_issuers()?;
-            xml.nested("OpenIDConnectProviderList", |_| {});
-        }
         "DeleteRole" => iam.delete_role(form.need("RoleName")?).await?,
         "ListRoles" => {
             let prefix = form.get("PathPrefix").unwrap_or("/");
             let mut roles = iam.list_roles().await?;
             roles.retain(|role| role.path.starts_with(prefix));
             xml.list(form, "Roles", &roles, |xml, role| push_role(iam, xml, role));
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
-fn push_policy(iam: &Identities<'_>, xml: &mut Xml, policy: &ManagedPolicy) {
-    let name = short(&policy.name);
-    xml.text("PolicyName", name);
-    xml.text("PolicyId", &format!("{:016x}", policy.id));
-    xml.text("Arn", &iam.policy_arn(policy));
-    xml.text("Path", &policy.path);
-    xml.text("DefaultVersionId", &format!("v{}", policy.default));
-    xml.text("IsAttachable", "true");
-    if let Some(description) = &policy.description {
-        xml.text("Description", description);
-    }
-    xml.text("CreateDate", &date(policy.created));
-    xml.text("UpdateDate", &date(policy.updated));
-}
-
-fn push_version(xml: &mut Xml, policy: &ManagedPolicy, number: u32, with_text: bool) {
-    let Some(version) = policy.versions.get(&number) else {
-        return;
-    };
-    if with_text {
-        xml.text("Document", &encoded(&version.text));
-    }
-    xml.text("VersionId", &format!("v{number}"));
-    let default = number == policy.default;
-    xml.text("IsDefaultVersion", if default { "true" } else { "false" });
-    xml.text("CreateDate", &date(version.created));
-}
-
-async fn policies(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -> Outcome<bool> {
-    let number = || {
-        let text = form.need("VersionId")?;
-        let number = text.strip_prefix('v').and_then(|text| text.parse().ok());
-        number.ok_or_else(|| Refused {
-            code: "NoSuchEntity",
-            status: StatusCode::NOT_FOUND,
-            words: format!("There is no version {text}."),
-        })
-    };
-    match action {
-        "CreatePolicy" => {
-            let description = form.get("Description").map(str::to_owned);
-            let (name, text) = (form.need("PolicyName")?, form.need("PolicyDocument")?);
-            let policy = iam
-                .create_policy(name, form.path(), description, text)
-                .await?;
-            xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
-        }
-        "GetPolicy" => {
-            let policy = iam
-                .policy(Action::GetPolicy, form.need("PolicyArn")?)
-                .await?;
-            xml.nested("Policy", |xml| push_policy(iam, xml, &policy));
-        }
-        "DeletePolicy" => iam.delete_policy(form.need("PolicyArn")?).await?,
-        "ListPolicies" => {
-            let policies = iam.list_policies().await?;
-            xml.list(form, "Policies", &policies, |xml, policy| {
-                push_policy(iam, xml, policy);
-            });
-        }
-        "ListPolicyVersions" => {
-            let arn = form.need("PolicyArn")?;
-            let policy = iam.policy(Action::ListPolicyVersions, arn).await?;
-            let numbers: Vec<u32> = policy.versions.keys().rev().copied().collect();
-            xml.list(form, "Versions", &numbers, |xml, number| {
-                push_version(xml, &policy, *number, false);
-            });
-        }
-        "GetPolicyVersion" => {
-            let arn = form.need("PolicyArn")?;
-            let policy = iam.policy(Action::GetPolicyVersion, arn).await?;
-            let number: u32 = number()?;
-            if !policy.versions.contains_key(&number) {
-                return Err(Refused {
-                    code: "NoSuchEntity",
-                    status: StatusCode::NOT_FOUND,
-                    words: format!("There is no version v{number}."),
-                });
-            }
-            xml.nested("PolicyVersion", |xml| {
-                push_version(xml, &policy, number, true)
-            });
-        }
-        "CreatePolicyVersion" => {
-            let (arn, text) = (form.need("PolicyArn")?, form.need("PolicyDocument")?);
-            let default = form.get("SetAsDefault") == Some("true");
-            let (policy, number) = iam.reword_policy(arn, text, default).await?;
-            xml.nested("PolicyVersion", |xml| {
-                push_version(xml, &policy, number, false)
-            });
-        }
-        "DeletePolicyVersion" | "SetDefaultPolicyVersion" => {
-            let remove = action == "DeletePolicyVersion";
-            iam.choose_wording(form.need("PolicyArn")?, number()?, remove)
-                .await?;
         }
         _ => return Ok(false),
     }

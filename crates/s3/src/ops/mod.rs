@@ -19,6 +19,8 @@ mod get_object_attributes;
 mod head_bucket;
 mod head_object;
 mod iam;
+mod iam_policies;
+mod iam_providers;
 mod lifecycle;
 mod list_buckets;
 mod list_multipart_uploads;

@@ -11,7 +11,7 @@ use dewar_meta::kv::Kv;
 use dewar_meta::kv::memory::MemoryKv;
 use dewar_meta::ns::Tree;
 use dewar_s3::{Door, DoorConfig};
-use dewar_store::{BlobTable, JournalHold, Parts, Store};
+use dewar_store::{BlobTable, FederationConfig, JournalHold, Parts, Store, UserChange};
 use dewar_types::{DiskId, Layout, UserId};
 
 use crate::client::Client;
@@ -42,6 +42,8 @@ impl JournalHold for NoJournal {
 pub struct House {
     pub owner: Client,
     pub stranger: Client,
+    /// Who manages the tenant.
+    pub manager: Client,
     pub nobody: Client,
     world: SimWorld,
 }
@@ -100,12 +102,21 @@ pub async fn house() -> House {
         ownership: dewar_auth::Ownership::default(),
         digests: dewar_store::DigestLimits::default(),
     });
-    for (id, name) in [(1, "owner"), (2, "stranger")] {
+    store.accounts().set_federation(FederationConfig {
+        provider_hosts: vec!["*.example.org".into()],
+        ..FederationConfig::default()
+    });
+    for (id, name) in [(1, "owner"), (2, "stranger"), (3, "manager")] {
         let accounts = store.accounts();
         accounts.add_user(UserId(id), name).await.expect("a user");
         let key = Some(format!("KEY-{name}"));
         let secret = Some(Secret::new(format!("secret of {name}")));
         accounts.add_key(name, key, secret).await.expect("a key");
+        let change = UserChange {
+            tenant_admin: Some(name == "manager"),
+            ..UserChange::default()
+        };
+        accounts.change_user(name, change).await.expect("changed");
     }
     let config = DoorConfig {
         region: REGION.into(),
@@ -116,6 +127,7 @@ pub async fn house() -> House {
     let house = House {
         owner: client("owner"),
         stranger: client("stranger"),
+        manager: client("manager"),
         nobody: Client::new(Arc::clone(&door), env.clone(), None),
         world,
     };

@@ -11,6 +11,7 @@ mod crowd;
 mod form;
 mod house;
 mod iam;
+mod iam_providers;
 mod listing;
 mod lists;
 mod marks;

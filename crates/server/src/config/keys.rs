@@ -77,6 +77,16 @@ fn is_when(text: &str) -> bool {
     dewar_xrootd::When::parse(text).is_some()
 }
 
+fn is_provider_host(text: &str) -> bool {
+    let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    let bare = text.strip_prefix("*.").unwrap_or(text);
+    text == "*" || (!bare.is_empty() && bare.len() <= 253 && bare.bytes().all(fit))
+}
+
+fn is_audience(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -243,6 +253,30 @@ sections! {
         /// How long a bearer token may be good in all, from its `iat` to its `exp`. One that is good for
         /// longer is refused, however soon it ends.
         token_lifetime_max: Duration = "30d" { range: Range::Between("1m", "3650d") };
+    }
+
+    /// Logins from outside, as far as accounts let them in by themselves: OpenID Connect providers of
+    /// the IAM API. Issuers that `dewar issuer` lets in are the server's and not meant here.
+    [federation] Federation {
+        /// Hosts of the providers that accounts may let in for their own roles over the IAM API: `host`,
+        /// `host:port`, `*.domain`, or `*` for any. The server connects to them to fetch keys. `*` and
+        /// `*.domain` do not mean this machine. Empty: accounts let nobody in, and who manages a tenant
+        /// does not either.
+        provider_hosts: Vec<String> = "" {
+            range: Range::Rule("host, host:port, *.domain or *", is_provider_host),
+        };
+        /// What tokens name as their audience that are for this service, such as its address. A provider
+        /// of the IAM API without client ids takes tokens for these. Empty: such a provider takes none.
+        audiences: Vec<String> = "" {
+            range: Range::Rule("1 to 255 visible characters", is_audience),
+        };
+        /// Whether the trust policy of a role may let in all users of a provider whose tokens are for a
+        /// certain client, by a condition on `aud`, `azp`, `app_id` or `aws:TagKeys`. Otherwise it needs a
+        /// claim that tells users apart, such as `sub` or `groups`, since many clients serve everybody.
+        client_trust: bool = "false";
+        /// Whether conditions on `aws:TagKeys` see the keys of a session's tags where a request gives no
+        /// tags, as in Ceph. In AWS they see those of the request alone, so that a policy can demand them.
+        session_tag_keys: bool = "false";
     }
 
     /// How much an account may make of users, keys and policies, and what all of them may take in memory.

@@ -38,6 +38,7 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
+use dewar_store::FederationConfig;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
@@ -241,6 +242,12 @@ impl OpenEngine for OpenStore {
             );
         }
         limit_accounts(engine.store(), &config.accounts);
+        engine.store().accounts().set_federation(FederationConfig {
+            provider_hosts: config.federation.provider_hosts.clone(),
+            audiences: config.federation.audiences.clone(),
+            client_trust: config.federation.client_trust,
+            session_tag_keys: config.federation.session_tag_keys,
+        });
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
         let lifetime_max = config.security.token_lifetime_max;

@@ -314,8 +314,9 @@ impl Accounts {
             description: None,
             max_session: 3600,
         };
-        change_role(&mut record, &change)?;
-        check_trust(&record.trust)?;
+        let client_trust = self.federation_config().client_trust;
+        change_role(&mut record, &change, client_trust)?;
+        check_trust(&record.trust, client_trust)?;
         record.trust = self.stored_policy(&record.trust).await?;
         let tenant = self.make_tenant(tenant).await?;
         let _making = self
@@ -360,13 +361,14 @@ impl Accounts {
         change: RoleChange,
     ) -> Result<Role> {
         let key = catalog::identity(ROLE, self.tenant_id(tenant).await?, &folded(name));
+        let client_trust = self.federation_config().client_trust;
         let mut change = change;
         if let Some(trust) = &change.trust {
-            check_trust(trust)?;
+            check_trust(trust, client_trust)?;
             change.trust = Some(self.stored_policy(trust).await?);
         }
         let edit = |record: &mut RoleRecord, _: &mut Batch| {
-            change_role(record, &change)?;
+            change_role(record, &change, client_trust)?;
             Ok(record.clone())
         };
         let record = self.edit(&key, || none("role", name), edit).await?;
@@ -396,11 +398,11 @@ pub(super) fn own_of(kind: u8, tenant: TenantId, name: &str) -> catalog::KeyRang
     catalog::identities(kind, tenant, &folded(&format!("{root}/")))
 }
 
-fn check_trust(text: &str) -> Result<()> {
+fn check_trust(text: &str, client_trust: bool) -> Result<()> {
     let policy = Policy::parse(text, PolicyKind::Trust, TRUST_BYTES_MAX).map_err(|error| {
         Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error)
     })?;
-    if policy.trusts_a_realm() {
+    if policy.trusts_a_realm(client_trust) {
         let message = "the policy would let in every user of the issuer: it needs a condition on a \
                        claim that tells them apart, like groups or sub (a sub that is like \"*\" \
                        says that all are meant)";
@@ -409,9 +411,9 @@ fn check_trust(text: &str) -> Result<()> {
     Ok(())
 }
 
-fn change_role(record: &mut RoleRecord, change: &RoleChange) -> Result<()> {
+fn change_role(record: &mut RoleRecord, change: &RoleChange, client_trust: bool) -> Result<()> {
     if let Some(trust) = &change.trust {
-        check_trust(trust)?;
+        check_trust(trust, client_trust)?;
         record.trust.clone_from(trust);
     }
     if let Some(description) = &change.description {

@@ -9,6 +9,9 @@
 //! issuer, and waits for that one a few seconds, as one of a bounded number of such requests. Issuers
 //! are asked side by side, and none waits for another.
 //!
+//! The keys of providers that accounts let in for themselves are fetched only when a login asks for
+//! them, also once an hour, and are kept in memory alone, of a bounded number of providers.
+//!
 //! # Cancellation
 //! Dropping the future of a request only stops its waiting; dropping that of `keep_keys` stops
 //! fetching, and what is held serves on until it is too old.
@@ -48,6 +51,8 @@ const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
 const WAITING_MAX: usize = 64;
 /// So old is what the catalog has before it is written again though nothing has changed.
 const KEPT_AGAIN: Duration = Duration::from_secs(EVERY.as_secs() / 2);
+/// Providers of accounts whose keys are held; the one that was asked longest ago makes room.
+const ON_DEMAND_MAX: usize = 256;
 /// Longest sleep of the keeper, so that a change of the clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
@@ -92,6 +97,8 @@ pub(super) struct HeldKeys {
     /// Time between two fetches that unknown keys have asked for.
     unknown_every: RwLock<Duration>,
     all: RwLock<BTreeMap<u64, Held>>,
+    /// Providers whose keys are fetched when a login asks for them.
+    on_demand: RwLock<BTreeMap<u64, Arc<Issuer>>>,
     /// Somebody wants a fetch.
     wants: Notify,
     /// One has ended.
@@ -106,6 +113,7 @@ impl Default for HeldKeys {
     fn default() -> Self {
         Self {
             unknown_every: RwLock::new(UNKNOWN_EVERY),
+            on_demand: RwLock::default(),
             all: RwLock::default(),
             wants: Notify::default(),
             ended: Notify::default(),
@@ -117,6 +125,45 @@ impl Default for HeldKeys {
 }
 
 impl HeldKeys {
+    /// Makes room for the keys of a provider, which are fetched when they are asked for.
+    pub(super) fn demand(&self, provider: &Arc<Issuer>) {
+        let mut on_demand = self.on_demand.write();
+        let known = on_demand.insert(provider.id, Arc::clone(provider));
+        if known.is_some() || on_demand.len() <= ON_DEMAND_MAX {
+            return;
+        }
+        let mut all = self.all.write();
+        let oldest = on_demand
+            .keys()
+            .filter(|id| **id != provider.id)
+            .min_by_key(|id| all.get(id).and_then(|held| held.tried))
+            .copied();
+        if let Some(oldest) = oldest {
+            on_demand.remove(&oldest);
+            all.remove(&oldest);
+        }
+    }
+
+    /// Forgets a provider that is gone.
+    pub(super) fn drop_on_demand(&self, id: u64) {
+        self.on_demand.write().remove(&id);
+        self.all.write().remove(&id);
+    }
+
+    fn is_on_demand(&self, id: u64) -> bool {
+        self.on_demand.read().contains_key(&id)
+    }
+
+    /// Providers whose keys somebody waits for.
+    fn demanded(&self) -> Vec<Arc<Issuer>> {
+        let on_demand = self.on_demand.read();
+        let all = self.all.read();
+        let wanted = |id: &u64| all.get(id).is_some_and(|held| held.wanted);
+        let mut found = on_demand.values().cloned().collect::<Vec<_>>();
+        found.retain(|provider| wanted(&provider.id));
+        found
+    }
+
     pub(super) fn drop_keys(&self, issuer: &Issuer) {
         self.all.write().remove(&issuer.id);
     }
@@ -221,9 +268,11 @@ impl Accounts {
         let issuers = self.issuers().await?;
         let now = self.env.clock.now();
         let (mut due, mut next) = (Vec::new(), None);
+        let demanded = self.held.demanded();
         let unknown_every = *self.held.unknown_every.read();
         let others = issuers
             .values()
+            .chain(&demanded)
             .filter(|issuer| !issuer.disabled && !asked.contains(&issuer.id));
         for issuer in others {
             let at = self.held(issuer).await?.due(unknown_every);
@@ -281,6 +330,7 @@ impl Accounts {
     async fn take_keys(&self, issuer: &Issuer, keys: KeySet, set: Vec<u8>) -> Result<()> {
         let keys = Arc::new(keys);
         let now = self.env.clock.now();
+        let on_demand = self.held.is_on_demand(issuer.id);
         let changed = {
             let mut all = self.held.all.write();
             let held = all.entry(issuer.id).or_default();
@@ -296,6 +346,9 @@ impl Accounts {
             };
             changed
         };
+        if on_demand {
+            return Ok(());
+        }
         if changed {
             // Tokens that were proven with a key that is gone are to be looked at again.
             self.forget();
@@ -358,7 +411,9 @@ impl Accounts {
         }
         let mut held = Held::default();
         let key = keys_key_of(&issuer.url);
-        if let Some(record) = self.read::<IssuerKeysRecord>(&key).await?
+        // What the catalog has is an issuer's of the server, who may have them from another place.
+        if !self.held.is_on_demand(issuer.id)
+            && let Some(record) = self.read::<IssuerKeysRecord>(&key).await?
             && let Ok(keys) = KeySet::parse(&record.set)
         {
             held.keys = Arc::new(keys);
@@ -401,11 +456,24 @@ impl Accounts {
         let Some(issuer) = issuers.get(&url).filter(|issuer| !issuer.disabled) else {
             return Ok(Err(TokenError::UnknownIssuer(url)));
         };
+        self.prove_by(issuer, &jws).await
+    }
+
+    /// Proves a token of this issuer.
+    pub(super) async fn prove_by(
+        &self,
+        issuer: &Arc<Issuer>,
+        jws: &Jws<'_>,
+    ) -> Result<std::result::Result<(Arc<Issuer>, Token), TokenError>> {
         let mut held = self.held(issuer).await?;
+        let now = self.env.clock.now();
         let known = held.keys.has(jws.key_id.as_deref());
-        if !(known && held.serves(self.env.clock.now()))
-            && self.ask_for_keys(issuer.id, &held).await
-        {
+        // Nobody fetches those of a provider on the hour.
+        let old = self.held.is_on_demand(issuer.id)
+            && held
+                .fetched
+                .is_none_or(|fetched| now >= after(fetched, EVERY));
+        if (old || !(known && held.serves(now))) && self.ask_for_keys(issuer.id, &held).await {
             held = self.held(issuer).await?;
         }
         let now = self.env.clock.now();
@@ -415,10 +483,11 @@ impl Accounts {
                 (Some(_), None) => "they are older than two days".to_owned(),
                 (None, None) => "they were never fetched".to_owned(),
             };
-            return Ok(Err(TokenError::NoKeys(url, why)));
+            return Ok(Err(TokenError::NoKeys(issuer.url.clone(), why)));
         }
+        let issuers = self.issuers().await?;
         let lifetime_max = Duration::from_secs(self.held.lifetime_max.load(Relaxed));
-        let token = check(&jws, issuer, &held.keys, lifetime_max, now);
+        let token = check(jws, issuer, &held.keys, lifetime_max, now);
         let token = token.and_then(|token| {
             let others = issuers.values().filter(|other| other.url != issuer.url);
             no_subject_of_another(issuer, &token.subject, others)?;

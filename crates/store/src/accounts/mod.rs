@@ -12,6 +12,7 @@
 //! A change of an account's record clears what was decided by that account's records; a change of anything else clears all of it;
 //! that an issuer's keys were fetched again changes nothing of it. Compiled policies are bounded by bytes ([`compiled`]).
 
+mod aws_policies;
 mod bearer;
 mod cache;
 mod claim_names;
@@ -25,6 +26,9 @@ mod limits;
 mod macaroons;
 mod policies;
 mod principals;
+#[cfg(test)]
+mod provider_tests;
+mod providers;
 #[cfg(test)]
 mod quota_tests;
 mod record;
@@ -49,6 +53,7 @@ use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
 
+pub use aws_policies::{AwsPolicy, aws_policies, aws_policy, is_aws_policy};
 pub use bearer::Becoming;
 pub use entities::{Group, Role, RoleChange};
 pub use issuer_keys::{FetchKeys, KeyStanding};
@@ -58,6 +63,7 @@ pub use limits::AccountLimits;
 pub use macaroons::MacaroonWish;
 pub use policies::POLICY_VERSIONS_MAX;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
+pub use providers::{FederationConfig, Provider, ProviderChange, ProviderOwner};
 pub use sessions::Revoke;
 pub use shares::{NewShare, ShareInfo};
 pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
@@ -68,6 +74,7 @@ use cache::{Cache, Change};
 use claim_names::ClaimNames;
 use compiled::CompiledPolicies;
 use issuer_keys::HeldKeys;
+use providers::Federation;
 
 use record::encode;
 pub(crate) use record::{KeyRecord, decode};
@@ -94,6 +101,10 @@ const POLICY: u8 = b'p';
 const ISSUER: u8 = b'o';
 /// Their keys, as they were last published, by address.
 const ISSUER_KEYS: u8 = b'k';
+/// Providers of accounts and tenants, by owner and name.
+const PROVIDER: u8 = b'q';
+/// The same by id.
+const PROVIDER_BY_ID: u8 = b'j';
 /// What was revoked, and when.
 const REVOKED: u8 = b'x';
 
@@ -117,6 +128,8 @@ pub struct Accounts {
     by_id: AtomicBool,
     /// Keys of issuers; not a part of what a change clears.
     held: HeldKeys,
+    /// What those may who let providers in for themselves.
+    federation: Federation,
     claim_names: Arc<ClaimNames>,
 }
 
@@ -170,6 +183,7 @@ impl Accounts {
             joining: tokio::sync::Mutex::default(),
             by_id: AtomicBool::new(false),
             held: HeldKeys::default(),
+            federation: Federation::default(),
             claim_names: Arc::default(),
         }
     }

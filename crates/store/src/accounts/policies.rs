@@ -18,7 +18,8 @@ use super::record::{
 use super::references::dangling;
 use super::users::{bare, default_tenant, user_key};
 use super::{
-    Accounts, GROUP, POLICY, ROLE, account_of, check_name, check_path, exists, folded, is_of, none,
+    Accounts, GROUP, POLICY, ROLE, account_of, aws_policy, check_name, check_path, exists, folded,
+    is_aws_policy, is_of, none,
 };
 
 /// Most policies of one kind on a user, group or role.
@@ -293,6 +294,10 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`].
     pub async fn managed(&self, tenant: &TenantName, name: &str) -> Result<ManagedPolicy> {
+        if is_aws_policy(name) {
+            let found = aws_policy(name).map(Into::into);
+            return found.ok_or_else(|| none("policy", name));
+        }
         let key = self.policy_key(tenant, name).await?;
         let found = self.read::<PolicyRecord>(&key).await?;
         let found = found.filter(|record| is_of(&record.name, name));
@@ -487,6 +492,15 @@ impl Accounts {
             });
         }
         for policy in &held.attached {
+            if let Some(aws) = aws_policy(policy) {
+                policies.push(UserPolicy {
+                    source: format!("{source}, policy {policy} v{}", aws.version()).into(),
+                    // It is nobody's, and the same for all who have it.
+                    policy: self.compiled.get(&Scope::default(), aws.text())?,
+                    tenant_wide,
+                });
+                continue;
+            }
             let scope = Scope::of_entity(policy);
             scopes.insert(scope.clone());
             let key = catalog::identity(POLICY, tenant, &folded(policy));

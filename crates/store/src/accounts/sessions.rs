@@ -218,11 +218,8 @@ impl Accounts {
         let mut provider = None;
         let (mut claims, mut unkept) = (Vec::new(), Vec::new());
         if let Some(facts) = &session.token {
-            let issuers = self.issuers().await?;
-            let issuer = issuers
-                .get(&facts.url)
-                .filter(|issuer| issuer.id == facts.issuer);
-            let Some(issuer) = issuer.filter(|issuer| !issuer.disabled) else {
+            let issuer = self.voucher(facts.issuer).await?;
+            let Some(issuer) = issuer.filter(|issuer| issuer.url == facts.url) else {
                 return Err(over(
                     "the issuer that the session came from is not let in any more",
                 ));
@@ -243,6 +240,7 @@ impl Accounts {
             claims,
             unkept,
             tags: session.tags.clone(),
+            tag_keys: self.federation_config().session_tag_keys,
             limits,
             ..Bounds::default()
         })
@@ -264,9 +262,8 @@ impl Accounts {
             let issued = parent.issued.unwrap_or(session.issued);
             found |= hit(id_key(parent.id.0), issued);
             if let Some(issuer) = parent.issuer {
-                let issuers = self.issuers().await?;
-                let one = issuers.values().find(|known| known.id == issuer);
-                found |= hit(issuer_key(issuer), issued) || one.is_none_or(|one| one.disabled);
+                let voucher = self.voucher(issuer).await?;
+                found |= hit(issuer_key(issuer), issued) || voucher.is_none();
             }
             match &parent.session {
                 Some(key) => found |= hit(session_key(key), issued),
@@ -309,33 +306,45 @@ impl Accounts {
     /// [`ErrorKind::NotFound`] for a user, role or issuer that there is not;
     /// [`ErrorKind::InvalidArgument`] for what is no session's access key.
     pub async fn revoke(&self, what: &Revoke) -> Result<()> {
-        let key = match what {
+        let keys = match what {
             Revoke::Session(key) if key.starts_with(SESSION_KEY_PREFIX) && key.len() == 20 => {
-                session_key(key)
+                vec![session_key(key)]
             }
             Revoke::Session(key) => {
                 let message = format!("{key:?} is no access key of a session");
                 return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
-            Revoke::User(name) => id_key(self.user(name).await?.id.0),
+            Revoke::User(name) => vec![id_key(self.user(name).await?.id.0)],
             Revoke::Role(name) => {
                 let (tenant, name) = super::designation(name)?;
-                id_key(self.role(&tenant, name).await?.id)
+                vec![id_key(self.role(&tenant, name).await?.id)]
             }
-            Revoke::Issuer(url) => issuer_key(self.issuer_named(url).await?.id),
+            Revoke::Issuer(url) => {
+                // Providers that accounts let in for themselves under the same name mean the same.
+                let mut ids = self.provider_ids(url).await?;
+                match self.issuer_named(url).await {
+                    Ok(issuer) => ids.push(issuer.id),
+                    Err(error) if error.kind() == ErrorKind::NotFound && !ids.is_empty() => {}
+                    Err(error) => return Err(error),
+                }
+                ids.into_iter().map(issuer_key).collect()
+            }
         };
         let now = self.env.clock.now();
         let mut batch = Batch {
-            puts: vec![(
-                catalog::user_by(REVOKED, key.as_bytes()),
-                encode(&RevokedRecord { at: now }),
-            )],
+            puts: keys
+                .iter()
+                .map(|key| {
+                    let record = encode(&RevokedRecord { at: now });
+                    (catalog::user_by(REVOKED, key.as_bytes()), record)
+                })
+                .collect(),
             ..Batch::default()
         };
         for (old, value) in self.all(&revoked_range()).await? {
             let record: RevokedRecord = decode(&value)?;
             if record.at.secs().saturating_add(REMEMBERED_SECS) < now.secs()
-                && old[2..] != *key.as_bytes()
+                && !keys.iter().any(|key| old[2..] == *key.as_bytes())
             {
                 batch.deletes.push(old);
             }

@@ -17,7 +17,7 @@ use super::bearer::{Becoming, check_wire, claims_in_memory, not_taken};
 use super::claim_names::NamedClaims;
 use super::claims::{KeptClaims, claims_of, keep};
 use super::record::RoleRecord;
-use super::{Accounts, ROLE, Role, digest_of, refused, token_name};
+use super::{Accounts, ROLE, Role, aws_policy, digest_of, is_aws_policy, refused, token_name};
 
 /// Seconds that sessions last.
 const DURATION: std::ops::RangeInclusive<u32> = 900..=43_200;
@@ -134,8 +134,8 @@ impl Accounts {
                 if asked.tags.iter().any(|(name, _)| name == key) {
                     return Err(invalid(format!("the tag {key:?} is the earlier session's")));
                 }
-                let tag = before.tags.iter().find(|(name, _)| name == key);
-                asked.tags.extend(tag.cloned());
+                let tags = before.tags.iter().filter(|(name, _)| name == key);
+                asked.tags.extend(tags.cloned());
                 asked.transitive.push(key.clone());
             }
             if before.source_identity.is_some() && asked.source_identity != before.source_identity {
@@ -215,7 +215,8 @@ impl Accounts {
         check_wire(origin)?;
         let WebIdentity { token, asked } = web;
         check_asked(&asked)?;
-        let proven = self.prove(token.reveal()).await?;
+        let owner = owner_field(&asked.role);
+        let proven = self.prove_for(owner, token.reveal()).await?;
         let (issuer, token) = proven.map_err(not_taken)?;
         self.login(origin, &issuer, &token, asked, named).await
     }
@@ -232,7 +233,7 @@ impl Accounts {
         let (tags, transitive) = tags_of(token);
         asked.tags = tags;
         asked.transitive = transitive;
-        check_tags(&asked)?;
+        check_tags(&asked, true)?;
         let KeptClaims { claims, unkept } = claims_in_memory(issuer, token)?;
         let bounds = Bounds {
             credential: named.into(),
@@ -411,6 +412,7 @@ impl Accounts {
             external_id: asked.external_id.as_deref(),
             source_identity: asked.source_identity.as_deref(),
             transitive: Some(&asked.transitive),
+            client_trust: self.federation_config().client_trust,
             ..Details::default()
         };
         Ok(assume(caller, action, resource, &trust, &details)?)
@@ -471,6 +473,9 @@ impl Accounts {
     /// The wording that counts of a policy of the role's account.
     async fn policy_text(&self, wanted: &Wanted, arn: &str) -> Result<String> {
         let none = || invalid(format!("there is no policy {arn:?} in the role's account"));
+        if is_aws_policy(arn) {
+            return Ok(aws_policy(arn).ok_or_else(none)?.text().to_owned());
+        }
         let (account, root) = match wanted.role.name.split_once('/') {
             Some((root, _)) => (wanted.account.to_string(), Some(root)),
             None => (wanted.tenant.as_str().to_owned(), None),
@@ -510,20 +515,28 @@ fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<Token
     })
 }
 
-/// Tags that an issuer gives the session, and those of them that go on.
+/// The account field of a role's ARN: whose providers may vouch for who becomes it.
+fn owner_field(arn: &str) -> &str {
+    arn.splitn(6, ':').nth(4).unwrap_or_default()
+}
+
+/// Tags that an issuer gives the session, a pair for each value, and those of them that go on.
 fn tags_of(token: &Token) -> (Vec<(String, String)>, Vec<String>) {
     let given = token.claims.get(TAGS_CLAIM);
     let member = |name: &str| given.and_then(|value| value.get(name));
-    let text = |value: &serde_json::Value| {
-        let value = value
+    let texts = |value: &serde_json::Value| {
+        let all = value
             .as_array()
-            .and_then(|all| all.first())
-            .unwrap_or(value);
-        value.as_str().map(str::to_owned)
+            .map_or(std::slice::from_ref(value), Vec::as_slice);
+        let texts = all.iter().filter_map(serde_json::Value::as_str);
+        texts.map(str::to_owned).collect::<Vec<_>>()
     };
     let tags = member("principal_tags").and_then(serde_json::Value::as_object);
     let tags = tags.into_iter().flatten();
-    let tags = tags.filter_map(|(key, value)| Some((key.clone(), text(value)?)));
+    let tags = tags.flat_map(|(key, value)| {
+        let values = texts(value).into_iter();
+        values.map(|text| (key.clone(), text))
+    });
     let keys = member("transitive_tag_keys").and_then(serde_json::Value::as_array);
     let keys = keys.into_iter().flatten();
     let keys = keys.filter_map(|key| key.as_str().map(str::to_owned));
@@ -570,15 +583,17 @@ fn check_asked(asked: &AssumeRole) -> Result<()> {
             Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error)
         })?;
     }
-    check_tags(asked)
+    check_tags(asked, false)
 }
 
-fn check_tags(asked: &AssumeRole) -> Result<()> {
+/// Whether a session can have these tags. Those of a token may have several values.
+fn check_tags(asked: &AssumeRole, of_token: bool) -> Result<()> {
     let mut keys: Vec<&String> = asked.tags.iter().map(|(key, _)| key).collect();
-    keys.sort();
-    let twice = keys
-        .windows(2)
-        .any(|pair| pair[0].eq_ignore_ascii_case(pair[1]));
+    keys.sort_by_key(|key| key.to_ascii_lowercase());
+    let twice = keys.windows(2).any(|pair| {
+        let values = of_token && pair[0] == pair[1];
+        pair[0].eq_ignore_ascii_case(pair[1]) && !values
+    });
     let fits =
         |(key, value): &(String, String)| (1..=128).contains(&key.len()) && value.len() <= 256;
     if twice || asked.tags.len() > TAGS_MAX || !asked.tags.iter().all(fits) {

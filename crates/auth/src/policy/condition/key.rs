@@ -64,6 +64,7 @@ keys! {
     ExternalId "sts:ExternalId",
     AskedIdentity "sts:SourceIdentity",
     TransitiveTagKeys "sts:TransitiveTagKeys",
+    Authentication "sts:authentication",
     PolicyArn "iam:PolicyARN",
     FederatedProvider "aws:FederatedProvider",
     RequestObjectTagKeys "s3:RequestObjectTagKeys",
@@ -184,16 +185,23 @@ impl Key {
     }
 
     /// Whether it tells users of a provider apart: those that say only for which service or client a
-    /// token is are the same for everybody.
+    /// token is are the same for everybody. The tags of a session that a provider vouches for are a
+    /// claim of its token.
     pub(crate) fn is_personal_claim(&self) -> bool {
-        let Self::Claim(text) = self else {
-            return false;
-        };
-        let claim = text.rsplit_once(':').map_or("", |(_, claim)| claim);
-        !matches!(
-            claim,
-            "aud" | "iss" | "azp" | "client_id" | "app_id" | "oaud" | "typ"
-        )
+        match self {
+            Self::Claim(text) => !names_client(text) && !matches!(claim_name(text), "iss" | "typ"),
+            Self::RequestTag(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it tells clients of a provider apart, or those of its users apart who have a tag.
+    pub(crate) fn is_client_claim(&self) -> bool {
+        match self {
+            Self::Claim(text) => names_client(text),
+            Self::TagKeys => true,
+            _ => false,
+        }
     }
 
     /// Whether a fixed value of it names few enough that a statement with it is not for the
@@ -223,6 +231,17 @@ impl Key {
             _ => false,
         }
     }
+}
+
+fn claim_name(text: &str) -> &str {
+    text.rsplit_once(':').map_or("", |(_, claim)| claim)
+}
+
+fn names_client(text: &str) -> bool {
+    matches!(
+        claim_name(text),
+        "aud" | "azp" | "client_id" | "app_id" | "oaud"
+    )
 }
 
 impl fmt::Display for Key {

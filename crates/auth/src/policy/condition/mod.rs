@@ -110,10 +110,13 @@ impl Condition {
         }
     }
 
-    /// Whether it holds only for tokens that say something about whom they speak of.
-    pub(crate) fn tells_users_apart(&self) -> bool {
+    /// Whether it holds only for tokens that say something about whom they speak of; with
+    /// `client_trust` also for those that say for which client they are.
+    pub(crate) fn tells_users_apart(&self, client_trust: bool) -> bool {
         let positive = !self.negated && !self.if_exists && self.test != Test::Null;
-        positive && self.quantifier != Quantifier::All && self.key.is_personal_claim()
+        let key = &self.key;
+        let tells = key.is_personal_claim() || (client_trust && key.is_client_claim());
+        positive && self.quantifier != Quantifier::All && tells
     }
 
     pub(crate) fn key(&self) -> &Key {

@@ -1,0 +1,74 @@
+//! OpenID Connect providers in the IAM API.
+
+use dewar_store::{Identities, ProviderChange};
+
+use super::iam::{Form, Outcome, Xml};
+use crate::wire::iso_date;
+
+/// Most members of a list in a form; more are refused by what the list is for.
+const MEMBERS_MAX: usize = 1000;
+
+/// Answers a call about providers; false for every other.
+pub(super) async fn providers(
+    iam: &Identities<'_>,
+    action: &str,
+    form: &Form,
+    xml: &mut Xml,
+) -> Outcome<bool> {
+    const ARN: &str = "OpenIDConnectProviderArn";
+    match action {
+        "CreateOpenIDConnectProvider" => {
+            let url = form.need("Url")?;
+            let client_ids = members(form, "ClientIDList");
+            let thumbprints = members(form, "ThumbprintList");
+            let made = iam.create_provider(url, client_ids, thumbprints).await?;
+            xml.text(ARN, &made.arn);
+        }
+        "GetOpenIDConnectProvider" => {
+            let found = iam.provider(form.need(ARN)?).await?;
+            xml.text("Url", &found.url);
+            push_members(xml, "ClientIDList", &found.client_ids);
+            push_members(xml, "ThumbprintList", &found.thumbprints);
+            xml.text("CreateDate", &iso_date(found.created));
+        }
+        "ListOpenIDConnectProviders" => {
+            let all = iam.list_providers().await?;
+            xml.nested("OpenIDConnectProviderList", |xml| {
+                for provider in &all {
+                    xml.nested("member", |xml| xml.text("Arn", &provider.arn));
+                }
+            });
+        }
+        "DeleteOpenIDConnectProvider" => iam.delete_provider(form.need(ARN)?).await?,
+        "AddClientIDToOpenIDConnectProvider" => {
+            let change = ProviderChange::AddClientId(form.need("ClientID")?.to_owned());
+            iam.change_provider(form.need(ARN)?, change).await?;
+        }
+        "RemoveClientIDFromOpenIDConnectProvider" => {
+            let change = ProviderChange::RemoveClientId(form.need("ClientID")?.to_owned());
+            iam.change_provider(form.need(ARN)?, change).await?;
+        }
+        "UpdateOpenIDConnectProviderThumbprint" => {
+            let change = ProviderChange::Thumbprints(members(form, "ThumbprintList"));
+            iam.change_provider(form.need(ARN)?, change).await?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A list as a form has it: `NAME.member.1`, `NAME.member.2`.
+fn members(form: &Form, name: &str) -> Vec<String> {
+    (1..=MEMBERS_MAX)
+        .map_while(|at| form.get(&format!("{name}.member.{at}")))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn push_members(xml: &mut Xml, name: &str, members: &[String]) {
+    xml.nested(name, |xml| {
+        for member in members {
+            xml.text("member", member);
+        }
+    });
+}
