@@ -47,7 +47,8 @@ def client(server, key):
 
 
 def log_files(server):
-    return sorted((server.data / "audit").glob("audit-*.jsonl"))
+    """The files of the data set, then those of the security set."""
+    return sorted((server.data / "audit").glob("*.jsonl"))
 
 
 def test_s3_leaves_who_what_from_where_and_why(site):
@@ -182,7 +183,7 @@ def test_a_kill_leaves_a_sound_log_that_goes_on(site):
             there = {line["target"] for line in audit(site, "--last", "0", "--path", f"/data/k/{cycle}")}
             assert done <= there
             assert verified(site)["sound"]
-    assert len(log_files(site)) == 1
+    assert [path.name.split("-")[0] for path in log_files(site)] == ["audit", "security"]
 
 
 def test_no_secret_is_in_it(site, issuer):
@@ -212,6 +213,22 @@ def test_no_secret_is_in_it(site, issuer):
     for path in log_files(site):
         assert path.stat().st_mode & 0o777 == 0o600
     assert log_files(site)[0].parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_bulk_delete_is_one_record(site):
+    s3 = site.boto()
+    for n in range(20):
+        s3.put_object(Bucket="data", Key=f"run/{n}", Body=b"x")
+    site.admin("user", "add", "eve")
+    key = site.admin("key", "add", "--user", "eve")
+    wanted = {"Objects": [{"Key": f"run/{n}"} for n in range(20)]}
+    for _ in range(2):
+        client(site, key).delete_objects(Bucket="data", Delete=wanted)
+    assert not s3.delete_objects(Bucket="data", Delete=wanted).get("Errors")
+    found = audit(site, "--verb", "DeleteObject", "--path", "/data/run/7")
+    assert [(line["who"], line["outcome"], line["count"], line["target"]) for line in found] == [
+        ("eve", "refused", 20, "/data/run"), ("eve", "refused", 20, "/data/run"), ("demo", "allowed", 20, "/data/run")]
+    assert found[2]["names"] == [f"/data/run/{n}" for n in range(10)]
 
 
 def test_what_was_taken_out_shows(site):

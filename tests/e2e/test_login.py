@@ -233,6 +233,17 @@ def test_other_tools_get_what_they_need(person, provider, tmp_path, tools):
         assert requests.get(endpoint + "/demo/up", headers=head, timeout=20).text == "up"
         who = json.loads(person.run("whoami", "--endpoint", endpoint, "--json").stdout)
         assert "federated-user" in who["arn"] and who["arn"].endswith("/alice")
+        # Sharing without the administrator's socket.
+        shared = person.run("share", "--login", "--endpoint", endpoint, "/demo/up").stdout
+        bearer, url = re.search(r"--header 'Authorization: (Bearer [^']+)' '([^']+)'", shared).groups()
+        assert url == endpoint + "/demo/up"
+        assert requests.get(url, headers={"Authorization": bearer}, timeout=20).text == "up"
+        for method, path in (("PUT", "/demo/up"), ("GET", "/demo/other"), ("DELETE", "/demo/up")):
+            refused = requests.request(method, endpoint + path, headers={"Authorization": bearer}, timeout=20)
+            assert refused.status_code == 403, (method, path, refused.text)
+        for absent in ("/demo/absent", "/demo", "/demo/up/"):
+            done = person.run("share", "--login", "--endpoint", endpoint, absent, check=False)
+            assert done.returncode == 1 and absent in done.stderr, (absent, done)
         done = person.run("aws-credentials", "--role", role + "x", "--endpoint", endpoint, check=False)
         assert done.returncode == 1 and "AccessDenied" in done.stderr
         server.stop()

@@ -1,13 +1,16 @@
 """What an administrator sees: request ids, the access log, metrics."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import time
 
 import requests
 from botocore.exceptions import ClientError
 from conftest import ROOT, content
+from server import BIN
 from xrootd_tools import url, xrdcp, xrdfs
 
 
@@ -106,7 +109,7 @@ def test_metrics_are_openmetrics(server, bucket, tmp_path):
         assert value("dewar_connections_accepted", "dewar_connections_accepted_total", door=door) >= 1
 
 
-def test_the_alert_rules_hold_and_ask_for_metrics_that_exist(own_server):
+def test_alert_rules_and_dashboard_ask_for_metrics_that_exist(own_server):
     server = own_server
     rules = ROOT / "docs/prometheus/dewar.rules.yml"
     promtool = ROOT / ".tools/usr/bin/promtool"
@@ -117,11 +120,32 @@ def test_the_alert_rules_hold_and_ask_for_metrics_that_exist(own_server):
     # the ledger's once it has been counted.
     server.admin("scrub")
     asked = set(re.findall(r"\bdewar_[a-z_]+", rules.read_text()))
+    dashboard = json.loads((ROOT / "docs/grafana/dewar.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) > 20
+    queries.append(next(one["query"] for one in dashboard["templating"]["list"] if one["name"] == "instance"))
+    for query in queries:
+        asked |= set(re.findall(r"\bdewar_[a-z_]+", query))
     give_up = time.monotonic() + 30
     while True:
         text = requests.get(server.ready["metrics"]["endpoint"] + "/metrics", timeout=10).text
-        shown = set(re.findall(r"^(dewar_[a-z_]+)", text, re.M))
+        shown = set(re.findall(r"^((?:dewar|process)_[a-z_]+)", text, re.M))
         if asked <= shown or time.monotonic() > give_up:
             break
         time.sleep(0.5)
     assert asked <= shown, asked - shown
+
+
+def test_the_systemd_unit_is_valid_and_hardened(tmp_path):
+    tool = shutil.which("systemd-analyze") or ROOT / ".tools/usr/bin/systemd-analyze"
+    libraries = ROOT / ".tools/usr/lib/x86_64-linux-gnu"
+    environment = dict(os.environ, LD_LIBRARY_PATH=f"{libraries}:{libraries}/systemd")
+    # The binary is not installed where the unit has it.
+    unit = tmp_path / "dewar.service"
+    unit.write_text((ROOT / "docs/systemd/dewar.service").read_text().replace("/usr/local/bin/dewar", str(BIN)))
+
+    def analyze(*words):
+        done = subprocess.run([tool, *words, str(unit)], capture_output=True, text=True, timeout=60, env=environment)
+        assert done.returncode == 0 and not done.stderr.strip(), done.stdout + done.stderr
+    analyze("verify", "--man=no")
+    analyze("security", "--offline=true", "--threshold=25")

@@ -1,17 +1,19 @@
 """Quotas: refused by each protocol in its own words, exact, and kept through a kill."""
 
 import concurrent.futures
+import json
 import os
 
 import botocore.exceptions
 import pytest
 from server import Server
+from test_clients import VENV, run
 from xrootd_tools import url, xrdcp, xrdfs
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("quotas")).start()
+    server = Server(tmp_path_factory.mktemp("quotas"), environment={"DEWAR_LISTING_NAMES_MAX": "100"}).start()
     server.boto().create_bucket(Bucket="atlas")
     yield server
     assert not server.unexpected(), "\n".join(server.unexpected())
@@ -47,16 +49,16 @@ def test_a_bucket_is_full_for_every_protocol(site, tmp_path):
     room = xrdfs(site, "spaceinfo", "/atlas").stdout
     assert "1000000" in room and "600000" in room, room
 
-    # Parts do not count before they are an object; the object that they become does.
+    # Parts count when they come, for the owner of the upload, and the object that they become counts no more.
     upload = s3.create_multipart_upload(Bucket="atlas", Key="parts")["UploadId"]
     refused(s3.upload_part, Bucket="atlas", Key="parts", UploadId=upload, PartNumber=1, Body=b"p" * 400_001)
     part = s3.upload_part(Bucket="atlas", Key="parts", UploadId=upload, PartNumber=1, Body=b"p" * 400_000)
-    s3.put_object(Bucket="atlas", Key="c", Body=b"c")
-    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
-    refused(s3.complete_multipart_upload, Bucket="atlas", Key="parts", UploadId=upload, MultipartUpload=parts)
+    refused(s3.put_object, Bucket="atlas", Key="c", Body=b"c")
     refused(s3.copy_object, Bucket="atlas", Key="copy", CopySource="atlas/a")
-
-    s3.delete_object(Bucket="atlas", Key="c")
+    assert quota(site, "/atlas")["objects"] == 2
+    [owner] = site.admin("status")["uploads"]["owners"]
+    assert owner["uploads"] == 1 and owner["bytes"] == 400_000 and owner["oldest_seconds"] < 600, owner
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
     s3.complete_multipart_upload(Bucket="atlas", Key="parts", UploadId=upload, MultipartUpload=parts)
     assert quota(site, "/atlas")["state"] == "full"
     # In place of what is there, and less.
@@ -176,6 +178,48 @@ def test_a_group_is_charged_where_it_owns(site, tmp_path):
     assert quota(site, "group:muons")["bytes"] == 900
     for bad in (("/shared/none", "muons"), ("/shared", "nobody"), ("user:demo", "muons")):
         assert site.admin("group", "own", *bad, check=False).returncode != 0, bad
+
+
+def test_listings_pass_over_deleted_names_page_by_page(site, tools):
+    s3 = site.boto()
+    s3.create_bucket(Bucket="deleted")
+    s3.put_bucket_versioning(Bucket="deleted", VersioningConfiguration={"Status": "Enabled"})
+    for key in ("a", "z"):
+        s3.put_object(Bucket="deleted", Key=key, Body=b"")
+    s3.delete_objects(Bucket="deleted", Delete={"Objects": [{"Key": f"d{n:03}"} for n in range(350)]})
+    page = s3.list_objects(Bucket="deleted", Marker="d000")
+    assert page["IsTruncated"] and "Contents" not in page and page["NextMarker"] == "d100", page
+    for verb in ("list_objects", "list_objects_v2"):
+        pages = list(s3.get_paginator(verb).paginate(Bucket="deleted"))
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        assert keys == ["a", "z"] and any("Contents" not in page for page in pages), pages
+        listed = run(VENV / "aws", "s3api", verb.replace("_", "-"), "--bucket", "deleted", "--output", "json", server=site)
+        assert [item["Key"] for item in json.loads(listed)["Contents"]] == ["a", "z"], listed
+    assert [line.split()[-1] for line in run(VENV / "aws", "s3", "ls", "s3://deleted", server=site).splitlines()] == ["a", "z"]
+    remote = {"RCLONE_CONFIG": "/dev/null", "RCLONE_CONFIG_DEWAR_TYPE": "s3", "RCLONE_CONFIG_DEWAR_PROVIDER": "Other",
+              "RCLONE_CONFIG_DEWAR_ACCESS_KEY_ID": site.s3["access_key"],
+              "RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY": site.s3["secret_key"],
+              "RCLONE_CONFIG_DEWAR_ENDPOINT": site.s3["endpoint"], "RCLONE_CONFIG_DEWAR_REGION": "us-east-1"}
+    for version in ("1", "2"):
+        listed = run(tools / "rclone", "lsf", "--s3-list-version", version, "dewar:deleted", server=site, **remote)
+        assert listed.split() == ["a", "z"], listed
+    assert xrdfs(site, "ls", "/deleted").stdout.split() == ["/deleted/a", "/deleted/z"]
+    versions = s3.get_paginator("list_object_versions").paginate(Bucket="deleted")
+    assert sum(len(page.get("DeleteMarkers", [])) for page in versions) == 350
+
+
+def test_a_bucket_of_directories_is_removed_over_s3(site):
+    s3 = site.boto()
+    s3.create_bucket(Bucket="dirs")
+    assert xrdfs(site, "mkdir", "-p", "/dirs/made/below").returncode == 0
+    s3.put_object(Bucket="dirs", Key="limited/x", Body=b"x")
+    site.admin("quota", "set", "/dirs/limited", "--bytes", "1000")
+    with pytest.raises(botocore.exceptions.ClientError, match="BucketNotEmpty"):
+        s3.delete_bucket(Bucket="dirs")
+    s3.delete_object(Bucket="dirs", Key="limited/x")
+    assert xrdfs(site, "rmdir", "/dirs", check=False).returncode != 0
+    s3.delete_bucket(Bucket="dirs")
+    assert "/dirs/limited" not in {line["target"] for line in site.admin("quota", "list")}
 
 
 def test_a_renamed_directory_is_listed_where_it_is(site):

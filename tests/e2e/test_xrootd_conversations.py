@@ -64,6 +64,7 @@ ALLOWED = [
     (r"^query checksum .*cks.type=none", r"^ok", r"^error 3012",
      "with one algorithm only, the reference gives that whatever was asked for"),
     (r"^query config 'chksum'", r"0:adler32", r"0:adler32,1:crc32c", "Dewar has more of them"),
+    (r"^protocol ", r"version 511", r"version 520", "Dewar speaks a later version"),
     (r"^query config 'version'", r"v5", r"dewar-", "another program"),
     (r"^query config 'window'", r"\d+", r"window", "Dewar leaves the size of windows to the kernel"),
     (r"^query visa", r"^error 3000", r"^error 3013", "neither has it"),

@@ -29,7 +29,7 @@ const STEPS: &str = "put:4k:16:20000,get:4k:16:60000:6000,head:4k:16:60000:6000,
 /// What is asked for.
 #[derive(Args)]
 pub(crate) struct Flame {
-    /// Steps of dewar bench s3, WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS], with commas
+    /// Steps of dewar bench s3, `WORKLOAD:SIZE:CONCURRENCY:REQUESTS[:OBJECTS]`, with commas
     #[arg(long, default_value = STEPS)]
     steps: String,
     /// Samples a second on each core

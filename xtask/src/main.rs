@@ -12,6 +12,7 @@ mod history;
 mod layers;
 mod passes;
 mod phases;
+mod release;
 mod run;
 mod s3_tests;
 mod test;
@@ -40,7 +41,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Build the release binary
+    /// Build the release binary, with its debug information in a file beside it
     Build {
         /// Arguments for cargo build
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -107,7 +108,7 @@ fn main() -> ExitCode {
 
 fn run_word(word: Word, workspace: &Workspace) -> Result<()> {
     match word {
-        Word::Build { args } => run::run(cargo(workspace, ["build", "--release"]).args(args)),
+        Word::Build { args } => release::build(workspace, args),
         Word::Test(asked) => test::test(workspace, &asked),
         Word::E2e { args } => run::e2e(workspace, args),
         Word::Lint => {

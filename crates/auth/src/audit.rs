@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use dewar_types::UserId;
+
 use crate::{Caller, Origin, Principal};
 
 /// What kind of thing is told.
@@ -79,9 +81,14 @@ pub struct AuditRecord {
     pub why: String,
     /// The request's id at its door.
     pub request: Option<String>,
-    /// Whether nobody in particular asked. Of those records only so many are kept each second, since anybody can
-    /// cause them.
+    /// Whether nobody in particular asked. Anybody can cause such records, so they share one rate.
     pub by_nobody: bool,
+    /// The account whose share of the log the record takes; 0 for nobody in particular and for Dewar itself.
+    pub account: UserId,
+    /// How many equal decisions the record stands for, at least 1.
+    pub count: u64,
+    /// The first targets of a record that stands for several; `target` is the folder that all of them share.
+    pub names: Vec<String>,
 }
 
 impl AuditRecord {
@@ -107,6 +114,9 @@ impl AuditRecord {
             request: caller.facts().and_then(crate::Facts::request_id),
             by_nobody: matches!(caller.principal(), Principal::Anonymous)
                 && caller.bounds().is_none(),
+            account: caller.account(),
+            count: 1,
+            names: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dewar_types::{TenantName, UserId};
 
-use crate::{AccessKey, Bounds, Facts, User};
+use crate::{AccessKey, AuditBatch, Bounds, Facts, User};
 
 /// Where a request comes from; policy conditions and the audit log look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Caller {
     bounds: Option<Arc<Bounds>>,
     /// By what it was proven, for the audit log.
     credential: Option<Arc<str>>,
+    /// Where decisions about this request are collected, if not recorded one by one.
+    batch: Option<Arc<AuditBatch>>,
 }
 
 impl Caller {
@@ -49,6 +51,7 @@ impl Caller {
             facts: None,
             bounds: None,
             credential: None,
+            batch: None,
         }
     }
 
@@ -60,6 +63,7 @@ impl Caller {
             origin,
             facts: None,
             bounds: key.bounds.clone(),
+            batch: None,
             credential: Some(match &key.bounds {
                 Some(bounds) if !bounds.credential.is_empty() => Arc::clone(&bounds.credential),
                 _ => format!("key:{}", key.id).into(),
@@ -79,6 +83,7 @@ impl Caller {
             facts: None,
             bounds: None,
             credential: None,
+            batch: None,
         }
     }
 
@@ -91,6 +96,7 @@ impl Caller {
             facts: None,
             credential: Some(Arc::clone(&bounds.credential)),
             bounds: Some(bounds),
+            batch: None,
         }
     }
 
@@ -104,6 +110,7 @@ impl Caller {
             facts: None,
             credential: Some(Arc::clone(&bounds.credential)),
             bounds: Some(bounds),
+            batch: None,
         }
     }
 
@@ -116,6 +123,7 @@ impl Caller {
             facts: None,
             bounds: None,
             credential: None,
+            batch: None,
         }
     }
 
@@ -131,6 +139,7 @@ impl Caller {
             facts: None,
             bounds: None,
             credential: None,
+            batch: None,
         }
     }
 
@@ -141,6 +150,21 @@ impl Caller {
             facts: Some(facts),
             ..self
         }
+    }
+
+    /// The same, for a request that decides about many names: its decisions are collected in `batch`.
+    #[must_use]
+    pub fn with_batch(self, batch: Arc<AuditBatch>) -> Self {
+        Self {
+            batch: Some(batch),
+            ..self
+        }
+    }
+
+    /// Where decisions about this request are collected, if not recorded one by one.
+    #[must_use]
+    pub fn batch(&self) -> Option<&Arc<AuditBatch>> {
+        self.batch.as_ref()
     }
 
     /// What a session or token adds; nothing for access keys that do not end.

@@ -9,6 +9,7 @@ mod acl;
 mod action;
 mod age;
 mod audit;
+mod audit_batch;
 mod authdb;
 mod authorize;
 mod caller;
@@ -29,6 +30,7 @@ pub use acl::{Acl, AclError, CannedAcl, GRANTS_MAX, Grant, Grantee, Permission};
 pub use action::{Action, ActionSet, Level};
 pub use age::{AgeError, AgeRecipient, age_encrypt};
 pub use audit::{AuditEvent, AuditOutcome, AuditRecord, Trail};
+pub use audit_batch::{AuditBatch, BATCH_NAMES_MAX};
 pub use authdb::{AUTHDB_BYTES_MAX, Authdb, AuthdbHolder, AuthdbLine, fuzz_authdb};
 pub use authorize::{
     Decision, Denied, Details, Reason, Resource, assume, authorize, explain, makes_only_new,

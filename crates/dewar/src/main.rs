@@ -2,6 +2,7 @@
 //! line as a whole (version, completions, man pages).
 
 mod manual;
+mod suggest;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -75,7 +76,15 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => suggest::improved(error, &Cli::command()).exit(),
+    };
+    match cli.command {
+        #[cfg(all(feature = "server", feature = "client"))]
+        Command::Server(dewar_server::cli::Command::Share(args)) if args.is_by_login() => {
+            code_of(share_by_login(&args))
+        }
         #[cfg(feature = "server")]
         Command::Server(command) => {
             dewar_server::cli::run(command, &dewar_server::store_engine::OpenStore::real())
@@ -99,6 +108,18 @@ fn main() -> ExitCode {
             }),
         }),
     }
+}
+
+#[cfg(all(feature = "server", feature = "client"))]
+fn share_by_login(args: &dewar_server::cli::ShareArgs) -> anyhow::Result<()> {
+    let share = args.by_login().map_err(anyhow::Error::msg)?;
+    dewar_client::login::share::share(&dewar_client::login::share::Share {
+        endpoint: share.endpoint,
+        path: share.path,
+        seconds: share.seconds,
+        upload: share.upload,
+        ca: share.ca,
+    })
 }
 
 fn version(json: bool) -> String {

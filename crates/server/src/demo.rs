@@ -5,6 +5,7 @@
 //! ```text
 //! DIR/dewar.toml          the configuration; written once, then yours to change
 //! DIR/demo.json           the demo's access key, mode 0600
+//! DIR/events.root         a sample for the lines that the demo prints
 //! DIR/disk1 … DIR/disk6   the disks of a 4+2 pool
 //! DIR/lock, DIR/admin.sock, DIR/master.key
 //! ```
@@ -44,6 +45,12 @@ pub const NAME: &str = "demo";
 pub const CONFIG_FILE: &str = "dewar.toml";
 
 const CREDENTIALS_FILE: &str = "demo.json";
+
+/// A file of ROOT with the tree `Events`, for the lines that the demo prints. `testdata/make_events.py` wrote it.
+const SAMPLE: &[u8] = include_bytes!("../testdata/events.root");
+
+/// Where it stands in the demo's folder.
+const SAMPLE_FILE: &str = "events.root";
 
 /// Why there is no demo.
 #[derive(Debug, Error)]
@@ -136,6 +143,10 @@ impl Demo {
                 create_folder(&folder.join(format!("disk{disk}")))?;
             }
             replace_private_file(&config_file, config_text(ports).as_bytes())?;
+        }
+        let sample = folder.join(SAMPLE_FILE);
+        if !sample.try_exists().map_err(failed(&sample, "look at"))? {
+            replace_private_file(&sample, SAMPLE)?;
         }
         let credentials = credentials(&folder.join(CREDENTIALS_FILE), rng)?;
         let mut demo = Self {
@@ -342,11 +353,18 @@ pub fn instructions(
     let metrics = endpoints.metrics.first().map_or("", String::as_str);
     let root = endpoints.xrootd.first().map_or("", String::as_str);
     let (key, secret) = (&shown.access_key, shown.secret_key.reveal());
+    let sample = folder.join(SAMPLE_FILE);
+    // A text of Python is quoted as one of Rust.
+    let (quoted, sample) = (
+        format!("{:?}", sample.display().to_string()),
+        shell_word(&sample),
+    );
     let (bucket, folder) = (&shown.bucket, shell_word(folder));
     format!(
         "Dewar serves S3 at {endpoint} and XRootD at {root} (metrics at {metrics}/metrics).
 
   folder      {folder}
+  sample      {sample}
   bucket      {bucket}
   access key  {key}
   secret key  {secret}
@@ -357,14 +375,15 @@ Python with boto3 (pip install boto3):
     s3 = boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"{region}\",
                       aws_access_key_id=\"{key}\",
                       aws_secret_access_key=\"{secret}\")
-    s3.upload_file(\"events.root\", \"{bucket}\", \"events.root\")
+    s3.upload_file({quoted}, \"{bucket}\", \"events.root\")
+    print(s3.head_object(Bucket=\"{bucket}\", Key=\"events.root\")[\"ContentLength\"], \"bytes\")
 
 aws-cli (pip install awscli):
 
     export AWS_ACCESS_KEY_ID={key}
     export AWS_SECRET_ACCESS_KEY={secret}
     export AWS_DEFAULT_REGION={region}
-    aws --endpoint-url {endpoint} s3 cp events.root s3://{bucket}/
+    aws --endpoint-url {endpoint} s3 cp {sample} s3://{bucket}/
 
 rclone:
 
@@ -372,7 +391,7 @@ rclone:
     export RCLONE_CONFIG_DEWAR_ENDPOINT={endpoint} RCLONE_CONFIG_DEWAR_REGION={region}
     export RCLONE_CONFIG_DEWAR_ACCESS_KEY_ID={key}
     export RCLONE_CONFIG_DEWAR_SECRET_ACCESS_KEY={secret}
-    rclone copy events.root dewar:{bucket}
+    rclone copy {sample} dewar:{bucket}
 
 uproot (pip install uproot s3fs), branch by branch:
 
@@ -380,12 +399,15 @@ uproot (pip install uproot s3fs), branch by branch:
     tree = uproot.open({{\"s3://{bucket}/events.root\": \"Events\"}},
                        key=\"{key}\", secret=\"{secret}\",
                        endpoint_url=\"{endpoint}\")
-    tree[\"Muon_pt\"].array()
+    print(tree[\"Muon_pt\"].array())
 
 XRootD (programs of yours on this machine need no credential):
 
-    xrdcp events.root {root}//{bucket}/events.root
-    python3 -c 'import uproot; print(uproot.open(\"{root}//{bucket}/events.root\").keys())'
+    xrdcp -f {sample} {root}//{bucket}/events.root
+
+uproot over XRootD (pip install uproot fsspec-xrootd xrootd):
+
+    python3 -c 'import uproot; print(uproot.open(\"{root}//{bucket}/events.root\")[\"Events/Muon_pt\"].array())'
 
 Users and keys:
 
@@ -511,7 +533,8 @@ mod tests {
             "uproot.open",
             "    /b/dewar user add NAME --dir /d\n",
             "pip install uproot s3fs",
-            "xrdcp events.root root://127.0.0.1:9002//demo/",
+            "xrdcp -f /d/events.root root://127.0.0.1:9002//demo/",
+            "pip install uproot fsspec-xrootd xrootd",
         ] {
             assert!(text.contains(word), "{word}");
         }

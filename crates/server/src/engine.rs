@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, DoorStatus, RebuildWish, RestoreWish};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DiskInfo, DoorStatus, RebuildWish, RestoreWish,
+};
 use crate::config::Config;
 use crate::listener::{BoxError, Front, ListenerMetrics, SocketFront};
 use crate::metrics::{Metrics, Readiness};
@@ -137,6 +139,12 @@ pub trait OpenEngine: Sync {
         _folder: &Path,
     ) -> impl Future<Output = Result<(), BoxError>> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// What can be said of the folders while the store does not open: which of them hold disks of the pool. The
+    /// caller holds the lock.
+    fn look_at_folders(&self, _config: &Config) -> impl Future<Output = Vec<DiskInfo>> + Send {
+        std::future::ready(Vec::new())
     }
 
     /// Makes the catalog whole again out of what the disks have of it. The caller holds the lock.

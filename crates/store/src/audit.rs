@@ -8,8 +8,8 @@
 use std::sync::{Arc, OnceLock};
 
 use dewar_auth::{
-    Action, AuditEvent, AuditOutcome, AuditRecord, Caller, Denied, Details, Origin, Principal,
-    Resource, Trail, authorize, explain,
+    Action, AuditBatch, AuditEvent, AuditOutcome, AuditRecord, Caller, Denied, Details, Origin,
+    Principal, Resource, Trail, authorize, explain,
 };
 use dewar_types::{Error, ErrorKind, Result, Timestamp};
 
@@ -35,10 +35,26 @@ impl Audit {
         self.0.get()
     }
 
-    /// The trail, for a caller whose doings are told.
-    fn trail_of(&self, caller: &Caller) -> Option<&Arc<dyn Trail>> {
+    /// The trail, for a caller whose doings are told: the batch of its request, if it has one.
+    fn trail_of<'a>(&'a self, caller: &'a Caller) -> Option<&'a dyn Trail> {
         let told = !matches!(caller.principal(), Principal::System);
-        self.trail().filter(|_| told)
+        let trail = self.trail().filter(|_| told)?;
+        Some(match caller.batch() {
+            Some(batch) => &**batch,
+            None => &**trail,
+        })
+    }
+
+    /// A caller whose request decides about many names. The log gets one record for each kind of
+    /// decision when the last copy of the caller is gone.
+    pub(crate) fn batched(&self, caller: &Caller) -> Caller {
+        match self.trail() {
+            Some(trail) => {
+                let batch = Arc::new(AuditBatch::new(Arc::clone(trail)));
+                caller.clone().with_batch(batch)
+            }
+            None => caller.clone(),
+        }
     }
 
     /// Decides and tells.

@@ -11,7 +11,7 @@ use dewar_types::{BucketName, Error, ErrorKind, Result, UserId};
 use crate::Store;
 use crate::access::{AclDocument, OwnershipDocument};
 use crate::admit::{actor, pairs};
-use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, NewAcl};
+use crate::api::{BucketInfo, BucketOptions, BucketPage, BucketRef, Emptiness, NewAcl};
 use crate::document::{Document, DocumentKind};
 use crate::limits::{BUCKETS_PER_OWNER_MAX, PAGE_ITEMS_MAX, TAGS_PER_BUCKET_MAX};
 use crate::marks::{BucketTags, check_tags};
@@ -201,11 +201,16 @@ impl Store {
         self.inner.tree.usage(Scope::Bucket(found.id)).await
     }
 
-    /// Removes an empty bucket; uploads in progress in it are given up.
+    /// Removes a bucket that is as empty as `emptiness` asks; uploads in progress in it are given up.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NotEmpty`].
-    pub async fn delete_bucket(&self, caller: &Caller, bucket: &BucketRef) -> Result<()> {
+    pub async fn delete_bucket(
+        &self,
+        caller: &Caller,
+        bucket: &BucketRef,
+        emptiness: Emptiness,
+    ) -> Result<()> {
         let found = self
             .inner
             .admit(caller, Action::DeleteBucket, bucket, None)
@@ -214,7 +219,7 @@ impl Store {
         let deleted = self
             .inner
             .tree
-            .delete_bucket(&actor(caller, &principal), &found)
+            .delete_bucket(&actor(caller, &principal), &found, emptiness)
             .await;
         self.inner.accounts.bucket_policy_changed(found.id);
         deleted

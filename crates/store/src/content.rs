@@ -16,6 +16,16 @@ use crate::description::{Origin, PartOf};
 use crate::encryption::{DataKey, Sealer};
 use crate::{Inner, Shared};
 
+/// Pieces of small content that are kept as they came. More of them are put together, because each
+/// costs memory beside its bytes.
+const SMALL_PARTS_MAX: usize = 64;
+
+/// Memory that each of them costs beside its bytes, about.
+const PART_MEMORY_BYTES: usize = 128;
+
+/// The same of as many as there may be.
+pub(crate) const SMALL_PARTS_MEMORY_BYTES: usize = (SMALL_PARTS_MAX + 1) * PART_MEMORY_BYTES;
+
 /// Content being received. Dropped, it leaves nothing.
 pub(crate) struct Incoming {
     shared: Shared,
@@ -86,6 +96,17 @@ impl Incoming {
         }
     }
 
+    /// Bytes of memory that it holds while nothing waits for a disk.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Small(parts) => {
+                let bytes: usize = parts.iter().map(Bytes::len).sum();
+                bytes + parts.len() * PART_MEMORY_BYTES
+            }
+            Stage::Large(writer) => writer.memory_bytes(),
+        }
+    }
+
     /// Says that it is no object of its own, for salvage.
     pub(crate) fn is_part(&mut self, part: PartOf) {
         self.origin.part = Some(part);
@@ -135,6 +156,9 @@ impl Incoming {
     async fn store(&mut self, paged: &Paged) -> Result<()> {
         match &mut self.stage {
             Stage::Small(parts) if self.size <= u64::from(self.shared.small_bytes_max) => {
+                if parts.len() >= SMALL_PARTS_MAX {
+                    *parts = vec![parts.concat().into()];
+                }
                 parts.push(paged.bytes().clone());
             }
             Stage::Small(parts) => {

@@ -11,8 +11,8 @@ use dewar_types::{Error, ErrorKind, Result, TenantName, UserId};
 
 use crate::Store;
 use crate::accounts::{
-    Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role, RoleChange,
-    UserChange,
+    AccountLimits, Accounts, Group, Holder, HolderKind, KeyInfo, ManagedPolicy, NewUser, Role,
+    RoleChange, UserChange,
 };
 
 /// The IAM API for one caller.
@@ -334,7 +334,7 @@ impl Identities<'_> {
     pub async fn create_key(&self, name: Option<&str>) -> Result<(User, String, Secret)> {
         let user = self.user(Action::CreateAccessKey, name).await?;
         let designation = self.designation(&user.name);
-        let (id, secret) = self.accounts().add_key(&designation, None, None).await?;
+        let (id, secret) = self.accounts().add_own_key(&designation).await?;
         Ok((user, id, secret))
     }
 
@@ -679,6 +679,12 @@ impl Identities<'_> {
         self.accounts()
             .choose_wording(&self.tenant, &policy.name, number, remove)
             .await
+    }
+
+    /// How many of what the account may have.
+    #[must_use]
+    pub fn limits(&self) -> AccountLimits {
+        self.accounts().limits()
     }
 
     /// How many users, groups, roles and policies the account has.

@@ -39,6 +39,7 @@ mod join;
 pub mod lifecycle;
 pub mod limits;
 mod list;
+mod listings;
 pub mod marks;
 mod multipart;
 mod pieces;
@@ -70,15 +71,18 @@ use dewar_meta::ns::Tree;
 use dewar_types::{DiskId, Layout, Result};
 
 pub use accounts::{
-    Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind, IssuerInfo,
-    KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser, PolicyVersion,
-    Revoke, Role, RoleChange, ShareInfo, UserChange, WebIdentity, caller_identity,
+    AccountLimits, Accounts, AssumeRole, Becoming, FetchKeys, Given, Group, Holder, HolderKind,
+    IssuerInfo, KeyInfo, KeyStanding, MacaroonWish, ManagedPolicy, NewIssuer, NewShare, NewUser,
+    POLICY_VERSIONS_MAX, PolicyVersion, Revoke, Role, RoleChange, ShareInfo, UserChange,
+    WebIdentity, caller_identity,
 };
 pub use blobs::{BlobTable, JournalHold};
+pub use dewar_meta::ns::UploadUsage;
 pub use digests::DigestLimits;
 pub use encryption::{BucketEncryption, CustomerKey, Encrypted, Encryption};
 pub use get::Download;
 pub use identity::Identities;
+pub use listings::ListingConfig;
 pub use multipart::{Begun, PartUpload};
 pub use put::Upload;
 pub use rebuilt::{Rebuilt, RebuiltFrom};
@@ -87,6 +91,7 @@ pub use rewrap::{MasterKeyInfo, StillWrapped};
 use audit::Audit;
 use digests::DigestPasses;
 use lifecycle::LifecycleConfig;
+use listings::ExpensiveListings;
 use turns::Turns;
 use upkeep::{Upkeep, UpkeepConfig};
 
@@ -114,6 +119,8 @@ pub struct Parts {
     pub part_bytes_min: u64,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
+    /// What listings may cost.
+    pub listing: ListingConfig,
     /// Who owns what others write into new buckets that do not say.
     pub ownership: Ownership,
     /// What the computing of digests may take.
@@ -138,6 +145,7 @@ pub(crate) struct Inner {
     small_bytes_max: u32,
     part_bytes_min: u64,
     lifecycle: LifecycleConfig,
+    listings: ExpensiveListings,
     ownership: Ownership,
     digests: DigestPasses,
 }
@@ -179,6 +187,7 @@ impl Store {
                 small_bytes_max: parts.small_bytes_max,
                 part_bytes_min: parts.part_bytes_min,
                 lifecycle: parts.lifecycle,
+                listings: ExpensiveListings::new(parts.listing),
                 ownership: parts.ownership,
                 digests: DigestPasses::new(parts.digests),
             }),

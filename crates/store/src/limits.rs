@@ -50,8 +50,12 @@ pub const REVISION_RUNS_MAX: usize = 65_536;
 /// How often reading and writing of a file that is being written may take turns.
 pub const REVISION_LOGS_MAX: usize = 1000;
 
-/// Extended attributes of a file or directory, names and values together, in bytes.
+/// Extended attributes of a file, names and values together, in bytes.
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// Extended attributes of a directory, names and values together, in bytes: as much metadata as is free
+/// for a file, since quotas do not count directories.
+pub const DIRECTORY_XATTR_BYTES_MAX: usize = dewar_meta::ns::METADATA_FREE as usize;
 
 /// How often a copy is begun anew because its source was replaced after it was judged.
 pub const COPY_TURNS_MAX: usize = 16;

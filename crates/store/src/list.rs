@@ -12,10 +12,12 @@ use crate::info::named_checksum;
 use crate::limits::PAGE_ITEMS_MAX;
 
 impl Store {
-    /// A page of keys in byte order of the whole key, as one moment shows them.
+    /// A page of keys in byte order of the whole key, as one moment shows them. A page that looks at many
+    /// names which it does not show ends early, perhaps without any item.
     ///
     /// # Errors
-    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`].
+    /// [`dewar_types::ErrorKind::Denied`], [`dewar_types::ErrorKind::NoSuchBucket`];
+    /// [`dewar_types::ErrorKind::Busy`] while the account runs too many listings of that kind.
     pub async fn list(&self, caller: &Caller, request: ListRequest) -> Result<ListPage> {
         let details = Details {
             prefix: Some(&request.prefix),
@@ -37,7 +39,8 @@ impl Store {
             max: request.max.min(PAGE_ITEMS_MAX),
             explicit_dirs: false,
         };
-        let listing = self.inner.tree.list(&bucket, query).await?;
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let listing = tree.list_within(&bucket, query, gate.budget()).await?;
         let mut page = ListPage {
             next: listing.next,
             ..ListPage::default()
@@ -92,7 +95,10 @@ impl Store {
             after_version: request.after_version,
             max: request.max.min(PAGE_ITEMS_MAX),
         };
-        let listing = self.inner.tree.list_versions(&bucket, query).await?;
+        let (tree, gate) = (&self.inner.tree, self.inner.listings.gate(caller.account()));
+        let listing = tree
+            .list_versions_within(&bucket, query, gate.budget())
+            .await?;
         let next = listing.next;
         let mut page = VersionsPage {
             next: next.map(|(key, version)| (key, version.map(VersionName::Id))),

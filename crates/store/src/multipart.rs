@@ -72,10 +72,10 @@ fn pool_of(pool: Option<PoolId>) -> Result<Option<u16>> {
 }
 
 impl Store {
-    /// Begins an upload in parts.
+    /// Begins an upload in parts, which counts as an object until it ends.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`].
+    /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::Quota`].
     pub async fn create_upload(
         &self,
         caller: &Caller,
@@ -143,7 +143,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Denied`], [`ErrorKind::NoSuchBucket`], [`ErrorKind::NoSuchUpload`],
     /// [`ErrorKind::InvalidArgument`] for a number out of range; [`ErrorKind::Quota`] for a part that
-    /// does not fit even alone.
+    /// does not fit.
     pub async fn upload_part(
         &self,
         caller: &Caller,
@@ -181,7 +181,8 @@ impl Store {
         let (size, key_of) = (request.size, data_key.as_ref());
         if let Some(size) = size {
             let tree = &self.inner.tree;
-            tree.check_room(&bucket, &key, owner, size).await?;
+            tree.check_part_room(&bucket, &key, request.upload, number, size)
+                .await?;
         }
         let incoming = Incoming::new(&self.inner, want, size, origin, key_of).await?;
         let naming = data_key.filter(|_| encrypted == Some(Encrypted::ByCustomer));
@@ -568,7 +569,8 @@ impl PartUpload {
     /// of its number.
     ///
     /// # Errors
-    /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile.
+    /// As [`crate::Upload::commit`]; [`ErrorKind::NoSuchUpload`] when the upload ended meanwhile;
+    /// [`ErrorKind::Quota`] for a part that does not fit any more.
     pub async fn commit(self, expect: Expect) -> Result<ListedPart> {
         let id = self.incoming.version();
         let of_upload = self.encryption;

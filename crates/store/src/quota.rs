@@ -267,14 +267,8 @@ impl Store {
                     tenant.map(|tenant| QuotaTarget::Tenant(tenant.name).to_string())
                 }
                 (Scope::User(id), _) => {
-                    let user = self.inner.accounts.user_by_id(id).await?;
-                    user.map(|user| {
-                        let name = match user.tenant.is_default() {
-                            true => user.name.clone(),
-                            false => format!("{}:{}", user.tenant, user.name),
-                        };
-                        QuotaTarget::User(name).to_string()
-                    })
+                    let name = self.account_called(id).await?;
+                    name.map(|name| QuotaTarget::User(name).to_string())
                 }
                 (Scope::Group(id), _) => {
                     let group = self.inner.accounts.group_by_id(id).await?;
@@ -308,6 +302,18 @@ impl Store {
             });
         }
         Ok(reports)
+    }
+
+    /// What an administrator calls an account, `[TENANT:]NAME`; `None` for one that is not there.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn account_called(&self, id: UserId) -> Result<Option<String>> {
+        let user = self.inner.accounts.user_by_id(id).await?;
+        Ok(user.map(|user| match user.tenant.is_default() {
+            true => user.name.clone(),
+            false => format!("{}:{}", user.tenant, user.name),
+        }))
     }
 
     /// The limits that are nearest to a path, with what is used of them: those of the innermost

@@ -18,7 +18,7 @@ use crate::limits::{LINGER_TIME, WATCHED_TIME};
 use crate::measure::Meter;
 use crate::path::Translation;
 use crate::redirect::{Peers, Redirect};
-use crate::session::{Interrupted, Session, WasRead, Whose, Writer};
+use crate::session::{Interrupted, OpenFiles, Session, WasRead, Whose, Writer};
 use crate::sss::Seen;
 use crate::tpc::{Tpc, TpcConfig};
 
@@ -42,6 +42,8 @@ pub struct DoorConfig {
 pub struct DoorLimits {
     /// Files that a session may have open.
     pub files_max: usize,
+    /// Files that an account may write at once; further ones wait.
+    pub writers_max: usize,
     /// For a connection without a request.
     pub idle_timeout: Duration,
     /// For the next bytes of a request, and for room to send the next bytes of an answer.
@@ -49,7 +51,8 @@ pub struct DoorLimits {
     /// For a client to go on with an upload whose connection broke; zero gives it up at once.
     pub resume_time: Duration,
     /// Bytes that all connections together may hold, on their way in and on their way out each.
-    /// Beyond, each goes on with little.
+    /// Beyond, each goes on with little. As many again are for what open files keep in memory;
+    /// beyond, further files wait.
     pub buffer_bytes: usize,
 }
 
@@ -57,6 +60,7 @@ impl Default for DoorLimits {
     fn default() -> Self {
         Self {
             files_max: 4096,
+            writers_max: 256,
             idle_timeout: Duration::from_secs(3600),
             stall_timeout: Duration::from_secs(60),
             resume_time: Duration::from_secs(300),
@@ -129,6 +133,7 @@ pub struct Door {
     pub(crate) tls: Option<Arc<dyn TlsUpgrade>>,
     pub(crate) room_in: Arc<Semaphore>,
     pub(crate) room_out: Arc<Semaphore>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) counts: Counts,
     pub(crate) meter: Arc<dyn Meter>,
     pub(crate) sss_seen: Mutex<Seen>,
@@ -158,6 +163,7 @@ impl Door {
         Self {
             room_in: room(),
             room_out: room(),
+            open_files: OpenFiles::new(config.limits.writers_max, config.limits.buffer_bytes),
             store,
             env,
             callers,

@@ -90,6 +90,13 @@ pub const LIST_PATHS_MAX: usize = 10_000;
 /// When a client may ask again for a file that is not opened because the server stops.
 pub const OPEN_LATER: Duration = Duration::from_secs(5);
 
+/// When a client may ask again for a file that is not opened because its account has too many open, or
+/// because open files hold all the memory that they may.
+pub const FILE_LATER: Duration = Duration::from_secs(2);
+
+/// How long a write waits for memory that its file needs beyond what was foreseen at its open.
+pub const GROWTH_TIME: Duration = Duration::from_secs(10);
+
 /// When a client may ask again for a third-party copy, or to leave a key for one, that found no room.
 pub const COPY_LATER: Duration = Duration::from_secs(5);
 

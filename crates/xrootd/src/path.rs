@@ -153,8 +153,8 @@ fn place(path: &str) -> Answer<Place> {
     }
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     // A name that no bucket can have is the name of nothing that is there.
-    let name = BucketName::new(bucket).map_err(|_| {
-        let message = format!("{path}: no such file or directory ({bucket:?} can be no bucket)");
+    let name = BucketName::new(bucket).map_err(|error| {
+        let message = format!("{path}: no such file or directory ({error})");
         Refusal::new(ErrorCode::NotFound, message)
     })?;
     let bucket = BucketRef { tenant, name };

@@ -68,6 +68,7 @@ pub(super) const DISALLOWED_METHODS: &[Exception] = &[
         "crates/sim/src/main.rs",
         "runs simulations side by side and says how long they took",
     ),
+    exception("xtask/src/phases.rs", "says how long builds and tests took"),
 ];
 
 /// Unsafe code, each block with its SAFETY comment.

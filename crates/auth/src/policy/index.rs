@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::Statement;
+use super::pattern::ALLOCATION_BYTES;
 
 /// Statements by what their resources begin with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,15 @@ impl Index {
             }
         }
         Self { by_start }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let entry = size_of::<(Box<str>, Vec<u32>)>() * 2 + 2 * ALLOCATION_BYTES;
+        let entries = self.by_start.iter();
+        let entries = entries
+            .map(|(start, places)| entry + start.len() + places.capacity() * size_of::<u32>());
+        entries.sum()
     }
 
     /// Those that may speak of a path, by their place in the document.

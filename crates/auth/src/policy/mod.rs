@@ -31,12 +31,17 @@ pub(crate) mod statement;
 mod tests;
 mod truth;
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::ActionSet;
 use condition::Condition;
 pub use condition::condition_keys;
 use index::Index;
+use pattern::ALLOCATION_BYTES;
 pub(crate) use principal::Meant;
 use principal::PrincipalSet;
 use resource::ResourceSet;
@@ -107,7 +112,29 @@ pub struct Policy {
     public: bool,
     keyed: bool,
     tagged: bool,
+    charge: Charge,
 }
+
+/// What a policy holds for as long as it is in memory.
+#[derive(Clone, Default)]
+struct Charge(
+    #[expect(dead_code, reason = "it is only dropped")] Option<Arc<dyn Any + Send + Sync>>,
+);
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Charge")
+    }
+}
+
+/// It says nothing about what the policy is.
+impl PartialEq for Charge {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Charge {}
 
 /// From this many statements on they are found by an index.
 const INDEXED_MIN: usize = 16;
@@ -166,7 +193,33 @@ impl Policy {
             public: statements.iter().any(Statement::is_public),
             keyed: statements.iter().any(Statement::asks_for_path),
             tagged: false,
+            charge: Charge::default(),
             statements: statements.into(),
+        }
+    }
+
+    /// Bytes of memory that it takes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let index = self.index.as_ref().map_or(0, |index| {
+            size_of::<Indexes>() + index.denying.memory_bytes() + index.allowing.memory_bytes()
+        });
+        let statements = self.statements.iter().map(Statement::memory_bytes);
+        size_of::<Self>()
+            + size_of_val(&*self.statements)
+            + size_of_val(&*self.denying)
+            + size_of_val(&*self.allowing)
+            + statements.sum::<usize>()
+            + index
+            + 6 * ALLOCATION_BYTES
+    }
+
+    /// The same with something that lives as long as it, like the share of a budget.
+    #[must_use]
+    pub fn with_charge(self, charge: Arc<dyn Any + Send + Sync>) -> Self {
+        Self {
+            charge: Charge(Some(charge)),
+            ..self
         }
     }
 

@@ -7,8 +7,12 @@
 //! makes a request take time that grows with a product of lengths.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::condition::Key;
+
+/// What an allocation costs beside its bytes, about.
+pub(crate) const ALLOCATION_BYTES: usize = 16;
 use super::truth::Truth;
 
 /// What stands in a pattern.
@@ -93,6 +97,32 @@ impl Pattern {
         Self {
             shape: Shape::Exact(text.into()),
             fold: false,
+        }
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match &self.shape {
+            Shape::Any => 0,
+            Shape::Exact(text) | Shape::Prefix(text) => text.len() + ALLOCATION_BYTES,
+            Shape::Glob(glob) => {
+                let segments = glob.segments.iter().map(|segment| match segment {
+                    Segment::Plain(text) => text.len() + ALLOCATION_BYTES,
+                    Segment::Masked(masked) => masked.memory_bytes(),
+                });
+                size_of_val(&*glob.segments) + segments.sum::<usize>() + ALLOCATION_BYTES
+            }
+            Shape::Template(pieces) => {
+                let texts = pieces.iter().map(|piece| match piece {
+                    Piece::Text(text) => text.capacity() + ALLOCATION_BYTES,
+                    Piece::Many | Piece::One => 0,
+                    Piece::Variable { key, default } => {
+                        let default = default.as_ref().map_or(0, String::capacity);
+                        key.memory_bytes() + default + ALLOCATION_BYTES
+                    }
+                });
+                size_of_val(&**pieces) + texts.sum::<usize>() + ALLOCATION_BYTES
+            }
         }
     }
 
@@ -472,36 +502,78 @@ impl Segment {
     }
 }
 
-/// A piece with question marks, and for each of its characters the places where it may stand.
+/// A piece with question marks, and for each of its characters the places where it may stand. Takes
+/// memory that is linear in the piece, however many characters are different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Masked {
     chars: Box<[Option<char>]>,
-    /// By character, sorted: a bit for each place of it; places of `?` are set in all.
-    places: Box<[(char, Box<[u64]>)]>,
-    /// The places of `?`: for characters that do not occur.
+    /// By character, sorted: its own places, without those of `?`.
+    places: Box<[(char, Places)]>,
+    /// A bit for each place of a `?`, where any character may stand.
     others: Box<[u64]>,
+}
+
+/// Where a character stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Places {
+    /// At no more places than a mask has words: these.
+    Few(Box<[u32]>),
+    /// A bit for each place.
+    Many(Box<[u64]>),
+}
+
+impl Places {
+    fn new(places: Vec<u32>, words: usize) -> Self {
+        if places.len() <= words {
+            return Self::Few(places.into());
+        }
+        let mut mask = vec![0u64; words];
+        for at in places {
+            mask[at as usize / 64] |= 1 << (at % 64);
+        }
+        Self::Many(mask.into())
+    }
+
+    /// Puts them into a mask.
+    fn put_into(&self, mask: &mut [u64]) {
+        match self {
+            Self::Few(places) => {
+                for at in places {
+                    mask[*at as usize / 64] |= 1 << (at % 64);
+                }
+            }
+            Self::Many(own) => {
+                for (word, own) in mask.iter_mut().zip(own) {
+                    *word |= own;
+                }
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        ALLOCATION_BYTES
+            + match self {
+                Self::Few(places) => size_of_val(&**places),
+                Self::Many(mask) => size_of_val(&**mask),
+            }
+    }
 }
 
 impl Masked {
     fn new(chars: &[Option<char>]) -> Self {
         let words = chars.len().div_ceil(64);
         let mut others = vec![0u64; words];
-        for (at, _) in chars.iter().enumerate().filter(|(_, c)| c.is_none()) {
-            others[at / 64] |= 1 << (at % 64);
-        }
-        let mut distinct: Vec<char> = chars.iter().flatten().copied().collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let places = distinct.into_iter().map(|c| {
-            let mut mask = others.clone();
-            for (at, _) in chars.iter().enumerate().filter(|(_, x)| **x == Some(c)) {
-                mask[at / 64] |= 1 << (at % 64);
+        let mut places: BTreeMap<char, Vec<u32>> = BTreeMap::new();
+        for (at, c) in (0u32..).zip(chars) {
+            match c {
+                None => others[at as usize / 64] |= 1 << (at % 64),
+                Some(c) => places.entry(*c).or_default().push(at),
             }
-            (c, mask.into_boxed_slice())
-        });
+        }
+        let places = places.into_iter();
         Self {
             chars: chars.into(),
-            places: places.collect(),
+            places: places.map(|(c, at)| (c, Places::new(at, words))).collect(),
             others: others.into(),
         }
     }
@@ -509,11 +581,12 @@ impl Masked {
     fn find_end(&self, text: &str) -> Option<usize> {
         let last = self.chars.len() - 1;
         let mut state = vec![0u64; self.others.len()];
+        let mut mask = vec![0u64; self.others.len()];
         for (at, c) in text.char_indices() {
-            let mask = match self.places.binary_search_by_key(&c, |(c, _)| *c) {
-                Ok(found) => &self.places[found].1,
-                Err(_) => &self.others,
-            };
+            mask.copy_from_slice(&self.others);
+            if let Ok(found) = self.places.binary_search_by_key(&c, |(c, _)| *c) {
+                self.places[found].1.put_into(&mut mask);
+            }
             let mut carry = 1;
             for (word, mask) in state.iter_mut().zip(mask.iter()) {
                 let next = *word >> 63;
@@ -525,6 +598,15 @@ impl Masked {
             }
         }
         None
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let places = self.places.iter().map(|(_, places)| places.memory_bytes());
+        size_of_val(&*self.chars)
+            + size_of_val(&*self.places)
+            + size_of_val(&*self.others)
+            + places.sum::<usize>()
+            + 3 * ALLOCATION_BYTES
     }
 }
 
@@ -641,6 +723,24 @@ mod tests {
         let pattern = Pattern::new("Ab*C?", reading).expect("a pattern");
         assert!(pattern.matches_text("aBxxcD"));
         assert!(!pattern.matches_text("bBxxcD"));
+    }
+
+    #[test]
+    fn no_pattern_takes_more_memory_than_some_times_its_length() {
+        let different: String = ('\u{4e00}'..).take(6_000).collect();
+        let hostile = [
+            format!("*?{different}*"),
+            "a?".repeat(10_000),
+            "*a?".repeat(6_000),
+            "?*".repeat(10_000),
+            "${aws:userid}".repeat(1_500),
+            ('a'..='z').cycle().take(20_000).chain(['?']).collect(),
+        ];
+        for text in hostile {
+            let pattern = Pattern::new(&text, GLOB).expect("a pattern");
+            let times = pattern.memory_bytes() / text.len();
+            assert!(times <= 64, "{times} times {}", &text[..12]);
+        }
     }
 
     /// What takes others hours.

@@ -8,6 +8,7 @@ use crate::{Caller, Principal, User, UserKind};
 use super::PolicyError;
 use super::json::Node;
 use super::parse::malformed;
+use super::pattern::ALLOCATION_BYTES;
 
 /// How a statement means a caller; the better, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +63,18 @@ impl PrincipalSet {
             negated,
             members: members.into(),
         })
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let members = self.members.iter().map(|member| match member {
+            Member::Everyone | Member::Service => 0,
+            Member::Account(text) | Member::Canonical(text) | Member::Federated(text) => {
+                text.len() + ALLOCATION_BYTES
+            }
+            Member::Arn { account, rest } => account.len() + rest.len() + 2 * ALLOCATION_BYTES,
+        });
+        size_of_val(&*self.members) + members.sum::<usize>() + ALLOCATION_BYTES
     }
 
     /// Whether everybody is meant.

@@ -8,7 +8,7 @@ use super::condition::Key;
 use super::condition::value::arn_parts;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
-use super::pattern::{Pattern, Reading, Variables};
+use super::pattern::{ALLOCATION_BYTES, Pattern, Reading, Variables};
 use super::truth::Truth;
 use super::{PolicyError, PolicyKind};
 
@@ -93,6 +93,19 @@ impl ResourceSet {
                 .chain(arn.service.variables())
                 .chain(arn.path.variables())
         })
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let members = self.members.iter().map(|member| match member {
+            Member::All => 0,
+            Member::Arn(arn) => {
+                let account = arn.account.as_ref().map_or(0, Pattern::memory_bytes);
+                let texts = arn.service.memory_bytes() + account + arn.path.memory_bytes();
+                size_of::<Arn>() + ALLOCATION_BYTES + texts
+            }
+        });
+        size_of_val(&*self.members) + members.sum::<usize>() + ALLOCATION_BYTES
     }
 
     /// What the paths that it holds begin with: see [`Pattern::start`].

@@ -12,6 +12,7 @@ use crate::{
 };
 
 use super::condition::{Found, Key};
+use super::pattern::ALLOCATION_BYTES;
 use super::pattern::Unkept;
 use super::resource::Named;
 use super::truth::Truth;
@@ -392,6 +393,20 @@ fn decoded(text: &str) -> String {
 }
 
 impl Statement {
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let conditions = self.conditions.iter().map(super::Condition::memory_bytes);
+        self.sid.as_ref().map_or(0, |sid| sid.len())
+            + self
+                .principals
+                .as_ref()
+                .map_or(0, super::principal::PrincipalSet::memory_bytes)
+            + self.resources.memory_bytes()
+            + size_of_val(&*self.conditions)
+            + conditions.sum::<usize>()
+            + 2 * ALLOCATION_BYTES
+    }
+
     /// Whether it speaks of the request, and how it means the caller. Where that depends on a claim that
     /// the caller's session does not carry, a statement that denies does and one that allows does not: the
     /// size of a login must never widen what it may.

@@ -10,6 +10,7 @@ mod browser;
 mod cache;
 mod device;
 mod provider;
+pub mod share;
 mod web;
 
 use std::path::PathBuf;

@@ -77,7 +77,13 @@ impl Web {
         self.send("POST", url, &headers, form.as_bytes())
     }
 
-    fn send(&self, method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Told> {
+    pub(super) fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Told> {
         let (endpoint, path) = split(url)?;
         check_wire(&endpoint)?;
         let tls = match endpoint.is_https() {

@@ -159,6 +159,12 @@ impl BlobStore {
         self.encode_as(pool, id, kind, 1)
     }
 
+    /// Bytes of memory that a writer in the main pool holds: see [`BlobWriter::memory_bytes`].
+    #[must_use]
+    pub fn writer_memory_bytes(&self) -> usize {
+        writer::memory_bytes(self.pool.layout())
+    }
+
     /// Begins the next encoding of a blob, in the layout and on the disks of today of its pool: its content is
     /// written to it and its record put in place of the old one.
     ///

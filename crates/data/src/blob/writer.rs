@@ -37,6 +37,9 @@ const WINDOWS_BYTES: u64 = 32 << 20;
 /// for the queue and the one that is written this bounds the memory of a writer to `(3 + 2) × window × (k+m)/k`.
 const QUEUED_WINDOWS: usize = 2;
 
+/// Memory of a shard's task, its queue and its file, about.
+const SHARD_MEMORY_BYTES: usize = 4 << 10;
+
 /// What a shard takes besides its bytes, about: checksums and the header.
 const OVERHEAD_BYTES: usize = 2 * PAGE_BYTES;
 
@@ -109,6 +112,10 @@ struct Part {
     slots: Bytes,
 }
 
+pub(super) fn memory_bytes(layout: Layout) -> usize {
+    layout.stripe_bytes() as usize + layout.shards() * SHARD_MEMORY_BYTES
+}
+
 impl BlobWriter {
     pub(crate) fn new(plan: WriterPlan) -> Self {
         let stripe = plan.layout.stripe_bytes();
@@ -157,6 +164,13 @@ impl BlobWriter {
     #[cfg(test)]
     pub(super) fn window_bytes_max(&self) -> u64 {
         self.window_bytes_max
+    }
+
+    /// Bytes of memory that it holds at least while nothing waits for a disk: a stripe that it gathers,
+    /// and a task with its queue for each shard. Larger windows are cut out of what all writers share.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        memory_bytes(self.plan.layout)
     }
 
     /// Takes the next bytes. Waits while the disks are behind.

@@ -24,7 +24,8 @@ impl Tree {
     ) -> Result<UploadRecord, Error> {
         let mut turn = Turn::new(self, bucket.path(key.as_str()));
         loop {
-            let chain = self.resolve(bucket, &[]).await?;
+            let (dirs, _) = key.split();
+            let chain = self.resolve(bucket, &dirs).await?;
             let at = keys::upload(bucket.id, key.as_str(), id);
             let read = self.kv.get(&at).await?;
             if let Some(value) = &read.value {
@@ -33,10 +34,9 @@ impl Tree {
             let mut stage = Stage::new(self);
             // An upload's id is made as a version's is.
             let initiated = Timestamp(VersionId(id.0).clock());
-            let record = new.record(id, actor, initiated);
-            stage.watch(&chain);
+            let record = new.record(id, actor, initiated, &chain);
             stage.same(at.clone(), &read);
-            stage.put(at, record.to_value());
+            stage.begin_upload(chain, at, record.clone()).await?;
             match stage.commit().await? {
                 Committed::Done => return Ok(record),
                 Committed::Lost => turn.lost().await?,

@@ -2,6 +2,7 @@
 
 use dewar_types::{Error, ObjectKey};
 
+use super::charge::Charged;
 use super::dirs::dir_change;
 use super::publish::change;
 use super::record::{Attributes, ChangeRecord, Entry, Record, Verb};
@@ -40,9 +41,14 @@ impl Tree {
                 return Ok(before);
             }
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.watch(&target.chain);
             stage.same(at.clone(), read);
             file.attributes.ctime = stage.now();
+            if let Some(Entry::File(before)) = &target.entry {
+                let after = Charged::Current(&file);
+                stage.recharge(Charged::Current(before), after, &target.chain);
+            }
             stage.put(at.clone(), file.to_value());
             let log = ChangeRecord {
                 version: Some((&file.current).into()),

@@ -11,9 +11,9 @@ use dewar_types::{BlobId, EntryId, Error, TenantId, UserId, VersionId, VersionNa
 use super::documents::kind_of;
 use super::record::{
     Counter, DocumentRecord, Entry, Extent, FileRecord, LongRecord, PartRecord, Record, Scope,
-    TenantRecord, VersionRecord,
+    TenantRecord, UploadRecord, VersionRecord,
 };
-use super::{Tree, ids, keys};
+use super::{Tree, Usage, charge, ids, keys};
 use crate::kv::{KvRead, Scan};
 
 const PAGE: usize = 1000;
@@ -121,6 +121,11 @@ impl Auditor<'_> {
         self.counters.entry(counter.key()).or_insert((counter, 0)).1 += delta;
     }
 
+    fn charge(&mut self, scope: Scope, usage: Usage) {
+        self.count(Counter::Objects(scope), usage.objects as i64);
+        self.count(Counter::Bytes(scope), usage.bytes as i64);
+    }
+
     async fn tenants(&mut self) -> Result<(), Error> {
         for (key, value) in self.table(keys::TENANT).await? {
             let tenant = TenantRecord::from_value(&key, &value)?;
@@ -191,8 +196,7 @@ impl Auditor<'_> {
         scopes.push(Scope::User(file.attributes.owner));
         scopes.extend(file.attributes.group.map(Scope::Group));
         for scope in scopes {
-            self.count(Counter::Objects(scope), i64::from(file.is_live()));
-            self.count(Counter::Bytes(scope), file.current.size as i64);
+            self.charge(scope, charge::of_current(file));
         }
         self.version(&file.current);
     }
@@ -259,9 +263,9 @@ impl Auditor<'_> {
                     let newer = id >= history.current;
                     let null = version.name() == VersionName::Null;
                     let unsaid = null && history.null.take() != Some(id);
-                    self.count(Counter::Bytes(Scope::User(owner)), version.size as i64);
+                    self.charge(Scope::User(owner), charge::of_version(&version));
                     if let Some(group) = version.group {
-                        self.count(Counter::Bytes(Scope::Group(group)), version.size as i64);
+                        self.charge(Scope::Group(group), charge::of_version(&version));
                     }
                     if newer {
                         self.fault(format!("version {id} is newer than the current one"));
@@ -275,7 +279,7 @@ impl Auditor<'_> {
                 None => self.fault(format!("version {id} cannot be reached")),
                 Some(scopes) => {
                     for scope in scopes {
-                        self.count(Counter::Bytes(scope), version.size as i64);
+                        self.charge(scope, charge::of_version(&version));
                     }
                 }
             }
@@ -317,12 +321,26 @@ impl Auditor<'_> {
 
     async fn uploads(&mut self) -> Result<(), Error> {
         let mut uploads = BTreeSet::new();
-        for (key, _) in self.table(keys::UPLOAD).await? {
+        let counted: BTreeSet<Scope> = self.dirs.values().flatten().copied().collect();
+        for (key, value) in self.table(keys::UPLOAD).await? {
             let (bucket, _, upload) = keys::parse_upload(&key)?;
             if !self.buckets.contains_key(&bucket) {
                 self.fault(format!("upload {upload} is in no bucket"));
             }
             uploads.insert(upload);
+            let record = UploadRecord::from_value(&key, &value)?;
+            let mut usage = charge::of_upload(&record);
+            usage.bytes += charge::part_bytes(self.kv, upload).await?;
+            let mut scopes = self.dirs.get(&bucket).cloned().unwrap_or_default();
+            let spaces = record.spaces.iter().copied().map(Scope::Space);
+            scopes.extend(spaces.filter(|space| counted.contains(space)));
+            scopes.push(Scope::User(record.owner));
+            scopes.extend(record.group.map(Scope::Group));
+            for scope in scopes {
+                self.charge(scope, usage);
+            }
+            self.count(Counter::Uploads(record.owner), usage.objects as i64);
+            self.count(Counter::UploadBytes(record.owner), usage.bytes as i64);
         }
         for (key, value) in self.table(keys::PART).await? {
             let (upload, number) = keys::parse_part(&key)?;

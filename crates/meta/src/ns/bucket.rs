@@ -7,7 +7,7 @@ use dewar_types::{
     BucketName, Error, ErrorKind, GroupId, ObjectKey, TenantId, TenantName, UserId, VersionId,
 };
 
-use super::dirs::dir_change;
+use super::dirs::{Purge, dir_change};
 use super::record::{
     BucketSettings, ChangeRecord, Counter, DirRecord, DocumentKind, ObjectLock, Record, Scope,
     TenantRecord, Verb, Versioning,
@@ -73,10 +73,19 @@ pub struct BucketPage {
 /// What a counter scope holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Files.
+    /// Versions of files, delete markers, and uploads in progress.
     pub objects: u64,
-    /// Bytes of all versions.
+    /// Bytes of all versions and of the parts of uploads, with the metadata that is charged.
     pub bytes: u64,
+}
+
+/// When a bucket is empty enough to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emptiness {
+    /// Nothing is in it, as POSIX has it for directories.
+    Bare,
+    /// Nothing is in it that S3 shows: directories go with it, and the limits that they have.
+    DirectoriesOnly,
 }
 
 impl Tree {
@@ -327,23 +336,38 @@ impl Tree {
 
     /// Deletes a bucket in which nothing is. Uploads in progress do not hinder it, as with S3: they
     /// are aborted first. When something is put into the bucket at that very moment, the uploads
-    /// may be gone although the bucket stays.
+    /// and empty directories may be gone although the bucket stays.
     ///
     /// # Errors
-    /// `NotEmpty` when it holds files, directories made on request or older versions;
-    /// `NoSuchBucket`; `Conflict`.
-    pub async fn delete_bucket(&self, actor: &Actor<'_>, bucket: &Bucket) -> Result<(), Error> {
+    /// `NotEmpty` when it is not as `emptiness` asks; `NoSuchBucket`; `Conflict`.
+    pub async fn delete_bucket(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        emptiness: Emptiness,
+    ) -> Result<(), Error> {
         let path = bucket.path("");
         let mut turn = Turn::around(self, path.clone());
         loop {
             let chain = self.resolve(bucket, &[]).await?;
-            if !self.purge_empty(bucket.id).await? {
-                return Err(Error::new(
-                    ErrorKind::NotEmpty,
-                    format!("bucket {} is not empty", bucket.name),
-                ));
+            let empty = match emptiness {
+                Emptiness::Bare => self.purge_empty(bucket.id, Purge::Implicit).await?,
+                Emptiness::DirectoriesOnly => !self.holds_names(bucket.id).await?,
+            };
+            let not_empty = || {
+                let message = format!("bucket {} is not empty", bucket.name);
+                Error::new(ErrorKind::NotEmpty, message)
+            };
+            if !empty {
+                return Err(not_empty());
             }
+            // Before the directories: uploads are charged to spaces among them.
             self.abort_all(actor, bucket).await?;
+            if emptiness == Emptiness::DirectoriesOnly
+                && !self.purge_empty(bucket.id, Purge::All).await?
+            {
+                return Err(not_empty());
+            }
             let mut stage = Stage::new(self);
             stage.watch(&chain);
             let key = chain.last().key.clone();

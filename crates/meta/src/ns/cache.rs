@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,6 +22,9 @@ use parking_lot::Mutex;
 use super::documents::BucketDocuments;
 use super::record::DirRecord;
 use crate::kv::{Read, Require, Seq};
+
+/// Memory of a directory in the cache beside its value, about.
+const DIR_MEMORY_BYTES: usize = 400;
 
 /// A directory as it was read.
 pub(super) struct Dir {
@@ -45,6 +48,13 @@ impl Dir {
             value,
             seq: AtomicU64::new(seq),
         }
+    }
+
+    /// Bytes of memory that it takes, about.
+    fn memory_bytes(&self) -> usize {
+        let documents = self.documents.as_ref().map_or(0, |all| all.memory_bytes());
+        // The value stands here as it was read, and decoded.
+        DIR_MEMORY_BYTES + self.key.len() + 2 * self.value.len() + documents
     }
 
     /// The same with the documents that belong to it.
@@ -78,6 +88,9 @@ pub(super) struct Generation(u64);
 struct Halves {
     young: HashMap<Bytes, Arc<Dir>>,
     old: HashMap<Bytes, Arc<Dir>>,
+    /// Bytes of memory that both take.
+    young_bytes: usize,
+    old_bytes: usize,
     generation: u64,
     /// Directories that are not remembered, and for how many changes.
     barred: HashMap<Bytes, usize>,
@@ -87,20 +100,39 @@ struct Halves {
 pub(super) struct DirCache {
     halves: Mutex<Halves>,
     half: usize,
+    half_bytes: AtomicUsize,
 }
 
 impl DirCache {
-    /// Holds at most `capacity` directories.
-    pub(super) fn new(capacity: usize) -> Self {
+    /// Holds at most `capacity` directories, of `bytes` bytes of memory with their documents.
+    pub(super) fn new(capacity: usize, bytes: usize) -> Self {
         Self {
             halves: Mutex::new(Halves {
                 young: HashMap::new(),
                 old: HashMap::new(),
+                young_bytes: 0,
+                old_bytes: 0,
                 generation: 0,
                 barred: HashMap::new(),
             }),
             half: (capacity / 2).max(1),
+            half_bytes: AtomicUsize::new(bytes / 2),
         }
+    }
+
+    /// Sets how many bytes of memory it may take.
+    pub(super) fn set_bytes_max(&self, bytes: usize) {
+        self.half_bytes.store(bytes / 2, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let halves = self.halves.lock();
+        halves.young_bytes + halves.old_bytes
+    }
+
+    fn limits(&self) -> (usize, usize) {
+        (self.half, self.half_bytes.load(Ordering::Relaxed))
     }
 
     pub(super) fn generation(&self) -> Generation {
@@ -112,8 +144,8 @@ impl DirCache {
         if let Some(dir) = halves.young.get(key) {
             return Some(Arc::clone(dir));
         }
-        let dir = halves.old.remove(key)?;
-        halves.put(self.half, Arc::clone(&dir));
+        let dir = halves.old.get(key).cloned()?;
+        halves.put(self.limits(), Arc::clone(&dir));
         Some(dir)
     }
 
@@ -121,7 +153,7 @@ impl DirCache {
     pub(super) fn insert(&self, since: Generation, dir: Arc<Dir>) {
         let mut halves = self.halves.lock();
         if halves.generation == since.0 && !halves.barred.contains_key(&dir.key) {
-            halves.put(self.half, dir);
+            halves.put(self.limits(), dir);
         }
     }
 
@@ -156,19 +188,34 @@ impl DirCache {
         let mut halves = self.halves.lock();
         halves.generation += 1;
         for key in keys {
-            halves.young.remove(key);
-            halves.old.remove(key);
+            halves.remove(key);
         }
     }
 }
 
 impl Halves {
-    fn put(&mut self, half: usize, dir: Arc<Dir>) {
-        if self.young.len() >= half && !self.young.contains_key(&dir.key) {
-            self.old = std::mem::take(&mut self.young);
+    /// One that alone takes more than half of the memory is not remembered.
+    fn put(&mut self, (half, half_bytes): (usize, usize), dir: Arc<Dir>) {
+        self.remove(&dir.key);
+        let bytes = dir.memory_bytes();
+        if bytes > half_bytes {
+            return;
         }
-        self.old.remove(&dir.key);
+        if self.young.len() >= half || self.young_bytes + bytes > half_bytes {
+            self.old = std::mem::take(&mut self.young);
+            self.old_bytes = std::mem::take(&mut self.young_bytes);
+        }
+        self.young_bytes += bytes;
         self.young.insert(dir.key.clone(), dir);
+    }
+
+    fn remove(&mut self, key: &Bytes) {
+        if let Some(dir) = self.young.remove(key) {
+            self.young_bytes -= dir.memory_bytes();
+        }
+        if let Some(dir) = self.old.remove(key) {
+            self.old_bytes -= dir.memory_bytes();
+        }
     }
 }
 
@@ -201,7 +248,7 @@ mod tests {
 
     #[test]
     fn is_bounded_and_keeps_what_is_used() {
-        let cache = DirCache::new(100);
+        let cache = DirCache::new(100, 1 << 20);
         let now = cache.generation();
         let hot = dir("hot");
         cache.insert(now, Arc::clone(&hot));
@@ -214,8 +261,32 @@ mod tests {
     }
 
     #[test]
+    fn is_bounded_by_bytes_however_large_directories_are() {
+        let cache = DirCache::new(1000, 40_000);
+        let now = cache.generation();
+        let large = |n: usize, bytes: usize| {
+            let small = dir(&n.to_string());
+            let value = Bytes::from(vec![0; bytes]);
+            Arc::new(Dir::new(small.key.clone(), small.record.clone(), value, 1))
+        };
+        for n in 0..1000 {
+            cache.insert(now, large(n, 1000 + n));
+            assert!(cache.memory_bytes() <= 40_000, "after {n}");
+        }
+        let (one, other) = (large(1, 9_000), large(2, 10_000));
+        cache.insert(now, Arc::clone(&one));
+        cache.insert(now, Arc::clone(&other));
+        assert!(cache.get(&one.key).is_some());
+        assert!(cache.get(&other.key).is_none(), "more than half of all");
+        cache.forget([&one.key]);
+        let all: Vec<Bytes> = (0..1000).map(|n| dir(&n.to_string()).key.clone()).collect();
+        cache.forget(&all);
+        assert_eq!(cache.memory_bytes(), 0);
+    }
+
+    #[test]
     fn old_reads_do_not_come_back() {
-        let cache = DirCache::new(100);
+        let cache = DirCache::new(100, 1 << 20);
         let before = cache.generation();
         let moved = dir("moved");
         cache.insert(before, Arc::clone(&moved));
@@ -229,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_may_change_unseen_is_not_remembered() {
-        let cache = DirCache::new(100);
+        let cache = DirCache::new(100, 1 << 20);
         let moved = dir("moved");
         let keys = [moved.key.clone()];
         cache.insert(cache.generation(), Arc::clone(&moved));

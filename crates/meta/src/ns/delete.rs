@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use dewar_types::{Error, ObjectKey, VersionId, VersionName};
+use dewar_types::{Error, ErrorKind, ObjectKey, VersionId, VersionName};
 
 use super::condition::Condition;
 use super::record::{VersionRecord, Versioning};
@@ -63,7 +63,8 @@ impl Tree {
     ///
     /// # Errors
     /// `Precondition` when the condition does not hold for what is there; `Locked` when it is kept
-    /// (`bypass`: also governance yields); `Conflict` after too many lost races; `NoSuchBucket`;
+    /// (`bypass`: also governance yields); `Quota` for a delete marker that hides nothing readable and
+    /// does not fit; `Conflict` after too many lost races; `NoSuchBucket`;
     /// what the engine says.
     pub async fn delete(
         &self,
@@ -123,9 +124,14 @@ impl Tree {
                 if stage.is_empty() {
                     break done;
                 }
-                match stage.commit().await? {
-                    Committed::Done => break done,
-                    Committed::Lost => turn.lost().await?,
+                match stage.commit().await {
+                    Ok(Committed::Done) => break done,
+                    Ok(Committed::Lost) => turn.lost().await?,
+                    // A delete marker does not fit, and the others are not to suffer for it.
+                    Err(error) if error.kind() == ErrorKind::Quota => {
+                        break self.delete_singly(actor, bucket, chunk, bypass).await;
+                    }
+                    Err(error) => return Err(error),
                 }
             };
             let mut done = done;
@@ -133,6 +139,23 @@ impl Tree {
             results.extend(done.into_iter().map(|(_, result)| result));
         }
         Ok(results)
+    }
+}
+
+impl Tree {
+    /// Deletes one after the other what does not go together.
+    async fn delete_singly(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        list: &[Doomed],
+        bypass: bool,
+    ) -> Vec<(usize, Result<Removed, Error>)> {
+        let mut done = Vec::with_capacity(list.len());
+        for (place, doomed) in list.iter().enumerate() {
+            done.push((place, self.delete(actor, bucket, doomed, bypass).await));
+        }
+        done
     }
 }
 
@@ -182,7 +205,12 @@ impl Stage<'_> {
                 continue;
             }
             let removed = match found {
-                _ if marks => {
+                found if marks => {
+                    // What hides something readable is never refused: lifecycle and users empty a full
+                    // bucket by it. That was put within the limits, so such markers are bounded too.
+                    if found.is_none_or(|found| found.flags.delete_marker()) {
+                        self.keep_to_quotas();
+                    }
                     let marker = name.mark(self, actor, versioning).await?;
                     Removed {
                         version: None,

@@ -2,13 +2,30 @@
 
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, VersionId};
 
-use super::record::{ChangeRecord, Counter, DirRecord, Entry, Scope, Verb};
+use super::effort::{Effort, ListBudget};
+use super::record::{ChangeRecord, DirRecord, Entry, Record, Scope, Verb};
 use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
-use super::walk::{Living, has_live};
+use super::walk::{Living, Step, Walk, has_live};
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{Read, Scan};
+
+/// Entries read at once.
+const PAGE: usize = 1000;
+
+/// Names that are looked at to see whether something lives in a directory. One with more dead names than
+/// that counts as one in which something does.
+const VISIBLE_NAMES_MAX: usize = 1000;
+
+/// Which directories go where nothing else is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purge {
+    /// Those that only slashes of keys made.
+    Implicit,
+    /// Also those that were made on request, and spaces with their limits.
+    All,
+}
 
 /// How to make a directory.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +127,7 @@ impl Tree {
                 return Err(not_found(turn.path()));
             }
             let id = chain.last_id();
-            if !self.purge_empty(id).await? {
+            if !self.purge_empty(id, Purge::Implicit).await? {
                 return Err(Error::new(
                     ErrorKind::NotEmpty,
                     format!("directory {} is not empty", turn.path()),
@@ -121,16 +138,17 @@ impl Tree {
             stage.vanish(chain.last().key.clone(), id);
             stage.delete(chain.last().key.clone());
             if chain.last().record.space.is_some() {
-                stage.delete(Counter::Objects(Scope::Space(id)).key());
-                stage.delete(Counter::Bytes(Scope::Space(id)).key());
-                stage.delete(keys::quota(Scope::Space(id)));
+                stage.drop_space(id);
             }
             let above = chain.above();
             stage.hint(&above).await?;
             let change = dir_change(Verb::RemoveDir, bucket, above.last_id(), id, turn.path());
             stage.log(actor, change).await?;
             match stage.commit().await? {
-                Committed::Done => return Ok(()),
+                Committed::Done => {
+                    self.quotas.forget(Scope::Space(id));
+                    return Ok(());
+                }
                 Committed::Lost => turn.lost().await?,
             }
         }
@@ -148,15 +166,47 @@ impl Tree {
             return Ok(true);
         }
         let kv = self.kv.snapshot();
-        has_live(kv.as_ref(), dir.attributes.id, Living::Explicit).await
+        let mut effort = Effort::new(ListBudget {
+            names_max: VISIBLE_NAMES_MAX,
+            gate: None,
+        });
+        let live = has_live(
+            kv.as_ref(),
+            dir.attributes.id,
+            Living::Explicit,
+            &mut effort,
+        );
+        Ok(live.await?.unwrap_or(true))
     }
 
-    /// Removes all implicit directories below `dir` if that leaves nothing in it, and says whether
+    /// Whether there is anything below `dir` but directories.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub(super) async fn holds_names(&self, dir: EntryId) -> Result<bool, Error> {
+        let kv = self.kv.snapshot();
+        let budget = ListBudget {
+            names_max: usize::MAX,
+            gate: None,
+        };
+        let mut effort = Effort::new(budget);
+        let mut walk = Walk::new(kv.as_ref(), dir, PAGE);
+        while let Some(step) = walk.next().await? {
+            effort.look().await?;
+            match step {
+                Step::File(..) | Step::Symlink(_) => return Ok(true),
+                Step::Dir(path, dir) => walk.enter(path, &dir),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes all directories of the kind below `dir` if that leaves nothing in it, and says whether
     /// nothing is in it. Finds out with few reads when something lives near the front.
     ///
     /// # Errors
     /// `Conflict` when others change what is below for too long; what the engine says.
-    pub(super) async fn purge_empty(&self, dir: EntryId) -> Result<bool, Error> {
+    pub(super) async fn purge_empty(&self, dir: EntryId, purge: Purge) -> Result<bool, Error> {
         // Directories on the way down: id, and key and content of its entry but for the first.
         let mut open: Vec<(EntryId, Option<(bytes::Bytes, Read)>)> = vec![(dir, None)];
         let mut inside = 0;
@@ -168,7 +218,9 @@ impl Tree {
                     return Ok(false);
                 };
                 match Entry::from_value(&key, value)? {
-                    Entry::Dir(child) if child.implicit && child.space.is_none() => {
+                    Entry::Dir(child)
+                        if purge == Purge::All || (child.implicit && child.space.is_none()) =>
+                    {
                         inside += 1;
                         open.push((child.attributes.id, Some((key, read))));
                         continue;
@@ -185,12 +237,23 @@ impl Tree {
             let mut stage = Stage::new(self);
             stage.same(key.clone(), &read);
             stage.delete(key.clone());
+            let space = match &read.value {
+                Some(value) => DirRecord::from_value(&key, value)?.space.is_some(),
+                None => false,
+            };
+            if space {
+                stage.drop_space(dir);
+            }
             stage.vanish(key, dir);
-            if let Committed::Lost = stage.commit().await? {
-                // Somebody put something there, or removed it too: the collector of empty
-                // directories does the same at its own pace.
-                turn.lost().await?;
-                open.truncate(1);
+            match stage.commit().await? {
+                Committed::Done if space => self.quotas.forget(Scope::Space(dir)),
+                Committed::Done => {}
+                Committed::Lost => {
+                    // Somebody put something there, or removed it too: the collector of empty
+                    // directories does the same at its own pace.
+                    turn.lost().await?;
+                    open.truncate(1);
+                }
             }
         }
         tracing::trace!(%dir, inside, "directory is empty");

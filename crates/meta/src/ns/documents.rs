@@ -35,9 +35,25 @@ use crate::kv::{KvRead, Scan};
 /// Longest document in bytes; the longest that S3 allows (1,000 lifecycle rules) is about half.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
+/// Memory of a document beside its content, about.
+const DOCUMENT_MEMORY_BYTES: usize = 256;
+
+/// How much larger than its bytes a document is when it is parsed: lifecycle rules, of which a thousand
+/// short ones take some megabytes, are the worst.
+const PARSED_TIMES: usize = 24;
+
 /// The documents of a bucket, as they were when the bucket was looked up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BucketDocuments(BTreeMap<DocumentKind, BucketDocument>);
+
+impl BucketDocuments {
+    /// Bytes of memory that they take, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let documents = self.0.values().map(|document| document.content.len());
+        let parsed = documents.map(|len| DOCUMENT_MEMORY_BYTES + len * (1 + PARSED_TIMES));
+        parsed.sum()
+    }
+}
 
 /// One document.
 pub struct BucketDocument {

@@ -1,11 +1,13 @@
 //! Listing in S3's order: whole keys by their bytes, keys with a common beginning rolled up.
 //!
 //! One page is read from one snapshot and costs about what it returns: the walk begins in the
-//! middle of the right directories, and what is rolled up is skipped by seeking past it. Only a
-//! directory in which nothing lives any more and which is not yet reclaimed costs a look.
+//! middle of the right directories, and what is rolled up is skipped by seeking past it. Names that are
+//! not shown cost a look each: delete markers, and directories in which nothing lives any more. A page
+//! looks at so many at most ([`super::effort`]).
 
 use dewar_types::{Error, ErrorKind};
 
+use super::effort::{Effort, ListBudget};
 use super::record::{DirRecord, FileRecord};
 use super::walk::{Living, Step, Walk, has_live};
 use super::{Bucket, Tree, keys};
@@ -83,7 +85,14 @@ pub(super) struct Rule<'a> {
     pub(super) delimiter: Option<&'a str>,
 }
 
-impl Rule<'_> {
+impl<'a> Rule<'a> {
+    pub(super) fn new(prefix: &'a str, delimiter: Option<&'a str>) -> Self {
+        Self {
+            prefix,
+            delimiter: delimiter.filter(|delimiter| !delimiter.is_empty()),
+        }
+    }
+
     /// The part of `path` that it is rolled up to, if it begins with the prefix and is.
     pub(super) fn rolled<'p>(&self, path: &'p str) -> Option<&'p str> {
         let delimiter = self.delimiter?;
@@ -105,19 +114,102 @@ impl Rule<'_> {
     }
 }
 
+/// What becomes of a directory in a listing.
+pub(super) enum Below {
+    Shown,
+    Hidden,
+    /// The page ends before it.
+    Unclear,
+}
+
+/// How far a page has come, for one that has to end before it is full.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// All names up to this one have been dealt with.
+    cut: Option<String>,
+    /// A rolled-up prefix some of whose names have been passed over; the ones after them may live.
+    unclear: Option<String>,
+    /// A directory that was entered last. A key that is the same, slash included, may come next.
+    entered: Option<String>,
+}
+
+impl Progress {
+    /// The walk has come to `path`.
+    pub(super) fn pass(&mut self, path: &str) {
+        if let Some(dir) = self.entered.take_if(|dir| dir != path) {
+            self.cut = Some(dir);
+        }
+        if let Some(prefix) = self.unclear.take_if(|prefix| !path.starts_with(&**prefix)) {
+            self.cut = Some(prefix);
+        }
+    }
+
+    pub(super) fn done(&mut self, name: String) {
+        self.entered = None;
+        self.unclear = None;
+        self.cut = Some(name);
+    }
+
+    pub(super) fn within(&mut self, prefix: &str) {
+        if self.unclear.as_deref() != Some(prefix) {
+            self.unclear = Some(prefix.to_owned());
+        }
+    }
+
+    pub(super) fn entered(&mut self, path: &str) {
+        self.entered = Some(path.to_owned());
+    }
+
+    /// What becomes of a directory that is rolled up to `prefix`, by whether something lives in it. With
+    /// a page of its own it is clear, or shown.
+    pub(super) fn judge(&mut self, lives: Option<bool>, prefix: &str) -> Below {
+        match lives {
+            Some(false) => {
+                self.within(prefix);
+                Below::Hidden
+            }
+            None if self.cut.is_some() => Below::Unclear,
+            Some(true) | None => Below::Shown,
+        }
+    }
+
+    /// Where the page may end: the last name that was dealt with, else behind the prefix that the page
+    /// began with, which is to be shown then.
+    pub(super) fn cut(&mut self) -> Option<(String, Option<String>)> {
+        if let Some(name) = self.cut.take() {
+            return Some((name, None));
+        }
+        let prefix = self.unclear.take()?;
+        Some((prefix.clone(), Some(prefix)))
+    }
+}
+
 impl Tree {
-    /// A page of a bucket's keys.
+    /// A page of a bucket's keys, with the usual budget.
     ///
     /// # Errors
     /// `NoSuchBucket`; what the engine says.
     pub async fn list(&self, bucket: &Bucket, query: ListQuery<'_>) -> Result<Listing, Error> {
+        self.list_within(bucket, query, ListBudget::default()).await
+    }
+
+    /// A page of a bucket's keys that costs no more than the budget. A page that has looked at as many
+    /// names as it may ends early, perhaps without any item; [`Listing::next`] is then the last name that
+    /// it looked at. A prefix below which the whole budget of a page finds nothing that lives is shown
+    /// as if something did.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; the refusal of the budget; what the engine says.
+    pub async fn list_within(
+        &self,
+        bucket: &Bucket,
+        query: ListQuery<'_>,
+        budget: ListBudget<'_>,
+    ) -> Result<Listing, Error> {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule {
-            prefix: query.prefix,
-            delimiter: query.delimiter.filter(|delimiter| !delimiter.is_empty()),
-        };
+        let rule = Rule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = Listing::default();
         if max == 0 {
@@ -125,11 +217,29 @@ impl Tree {
         }
         let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
         walk.seek(&rule.start(query.after)).await?;
+        let mut effort = Effort::new(budget);
+        let mut progress = Progress::default();
         while let Some(step) = walk.next().await? {
+            progress.pass(step.path());
+            if !effort.look().await?
+                && let Some((next, unclear)) = progress.cut()
+            {
+                if let Some(prefix) = unclear {
+                    listing.items.push(Listed::Prefix { prefix, dir: None });
+                }
+                listing.next = Some(next);
+                break;
+            }
             let (item, skip) = match step {
-                Step::Symlink => continue,
+                Step::Symlink(_) => continue,
                 Step::File(key, _) if !key.starts_with(rule.prefix) => break,
-                Step::File(_, file) if !file.is_live() => continue,
+                Step::File(key, file) if !file.is_live() => {
+                    match rule.rolled(&key) {
+                        Some(prefix) => progress.within(prefix),
+                        None => progress.done(key),
+                    }
+                    continue;
+                }
                 Step::File(key, file) => match rule.rolled(&key) {
                     None => (Listed::File { key, file }, None),
                     Some(prefix) => {
@@ -139,12 +249,14 @@ impl Tree {
                     }
                 },
                 Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                    progress.entered(&path);
                     walk.enter(path, &dir);
                     continue;
                 }
                 Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
                 Step::Dir(path, dir) => {
                     let Some(prefix) = rule.rolled(&path) else {
+                        progress.entered(&path);
                         walk.enter(path, &dir);
                         continue;
                     };
@@ -154,8 +266,16 @@ impl Tree {
                     } else {
                         Living::Readable
                     };
-                    if !stands && !has_live(kv, dir.attributes.id, living).await? {
-                        continue;
+                    if !stands {
+                        let below = has_live(kv, dir.attributes.id, living, &mut effort);
+                        match progress.judge(below.await?, prefix) {
+                            Below::Shown => {}
+                            Below::Hidden => continue,
+                            Below::Unclear => {
+                                listing.next = progress.cut().map(|(next, _)| next);
+                                break;
+                            }
+                        }
                     }
                     let skip =
                         (prefix.len() < path.len()).then(|| keys::after_prefix(prefix.as_bytes()));
@@ -168,6 +288,8 @@ impl Tree {
                 listing.next = listing.items.last().map(|item| item.name().to_owned());
                 break;
             }
+            effort.show(1);
+            progress.done(item.name().to_owned());
             listing.items.push(item);
             if let Some(skip) = skip {
                 if skip.is_empty() {

@@ -4,7 +4,8 @@
 
 use dewar_types::{EntryId, Error, VersionId, VersionName};
 
-use super::list::{LIST_MAX, Rule};
+use super::effort::{Effort, ListBudget};
+use super::list::{Below, LIST_MAX, Progress, Rule};
 use super::record::{FileRecord, Record, VersionRecord};
 use super::versions::owner_of;
 use super::walk::{Living, Step, Walk, has_live};
@@ -55,7 +56,7 @@ pub struct VersionListing {
 }
 
 impl Tree {
-    /// A page of a bucket's versions and delete markers.
+    /// A page of a bucket's versions and delete markers, with the usual budget.
     ///
     /// # Errors
     /// `NoSuchBucket`; what the engine says.
@@ -64,13 +65,25 @@ impl Tree {
         bucket: &Bucket,
         query: VersionQuery<'_>,
     ) -> Result<VersionListing, Error> {
+        let budget = ListBudget::default();
+        self.list_versions_within(bucket, query, budget).await
+    }
+
+    /// A page of a bucket's versions and delete markers that costs no more than the budget, as
+    /// [`Tree::list_within`]. Only directories without any version are looked at and not shown.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; the refusal of the budget; what the engine says.
+    pub async fn list_versions_within(
+        &self,
+        bucket: &Bucket,
+        query: VersionQuery<'_>,
+        budget: ListBudget<'_>,
+    ) -> Result<VersionListing, Error> {
         let kv = self.kv.snapshot();
         let kv = kv.as_ref();
         self.bucket_in(kv, bucket).await?;
-        let rule = Rule {
-            prefix: query.prefix,
-            delimiter: query.delimiter.filter(|delimiter| !delimiter.is_empty()),
-        };
+        let rule = Rule::new(query.prefix, query.delimiter);
         let max = query.max.min(LIST_MAX);
         let mut listing = VersionListing::default();
         if max == 0 {
@@ -87,9 +100,18 @@ impl Tree {
         };
         let mut walk = Walk::new(kv, bucket.id, 32.min(max + 1));
         walk.seek(&start).await?;
+        let mut effort = Effort::new(budget);
+        let mut progress = Progress::default();
         'walk: while let Some(step) = walk.next().await? {
+            progress.pass(step.path());
+            if !effort.look().await?
+                && let Some(next) = ended_at(&listing, &mut progress)
+            {
+                listing.next = Some(next);
+                break;
+            }
             let (prefix, skip) = match step {
-                Step::Symlink => continue,
+                Step::Symlink(_) => continue,
                 Step::File(key, _) if !key.starts_with(rule.prefix) => break,
                 Step::File(key, file) => match rule.rolled(&key) {
                     None => {
@@ -111,6 +133,8 @@ impl Tree {
                                 version: Box::new(version),
                             });
                         }
+                        effort.show(1);
+                        progress.done(key);
                         continue;
                     }
                     Some(prefix) => {
@@ -119,17 +143,25 @@ impl Tree {
                     }
                 },
                 Step::Dir(path, dir) if rule.prefix.starts_with(&path) => {
+                    progress.entered(&path);
                     walk.enter(path, &dir);
                     continue;
                 }
                 Step::Dir(path, _) if !path.starts_with(rule.prefix) => break,
                 Step::Dir(path, dir) => {
                     let Some(prefix) = rule.rolled(&path) else {
+                        progress.entered(&path);
                         walk.enter(path, &dir);
                         continue;
                     };
-                    if !has_live(kv, dir.attributes.id, Living::Version).await? {
-                        continue;
+                    let below = has_live(kv, dir.attributes.id, Living::Version, &mut effort);
+                    match progress.judge(below.await?, prefix) {
+                        Below::Shown => {}
+                        Below::Hidden => continue,
+                        Below::Unclear => {
+                            listing.next = ended_at(&listing, &mut progress);
+                            break;
+                        }
                     }
                     (prefix.to_owned(), keys::after_prefix(prefix.as_bytes()))
                 }
@@ -138,6 +170,8 @@ impl Tree {
                 listing.next = listing.items.last().map(ListedVersion::marker);
                 break;
             }
+            effort.show(1);
+            progress.done(prefix.clone());
             listing.items.push(ListedVersion::Prefix(prefix));
             if skip.is_empty() {
                 break;
@@ -146,6 +180,20 @@ impl Tree {
         }
         Ok(listing)
     }
+}
+
+/// Where a page ends that has to end before it is full.
+fn ended_at(
+    listing: &VersionListing,
+    progress: &mut Progress,
+) -> Option<(String, Option<VersionId>)> {
+    let (name, _) = progress.cut()?;
+    let last = listing.items.last().map(ListedVersion::marker);
+    // Behind a key's last version stands nothing of that key.
+    Some(match last {
+        Some(last) if last.0 == name => last,
+        _ => (name, None),
+    })
 }
 
 impl ListedVersion {

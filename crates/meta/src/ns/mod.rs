@@ -28,7 +28,7 @@
 //! - **Implicit directories** come with the first key below them and are invisible when nothing
 //!   lives in them. What takes something out leaves a hint for [`Tree::reclaim_empty_dirs`].
 //! - **Counters** of tenant, bucket, spaces on the path, owner and group ride in the batch, and what
-//!   limits them ([`quota`]) is judged with it.
+//!   limits them ([`quota`]) is judged with it. [`charge`] says what counts.
 //! - **Documents of buckets** (policy, CORS and the like) are read with the bucket and cached with
 //!   it ([`Bucket::document`], [`Tree::configure_bucket`]).
 //! - **The change log** has one record per change of an entry ([`record::ChangeRecord`]).
@@ -52,11 +52,13 @@ mod attributes;
 pub mod audit;
 mod bucket;
 mod cache;
+mod charge;
 mod condition;
 mod copy;
 mod delete;
 mod dirs;
 mod documents;
+mod effort;
 mod handle;
 mod ids;
 pub mod keys;
@@ -67,6 +69,7 @@ mod publish;
 mod quota;
 mod reclaim;
 pub mod record;
+mod recount;
 mod relocate;
 mod rename;
 mod resolve;
@@ -86,19 +89,21 @@ use dewar_env::Env;
 use dewar_types::{Error, ErrorKind, ObjectKey, TenantName, VersionId, Zone};
 use minicbor::bytes::ByteVec;
 
-pub use bucket::{BucketPage, BucketQuery, ListedBucket, NewBucket, Usage};
+pub use bucket::{BucketPage, BucketQuery, Emptiness, ListedBucket, NewBucket, Usage};
+pub use charge::METADATA_FREE;
 pub use condition::{Condition, ETags};
 pub use copy::{CopyHeaders, CopyOptions};
 pub use delete::{Doomed, Removed};
 pub use dirs::DirOptions;
 pub use documents::{BucketChange, BucketDocument, BucketDocuments, DOCUMENT_BYTES_MAX};
+pub use effort::{LIST_NAMES_MAX, ListBudget, ListGate};
 pub use handle::{Actor, Bucket, Tenant};
 pub use ids::{IdKind, Ids, lineage_key};
 pub use list::{LIST_MAX, ListQuery, Listed, Listing};
 pub use list_versions::{ListedVersion, VersionListing, VersionQuery};
 pub use multipart::{
-    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, PART_NUMBER_MAX, PartNames,
-    PartPage, UploadPage, UploadQuery,
+    CompletePart, Join, Joined, ListedUpload, NewPart, NewUpload, OpenUploadEntry, PART_NUMBER_MAX,
+    PartNames, PartPage, UploadPage, UploadQuery, UploadUsage,
 };
 pub use publish::{Extra, NewVersion, Published};
 pub use quota::{Quota, SetQuota};
@@ -115,8 +120,12 @@ use self::record::{
 use self::turn::Contended;
 use crate::kv::{Kv, Read, Seq};
 
-/// Directories remembered (about 300 bytes each).
+/// Directories remembered.
 const DIRS_CACHED: usize = 65_536;
+
+/// Memory that they take at most with documents of buckets unless set otherwise, in bytes. A directory
+/// without documents takes about 600.
+pub const DIRS_CACHED_BYTES_DEFAULT: usize = 64 << 20;
 
 /// The tree; cheap to clone, clones share everything.
 #[derive(Clone)]
@@ -152,7 +161,7 @@ impl Tree {
             kv,
             env,
             ids,
-            cache: Arc::new(DirCache::new(DIRS_CACHED)),
+            cache: Arc::new(DirCache::new(DIRS_CACHED, DIRS_CACHED_BYTES_DEFAULT)),
             contended: Arc::new(Contended::new()),
             quotas,
         };
@@ -169,6 +178,17 @@ impl Tree {
             }
         }
         Ok(tree)
+    }
+
+    /// Sets how much memory directories that are remembered may take with documents of buckets, in bytes.
+    pub fn set_cached_bytes_max(&self, bytes: usize) {
+        self.cache.set_bytes_max(bytes);
+    }
+
+    /// How much they take now, about, in bytes.
+    #[must_use]
+    pub fn cached_bytes(&self) -> usize {
+        self.cache.memory_bytes()
     }
 
     /// Where ids come from.

@@ -302,7 +302,7 @@ impl Stage<'_> {
         let mut attributes = self.attributes(id, file.owner, group, file.mode);
         attributes.mtime = version.modified;
         attributes.xattrs = file.xattrs;
-        name.put(self, attributes, version.clone());
+        name.put(attributes, version.clone());
         name.settle(self).await?;
         let replaced = replaced.or(gone);
         let change = ChangeRecord {

@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UploadId, UserId};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::record::{Counter, QuotaRecord, Record, Scope, SpaceMark};
-use super::resolve::not_found;
+use super::record::{Counter, Entry, PartRecord, QuotaRecord, Record, Scope, SpaceMark};
+use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
-use super::{Actor, Bucket, Tree, Usage, keys};
+use super::{Actor, Bucket, Tree, Usage, charge, keys};
 use crate::kv::{Kv, Scan};
 
 /// Quotas read at once.
@@ -25,9 +25,9 @@ const PAGE: usize = 1000;
 /// Limits of what a scope may hold. The soft ones are told and hinder nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Most bytes of all versions.
+    /// Most bytes: of all versions, of parts of uploads in progress, and of metadata beyond what is free.
     pub max_bytes: Option<u64>,
-    /// Most objects.
+    /// Most objects: versions, delete markers and uploads in progress.
     pub max_objects: Option<u64>,
     /// Bytes from which on it is said that there are many.
     pub soft_bytes: Option<u64>,
@@ -55,7 +55,7 @@ impl Quota {
         match counter {
             Counter::Objects(_) => self.max_objects,
             Counter::Bytes(_) => self.max_bytes,
-            Counter::Dead(_) => None,
+            Counter::Uploads(_) | Counter::UploadBytes(_) | Counter::Dead(_) => None,
         }
     }
 
@@ -240,25 +240,64 @@ impl Tree {
             return Ok(());
         }
         let target = self.target(bucket, key).await?;
-        let (objects, bytes) = match target.file() {
-            Some(file) => (0, size.saturating_sub(file.current.size)),
-            None => (1, size),
+        let goes = match &target.entry {
+            Some(Entry::File(file)) => {
+                charge::replaced(file, target.chain.versioning()).unwrap_or(Usage {
+                    objects: 1,
+                    bytes: size,
+                })
+            }
+            _ => Usage::default(),
         };
-        let scopes = [
-            Scope::Tenant(bucket.tenant.id),
-            Scope::Bucket(bucket.id),
-            Scope::User(owner),
-        ];
-        let group = target.chain.group().map(Scope::Group);
-        let mut limits: Vec<(Scope, Quota)> = scopes
-            .into_iter()
-            .chain(group)
-            .filter_map(|scope| Some((scope, self.quota(scope)?)))
-            .collect();
-        limits.extend(target.chain.quotas());
-        for (scope, quota) in limits {
+        let more = Usage {
+            objects: 1_u64.saturating_sub(goes.objects),
+            bytes: size.saturating_sub(goes.bytes),
+        };
+        let mut scopes = target.chain.scopes();
+        scopes.push(Scope::User(owner));
+        scopes.extend(target.chain.group().map(Scope::Group));
+        self.check_fit(&scopes, &target.chain, more).await
+    }
+
+    /// The same for a part of an upload, in place of the part that has its number.
+    ///
+    /// # Errors
+    /// As [`Tree::check_room`]; `NoSuchUpload`.
+    pub async fn check_part_room(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+        number: u16,
+        size: u64,
+    ) -> Result<(), Error> {
+        if !self.has_quotas() {
+            return Ok(());
+        }
+        let open = self.open_upload(bucket, key, upload).await?;
+        let at = keys::part(upload, number);
+        let replaced = match self.kv.get(&at).await?.value {
+            Some(value) => PartRecord::from_value(&at, &value)?.size,
+            None => 0,
+        };
+        let more = Usage {
+            objects: 0,
+            bytes: size.saturating_sub(replaced),
+        };
+        let scopes = charge::scopes_of_upload(bucket, &open.record);
+        self.check_fit(&scopes, &open.chain, more).await
+    }
+
+    async fn check_fit(&self, scopes: &[Scope], chain: &Chain, more: Usage) -> Result<(), Error> {
+        let spaces: BTreeMap<Scope, Quota> = chain.quotas().collect();
+        for &scope in scopes {
+            let limit = match scope {
+                Scope::Space(_) => spaces.get(&scope).copied(),
+                _ => self.quota(scope),
+            };
+            let Some(quota) = limit else { continue };
             let usage = self.usage(scope).await?;
-            if !quota.fits(usage, objects, bytes) {
+            if !quota.fits(usage, more.objects, more.bytes) {
                 return Err(exceeded(scope, quota, usage));
             }
         }
@@ -361,7 +400,7 @@ pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
         Scope::Group(_) => "the group",
     };
     let mut words = format!(
-        "{what} holds {} bytes in {} objects, and may hold",
+        "{what} holds {} bytes in {} objects (versions, delete markers and open uploads count), and may hold",
         usage.bytes, usage.objects
     );
     let mut and = "";

@@ -2,6 +2,7 @@
 
 use dewar_types::{BlobId, Error, ErrorKind, Timestamp};
 
+use super::dirs::Purge;
 use super::record::{DirRecord, HintRecord, Record};
 use super::stage::{Committed, Stage};
 use super::{Tree, keys};
@@ -85,7 +86,7 @@ impl Tree {
         };
         let empty = match dir {
             Some(dir) if dir.attributes.id == id && dir.implicit && dir.space.is_none() => {
-                match self.purge_empty(id).await {
+                match self.purge_empty(id, Purge::Implicit).await {
                     // Changed all the time: the hint waits for a quieter moment.
                     Err(error) if error.kind() == ErrorKind::Conflict => return Ok(false),
                     empty => empty?,

@@ -6,6 +6,7 @@
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, VersionId};
 
 use super::condition::Condition;
+use super::dirs::Purge;
 use super::publish::{Published, change};
 use super::record::{
     ChangeRecord, DirRecord, Entry, FileRecord, HintStep, Record, Verb, VersionRecord, Versioning,
@@ -13,7 +14,7 @@ use super::record::{
 use super::resolve::{Chain, Target, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
-use super::versions::{Name, owner_of};
+use super::versions::Name;
 use super::{Actor, Bucket, Tree, keys};
 use crate::kv::{Read, Scan};
 
@@ -166,7 +167,7 @@ impl Tree {
             ));
         }
         let id = dir.attributes.id;
-        if dir.space.is_some() || !self.purge_empty(id).await? {
+        if dir.space.is_some() || !self.purge_empty(id, Purge::Implicit).await? {
             return Err(Error::new(
                 ErrorKind::NotEmpty,
                 format!("directory {path} is not empty"),
@@ -224,15 +225,17 @@ impl Stage<'_> {
         self.same(old_key.clone(), old_read);
         self.watch(&target.chain);
         let attributes = &file.attributes;
-        let owner = (attributes.owner, attributes.group);
+        let owner = attributes.owner;
         // As for a file that is put: what it brings along has no group of its own.
-        let parent = self.make_dirs(&target.chain, owner.0, None).await?;
+        let parent = self.make_dirs(&target.chain, owner, None).await?;
         // Where versions stay, nothing stands at the target: see `refuse_rename`.
         let mut there = Name::new(target, parent);
         let replaced = there.give_way(self, Versioning::Off).await?;
-        let bytes = file.current.size as i64;
-        self.count(&source.chain, owner, -1, -bytes);
-        self.count(&target.chain, owner, 1, bytes);
+        if let Some(Entry::File(gone)) = &target.entry {
+            self.charge_current(target, gone, -1);
+        }
+        self.charge_current(source, &file, -1);
+        self.charge_current(target, &file, 1);
         if file.older > 0 {
             self.move_history(source, target, parent, &file).await?;
         }
@@ -273,10 +276,8 @@ impl Stage<'_> {
             .await?;
         for (version, read) in history {
             let key = keys::version(source.chain.last_id(), &source.name, version.id);
-            let owner = owner_of(&version, &file.attributes);
-            let bytes = version.size as i64;
-            self.count(&source.chain, owner, 0, -bytes);
-            self.count(&target.chain, owner, 0, bytes);
+            self.charge_older(source, &version, file, -1);
+            self.charge_older(target, &version, file, 1);
             self.same(key.clone(), &read);
             self.delete(key);
             let key = keys::version(parent, &target.name, version.id);

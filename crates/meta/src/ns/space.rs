@@ -14,7 +14,7 @@ use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
 use super::walk::{Step, Walk};
-use super::{Actor, Bucket, Quota, Tree, Usage, keys};
+use super::{Actor, Bucket, Quota, Tree, Usage, charge, keys};
 use crate::kv::{KvRead, Scan};
 
 /// Older versions read at once.
@@ -61,10 +61,7 @@ impl Tree {
     ) -> Result<(), Error> {
         self.remark(actor, bucket, Some(path), |record, stage| {
             record.space = None;
-            let space = Scope::Space(record.attributes.id);
-            stage.delete(Counter::Objects(space).key());
-            stage.delete(Counter::Bytes(space).key());
-            stage.delete(keys::quota(space));
+            stage.drop_space(record.attributes.id);
         })
         .await?;
         Ok(())
@@ -255,7 +252,10 @@ impl Tree {
                 self.counter_in(kv, objects).await?,
                 self.counter_in(kv, bytes).await?,
             );
-            let usage = count_below(kv, id).await?;
+            let mut usage = count_below(kv, id).await?;
+            let uploads = charge::uploads_of_space(kv, bucket.id, id).await?;
+            usage.objects += uploads.objects;
+            usage.bytes += uploads.bytes;
             let mut stage = Stage::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {
@@ -272,7 +272,7 @@ impl Tree {
     }
 }
 
-/// Files and bytes of all versions below a directory.
+/// All versions of the files below a directory.
 pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, Error> {
     let mut usage = Usage::default();
     let mut walk = Walk::new(kv, dir, PAGE);
@@ -280,14 +280,15 @@ pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, 
     while let Some(step) = walk.next().await? {
         match step {
             Step::File(_, file) => {
-                usage.objects += u64::from(file.is_live());
-                usage.bytes += file.current.size;
+                let current = charge::of_current(&file);
+                usage.objects += current.objects;
+                usage.bytes += current.bytes;
             }
             Step::Dir(path, dir) => {
                 count_history(kv, dir.attributes.id, &mut usage).await?;
                 walk.enter(path, &dir);
             }
-            Step::Symlink => {}
+            Step::Symlink(_) => {}
         }
     }
     Ok(usage)
@@ -306,7 +307,9 @@ async fn count_history(kv: &dyn KvRead, dir: EntryId, usage: &mut Usage) -> Resu
             })
             .await?;
         for (key, value) in &page.pairs {
-            usage.bytes += VersionRecord::from_value(key, value)?.size;
+            let older = charge::of_version(&VersionRecord::from_value(key, value)?);
+            usage.objects += older.objects;
+            usage.bytes += older.bytes;
         }
         match page.pairs.last() {
             Some((last, _)) if page.more => from = keys::just_after(last),

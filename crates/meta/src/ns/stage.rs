@@ -24,7 +24,7 @@ use super::record::{
     LongRecord, Record, Scope, VersionRecord,
 };
 use super::resolve::Chain;
-use super::{Actor, Quota, Tree, ids, keys, quota};
+use super::{Actor, Quota, Tree, Usage, ids, keys, quota};
 use crate::kv::{Batch, Carry, CommitError, Kv, Read, Require, Seq, decided};
 
 /// Extents (or runs of parts) that stand in the version's own record; more go to long lists.
@@ -179,15 +179,23 @@ impl<'t> Stage<'t> {
         self.stale = true;
     }
 
-    /// Counts objects and bytes (or discounts them) for everything above the path and the owners.
-    pub(super) fn count(
+    /// The limits of the spaces on the path are known.
+    pub(super) fn limits_of(&mut self, chain: &Chain) {
+        self.spaces.extend(chain.quotas());
+    }
+
+    /// Counts objects and bytes for everything above the path and for the owners, or discounts them (a
+    /// `sign` of -1).
+    pub(super) fn charge(
         &mut self,
         chain: &Chain,
         (owner, group): (UserId, Option<GroupId>),
-        objects: i64,
-        bytes: i64,
+        usage: Usage,
+        sign: i64,
     ) {
-        self.spaces.extend(chain.quotas());
+        self.limits_of(chain);
+        let objects = sign * usage.objects as i64;
+        let bytes = sign * usage.bytes as i64;
         let mut scopes = chain.scopes();
         scopes.push(Scope::User(owner));
         scopes.extend(group.map(Scope::Group));
@@ -297,6 +305,14 @@ impl<'t> Stage<'t> {
         }
         self.delete(keys::hint(id));
         self.forget(key);
+    }
+
+    /// A space goes: its counters and limits go along.
+    pub(super) fn drop_space(&mut self, id: EntryId) {
+        let space = Scope::Space(id);
+        self.delete(Counter::Objects(space).key());
+        self.delete(Counter::Bytes(space).key());
+        self.delete(keys::quota(space));
     }
 
     pub(super) fn tree(&self) -> &'t Tree {

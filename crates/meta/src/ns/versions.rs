@@ -16,8 +16,6 @@
 //! commit: kept, or gone. With versioning suspended (or never enabled), new versions are called
 //! `null` and take the place of the one of that name, wherever it stands.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use dewar_checksum::DigestSet;
 use dewar_types::{
@@ -26,6 +24,7 @@ use dewar_types::{
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
 
+use super::charge::Charged;
 use super::publish::change;
 use super::record::{
     Attributes, ChangeRecord, ETag, Entry, FileRecord, ObjectLock, Record, Retention,
@@ -126,8 +125,9 @@ pub(super) struct Name<'a> {
     file: Option<FileRecord>,
     /// Older versions that this change put in their table.
     archived: BTreeMap<VersionId, VersionRecord>,
-    /// Older versions that this change takes away.
-    taken: BTreeSet<VersionId>,
+    /// Older versions that this change takes away, each as it stands in its table unless this change put
+    /// it there.
+    taken: BTreeMap<VersionId, Option<VersionRecord>>,
 }
 
 impl<'a> Name<'a> {
@@ -141,7 +141,7 @@ impl<'a> Name<'a> {
             parent,
             file,
             archived: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
         }
     }
 
@@ -154,31 +154,17 @@ impl<'a> Name<'a> {
         keys::version(self.parent, &self.target.name, id)
     }
 
-    /// Counts a version for the places it is in and for its owner.
-    fn count(
-        &self,
-        stage: &mut Stage<'_>,
-        owner: (UserId, Option<GroupId>),
-        objects: i64,
-        bytes: i64,
-    ) {
-        stage.count(&self.target.chain, owner, objects, bytes);
-    }
-
     /// A version goes for good.
     async fn discard(
         &self,
         stage: &mut Stage<'_>,
         version: &VersionRecord,
-        owner: (UserId, Option<GroupId>),
         bypass: bool,
     ) -> Result<(), Error> {
         if version.is_kept(stage.now(), bypass) {
             return Err(locked(&self.target.path, version));
         }
-        stage.release_version(version).await?;
-        self.count(stage, owner, 0, -(version.size as i64));
-        Ok(())
+        stage.release_version(version).await
     }
 
     /// An older version as it stands in its table or was put there by this change.
@@ -187,11 +173,11 @@ impl<'a> Name<'a> {
         stage: &mut Stage<'_>,
         id: VersionId,
     ) -> Result<Option<VersionRecord>, Error> {
-        if self.taken.contains(&id) {
-            return Ok(None);
-        }
         if let Some(version) = self.archived.get(&id) {
             return Ok(Some(version.clone()));
+        }
+        if self.taken.contains_key(&id) {
+            return Ok(None);
         }
         let key = self.key_of(id);
         let read = stage.tree().kv.get(&key).await?;
@@ -204,9 +190,13 @@ impl<'a> Name<'a> {
     }
 
     /// An older version leaves its table.
-    fn take(&mut self, id: VersionId) {
-        self.archived.remove(&id);
-        self.taken.insert(id);
+    fn take(&mut self, version: &VersionRecord) {
+        let id = version.id;
+        let stood = self.archived.remove(&id).is_none();
+        // What this change had taken before and put there again still stands as it was.
+        let before = self.taken.remove(&id).flatten();
+        let stood = before.or_else(|| stood.then(|| version.clone()));
+        self.taken.insert(id, stood);
         if let Some(file) = &mut self.file {
             file.older = file.older.saturating_sub(1);
             if file.older_null == Some(id) {
@@ -236,27 +226,23 @@ impl<'a> Name<'a> {
         stage: &mut Stage<'_>,
         versioning: Versioning,
     ) -> Result<Option<VersionRecord>, Error> {
-        let owner = (file.attributes.owner, file.attributes.group);
-        self.count(stage, owner, -i64::from(file.is_live()), 0);
         let keeps = versioning == Versioning::Enabled;
         if !keeps && !file.current.flags.named() {
-            self.discard(stage, &file.current, owner, false).await?;
+            self.discard(stage, &file.current, false).await?;
             return Ok(Some(file.current));
         }
         let mut gone = None;
         if !keeps && let Some(null) = file.older_null {
             match self.older(stage, null).await? {
                 Some(version) => {
-                    let owner = owner_of(&version, &file.attributes);
-                    self.discard(stage, &version, owner, false).await?;
-                    self.take(null);
+                    self.discard(stage, &version, false).await?;
+                    self.take(&version);
                     gone = Some(version);
                 }
                 None => stage.lose(),
             }
         }
         let version = older_of(&file);
-        self.taken.remove(&version.id);
         if let Some(file) = &mut self.file {
             file.older += 1;
             if !version.flags.named() {
@@ -268,15 +254,7 @@ impl<'a> Name<'a> {
     }
 
     /// The new version is the current one.
-    pub(super) fn put(
-        &mut self,
-        stage: &mut Stage<'_>,
-        attributes: Attributes,
-        current: VersionRecord,
-    ) {
-        let owner = (attributes.owner, attributes.group);
-        let live = !current.flags.delete_marker();
-        self.count(stage, owner, i64::from(live), current.size as i64);
+    pub(super) fn put(&mut self, attributes: Attributes, current: VersionRecord) {
         let (older, older_null) = self
             .file
             .as_ref()
@@ -329,10 +307,13 @@ impl<'a> Name<'a> {
                 ctime: stage.now(),
                 ..file.attributes.clone()
             },
-            None => stage.attributes(stage.mint_entry().await?, actor.user, None, 0o644),
+            None => {
+                let group = self.target.chain.group();
+                stage.attributes(stage.mint_entry().await?, actor.user, group, 0o644)
+            }
         };
         let id = attributes.id;
-        self.put(stage, attributes, marker.clone());
+        self.put(attributes, marker.clone());
         let record = ChangeRecord {
             version: Some((&marker).into()),
             replaced: gone.map(|version| version.id),
@@ -380,17 +361,11 @@ impl<'a> Name<'a> {
             return Ok(());
         };
         let current = file.current.id == version.id;
-        let owner = if current {
-            (file.attributes.owner, file.attributes.group)
-        } else {
-            owner_of(version, &file.attributes)
-        };
-        self.discard(stage, version, owner, bypass).await?;
+        self.discard(stage, version, bypass).await?;
         if current {
-            self.count(stage, owner, -i64::from(file.is_live()), 0);
             self.promote(stage, file.clone()).await?;
         } else {
-            self.take(version.id);
+            self.take(version);
         }
         let verb = if current && self.file.is_none() {
             Verb::Delete
@@ -415,7 +390,7 @@ impl<'a> Name<'a> {
             return Ok(());
         };
         self.file = Some(file.clone());
-        self.take(newest.id);
+        self.take(&newest);
         let (owner, group) = owner_of(&newest, &file.attributes);
         file.attributes = Attributes {
             owner,
@@ -434,7 +409,6 @@ impl<'a> Name<'a> {
             .file
             .as_ref()
             .map_or((0, None), |file| (file.older, file.older_null));
-        self.count(stage, (owner, group), i64::from(file.is_live()), 0);
         self.file = Some(file);
         Ok(())
     }
@@ -452,7 +426,7 @@ impl<'a> Name<'a> {
         let mut stored = None;
         for (key, value) in page.pairs {
             let (_, _, id) = keys::parse_version(&key)?;
-            if !self.taken.contains(&id) {
+            if !self.taken.contains_key(&id) {
                 stored = Some((key, value));
                 break;
             }
@@ -483,14 +457,30 @@ impl<'a> Name<'a> {
             }
             None => keys::file(self.parent, &self.target.name),
         };
-        for id in &self.taken {
+        let before = match &self.target.entry {
+            Some(Entry::File(file)) => Some(file),
+            _ => None,
+        };
+        if let Some(file) = before {
+            stage.charge_current(self.target, file, -1);
+        }
+        for (id, stood) in &self.taken {
             stage.delete(self.key_of(*id));
+            if let (Some(version), Some(file)) = (stood, before) {
+                stage.charge_older(self.target, version, file, -1);
+            }
         }
         for (id, version) in &self.archived {
             stage.put(self.key_of(*id), version.to_value());
+            if let Some(file) = before.or(self.file.as_ref()) {
+                stage.charge_older(self.target, version, file, 1);
+            }
         }
         match &self.file {
-            Some(file) => stage.put(key, file.to_value()),
+            Some(file) => {
+                stage.charge_current(self.target, file, 1);
+                stage.put(key, file.to_value());
+            }
             None => {
                 stage.delete(key);
                 Box::pin(stage.hint(&self.target.chain)).await?;
@@ -679,6 +669,7 @@ impl Tree {
                 storage_class: attributes.storage_class,
                 ..place.version
             };
+            stage.keep_to_quotas();
             stage
                 .rewrite(actor, &target, place.older, version.clone())
                 .await?;
@@ -758,15 +749,22 @@ impl Stage<'_> {
         };
         match older {
             Some((key, read)) => {
+                if let Some(value) = &read.value {
+                    let before = VersionRecord::from_value(&key, value)?;
+                    let before = Charged::Older(&before, file);
+                    self.recharge(before, Charged::Older(&version, file), &target.chain);
+                }
                 self.same(key.clone(), &read);
                 self.put(key, version.to_value());
             }
             None => {
                 self.same(key.clone(), read);
-                let mut file = file.clone();
-                file.attributes.ctime = ctime.unwrap_or(file.attributes.ctime);
-                file.current = version;
-                self.put(key.clone(), file.to_value());
+                let mut changed = file.clone();
+                changed.attributes.ctime = ctime.unwrap_or(file.attributes.ctime);
+                changed.current = version;
+                let after = Charged::Current(&changed);
+                self.recharge(Charged::Current(file), after, &target.chain);
+                self.put(key.clone(), changed.to_value());
             }
         }
         self.log(actor, log).await

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use dewar_types::{EntryId, Error};
 
+use super::effort::Effort;
 use super::keys::{self, KeyRange};
 use super::record::{DirRecord, Entry, FileRecord, Record};
 use crate::kv::{KvRead, Scan};
@@ -18,9 +19,17 @@ const PAGE_AFTER_SKIP: usize = 8;
 /// What stands next in the walk. Paths begin below the root of the walk.
 pub(super) enum Step {
     File(String, FileRecord),
-    Symlink,
+    Symlink(String),
     /// The path ends in `/`. The walk goes on behind the directory unless it is entered.
     Dir(String, DirRecord),
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Self::File(path, _) | Self::Symlink(path) | Self::Dir(path, _) => path,
+        }
+    }
 }
 
 /// A directory that is being read.
@@ -97,7 +106,7 @@ impl<'k> Walk<'k> {
                 path.push_str(name);
                 return Ok(Some(match Entry::from_value(&key, &value)? {
                     Entry::File(file) => Step::File(path, file),
-                    Entry::Symlink(_) => Step::Symlink,
+                    Entry::Symlink(_) => Step::Symlink(path),
                     Entry::Dir(dir) => {
                         path.push('/');
                         Step::Dir(path, dir)
@@ -181,17 +190,29 @@ pub(super) enum Living {
     Version,
 }
 
-/// Whether anything lives below `dir`.
-pub(super) async fn has_live(kv: &dyn KvRead, dir: EntryId, living: Living) -> Result<bool, Error> {
+/// Whether anything lives below `dir`; `None` when the effort was used up before that was clear.
+pub(super) async fn has_live(
+    kv: &dyn KvRead,
+    dir: EntryId,
+    living: Living,
+    effort: &mut Effort<'_>,
+) -> Result<Option<bool>, Error> {
     let mut walk = Walk::new(kv, dir, 2);
     while let Some(step) = walk.next().await? {
+        if !effort.look().await? {
+            return Ok(None);
+        }
         match step {
-            Step::File(_, file) if file.is_live() || living == Living::Version => return Ok(true),
-            Step::Symlink if living == Living::Explicit => return Ok(true),
-            Step::Dir(_, dir) if living == Living::Explicit && !dir.implicit => return Ok(true),
+            Step::File(_, file) if file.is_live() || living == Living::Version => {
+                return Ok(Some(true));
+            }
+            Step::Symlink(_) if living == Living::Explicit => return Ok(Some(true)),
+            Step::Dir(_, dir) if living == Living::Explicit && !dir.implicit => {
+                return Ok(Some(true));
+            }
             Step::Dir(path, dir) => walk.enter(path, &dir),
-            Step::File(..) | Step::Symlink => {}
+            Step::File(..) | Step::Symlink(_) => {}
         }
     }
-    Ok(false)
+    Ok(Some(false))
 }

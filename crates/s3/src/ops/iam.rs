@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use dewar_auth::{Action, Caller, User};
-use dewar_store::{Group, Holder, HolderKind, Identities, ManagedPolicy, Role, RoleChange, Store};
+use dewar_store::{
+    Group, Holder, HolderKind, Identities, ManagedPolicy, POLICY_VERSIONS_MAX, Role, RoleChange,
+    Store,
+};
 use dewar_types::{Error, ErrorKind, Timestamp};
 use http::StatusCode;
 
@@ -39,6 +42,7 @@ impl From<Error> for Refused {
             ErrorKind::AlreadyExists => ("EntityAlreadyExists", StatusCode::CONFLICT),
             ErrorKind::Conflict => ("DeleteConflict", StatusCode::CONFLICT),
             ErrorKind::Quota => ("LimitExceeded", StatusCode::CONFLICT),
+            ErrorKind::Busy(_) => ("ServiceUnavailable", StatusCode::SERVICE_UNAVAILABLE),
             ErrorKind::MalformedPolicy => ("MalformedPolicyDocument", StatusCode::BAD_REQUEST),
             ErrorKind::InvalidName | ErrorKind::InvalidArgument | ErrorKind::TooLarge => {
                 ("ValidationError", StatusCode::BAD_REQUEST)
@@ -329,10 +333,22 @@ async fn users(iam: &Identities<'_>, action: &str, form: &Form, xml: &mut Xml) -
         }
         "GetAccountSummary" => {
             let summary = iam.summary().await?;
+            let limits = iam.limits();
             let limits = [
-                ("UsersQuota", 5000),
-                ("GroupsQuota", 300),
-                ("AccessKeysPerUserQuota", 1000),
+                ("UsersQuota", limits.users),
+                ("GroupsQuota", limits.groups),
+                ("RolesQuota", limits.roles),
+                ("PoliciesQuota", limits.policies),
+                ("AccessKeysPerUserQuota", limits.keys_per_user),
+                ("GroupsPerUserQuota", limits.groups_per_user),
+                ("AttachedPoliciesPerUserQuota", limits.attached_policies),
+                ("AttachedPoliciesPerGroupQuota", limits.attached_policies),
+                ("AttachedPoliciesPerRoleQuota", limits.attached_policies),
+                ("PolicySizeQuota", limits.managed_policy_chars),
+                ("UserPolicySizeQuota", limits.user_policy_chars),
+                ("GroupPolicySizeQuota", limits.group_policy_chars),
+                ("RolePolicySizeQuota", limits.role_policy_chars),
+                ("VersionsPerPolicyQuota", POLICY_VERSIONS_MAX),
             ];
             xml.nested("SummaryMap", |xml| {
                 for (name, count) in summary.into_iter().chain(limits) {

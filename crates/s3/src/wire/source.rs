@@ -1,7 +1,7 @@
 //! Objects named in headers: sources of copies and renames.
 
 use dewar_store::api::{BucketRef, ObjectRef};
-use dewar_types::{BucketName, ObjectKey, RangeSpec, TenantName, VersionName};
+use dewar_types::{BucketName, NameError, ObjectKey, RangeSpec, TenantName, VersionName};
 
 use crate::error::{Code, Refusal, Result};
 use crate::range::parse_range;
@@ -19,12 +19,13 @@ fn decoded(text: &str) -> Result<String> {
 
 /// A bucket by its name, which may say its tenant: `tenant:bucket`.
 pub(crate) fn bucket_named(name: &str) -> Result<BucketRef> {
-    let invalid = |_| {
+    let invalid = |error: NameError| {
         Refusal::new(
             Code::InvalidBucketName,
             "The specified bucket is not valid.",
         )
         .element("BucketName", name)
+        .element("Reason", error.to_string())
     };
     let (tenant, bucket) = match name.split_once(':') {
         Some((tenant, bucket)) => (Some(TenantName::new(tenant).map_err(invalid)?), bucket),

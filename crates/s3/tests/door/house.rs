@@ -96,6 +96,7 @@ pub async fn house() -> House {
             classes: [("COLD".to_owned(), None)].into(),
             ..dewar_store::lifecycle::LifecycleConfig::default()
         },
+        listing: dewar_store::ListingConfig::default(),
         ownership: dewar_auth::Ownership::default(),
         digests: dewar_store::DigestLimits::default(),
     });

@@ -149,6 +149,35 @@ pub struct Status {
     pub troubles: Vec<Trouble>,
     /// Third-party copies to this server that are under way.
     pub copies: u64,
+    /// Uploads in parts that are not completed yet.
+    #[serde(default)]
+    pub uploads: OpenUploads,
+}
+
+/// Uploads in parts that are not completed yet, and whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenUploads {
+    /// How many there are in all.
+    pub uploads: u64,
+    /// What they hold, in bytes.
+    pub bytes: u64,
+    /// The owners of most of these bytes, at most ten.
+    pub owners: Vec<UploadOwner>,
+    /// How many further owners there are.
+    pub further_owners: u64,
+}
+
+/// What an owner's uploads hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadOwner {
+    /// The account, `[TENANT:]NAME`, or its id where it was removed.
+    pub owner: String,
+    /// How many.
+    pub uploads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds since the oldest of them began, as far as it was looked for.
+    pub oldest_seconds: Option<u64>,
 }
 
 /// How the pools fare.
@@ -203,6 +232,9 @@ pub struct DiskStatus {
     /// Their bytes.
     #[serde(default)]
     pub bytes_left: Option<u64>,
+    /// The id of a disk that is missing, and whose folder is not known: `path` is no folder then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// Where a door is.

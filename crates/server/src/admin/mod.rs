@@ -22,8 +22,8 @@ mod told;
 mod upkeep;
 
 pub use api::{
-    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, Page, PoolInfo,
-    PoolStatus, Reply, Request, State, Status, UserAdd, UserInfo,
+    AdminApi, AdminError, DiskStatus, DoorStatus, Failure, KeyAdd, KeyInfo, NewKey, OpenUploads,
+    Page, PoolInfo, PoolStatus, Reply, Request, State, Status, UploadOwner, UserAdd, UserInfo,
 };
 pub use catalog::{BackupInfo, BlobsInfo, CatalogInfo, RebuildWish, RestoreWish, TakenInfo};
 pub use client::{Client, ClientError};
@@ -42,7 +42,7 @@ pub(crate) use told::done_here;
 pub use upkeep::{
     AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted,
     DiskRemoved, FULL, FsckInfo, HeldInfo, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT,
-    RepairInfo, ScrubInfo,
+    NOWHERE, RepairInfo, ScrubInfo,
 };
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ impl AdminApi for Memory {
             doors: Vec::new(),
             troubles: Vec::new(),
             copies: 0,
+            uploads: OpenUploads::default(),
         })
     }
 

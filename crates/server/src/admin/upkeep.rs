@@ -197,6 +197,9 @@ pub const NO_RIGHT: &str = "this process may not use it: ";
 /// How the detail of a disk begins whose folder and data are there, without a good identity file.
 pub const NO_IDENTITY: &str = "its file `dewar-disk` ";
 
+/// The detail of a missing disk whose folder is not known.
+pub const NOWHERE: &str = "it is in no folder that this server knows";
+
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerLineInfo {

@@ -1,7 +1,7 @@
 //! One line of the log.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use dewar_auth::AuditRecord;
+use dewar_auth::{AuditRecord, BATCH_NAMES_MAX};
 use dewar_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -11,6 +11,10 @@ use time::macros::format_description;
 const WHO_BYTES_MAX: usize = 512;
 const TARGET_BYTES_MAX: usize = 2048;
 const WHY_BYTES_MAX: usize = 1024;
+
+/// Longest path of a record that anybody can cause, and of each of the first names of a record that stands
+/// for several, in bytes.
+const NAME_BYTES_MAX: usize = 512;
 
 /// What a record of the longest parts takes in memory, in bytes.
 pub(super) const RECORD_BYTES: usize = 256;
@@ -55,6 +59,12 @@ pub struct Line {
     /// The request's id at its door.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// How many equal decisions the line stands for, if not one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// The first targets of a line that stands for several; `target` is the folder that all share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// Cuts a text to so many bytes, and says that it did.
@@ -72,13 +82,19 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 
 /// Cuts what clients can make long, so that a queue of records is bounded.
 pub(super) fn bounded(record: AuditRecord) -> AuditRecord {
+    let target_bytes_max = match record.by_nobody {
+        true => NAME_BYTES_MAX,
+        false => TARGET_BYTES_MAX,
+    };
+    let names = record.names.into_iter().take(BATCH_NAMES_MAX);
     AuditRecord {
+        names: names.map(|name| cut(name, NAME_BYTES_MAX)).collect(),
         who: cut(record.who, WHO_BYTES_MAX),
         credential: record.credential.map(|name| match name.len() {
             0..=WHO_BYTES_MAX => name,
             _ => cut(name.to_string(), WHO_BYTES_MAX).into(),
         }),
-        target: cut(record.target, TARGET_BYTES_MAX),
+        target: cut(record.target, target_bytes_max),
         why: cut(record.why, WHY_BYTES_MAX),
         request: record.request.map(|id| cut(id, WHO_BYTES_MAX)),
         ..record
@@ -112,6 +128,8 @@ impl Line {
             target: record.target,
             why: record.why,
             request: record.request,
+            count: (record.count != 1).then_some(record.count),
+            names: record.names,
         }
     }
 

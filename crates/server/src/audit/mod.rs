@@ -2,7 +2,8 @@
 //!
 //! One JSON object per line ([`mod@line`]), in files of their own in a folder of mode 0700. Each line carries
 //! a number and a digest over itself and the line before, so that a line that was changed or cut out shows
-//! ([`mod@read`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
+//! ([`mod@read`]). There are two sets of files ([`set`]), so that data events never remove what matters for
+//! security, and each account has a rate ([`rate`]). Records are taken into a bounded queue and written, synced and rotated by a thread of its
 //! own ([`writer`]); the threads that serve never wait for it.
 //!
 //! **When it cannot be written**, because the disk is full or slower than what happens: the queue keeps
@@ -13,18 +14,24 @@
 //! **After a crash** the last tenth of a second may be missing. A line that was not finished is cut off at the
 //! next start, which the log then says.
 
+mod file_set;
 mod line;
+mod rate;
 mod read;
+mod set;
 mod writer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord, Origin, Trail};
 use dewar_env::{Clock, Env};
+use dewar_types::UserId;
 
 pub use line::{Line, moment};
+pub use rate::AuditRates;
 pub use read::{Broken, Filter, ReadError, Verified, read, verify};
+pub use set::AuditSet;
 pub(crate) use writer::Counts;
 pub use writer::OpenError;
 
@@ -48,8 +55,10 @@ pub struct AuditConfig {
     pub reads: bool,
     /// A file that has got this long is followed by another, in bytes.
     pub file_bytes: u64,
-    /// Most files; the oldest go. 0 keeps all.
+    /// Most files of each set; the oldest go. 0 keeps all.
     pub files_max: usize,
+    /// Records of one account that are written one by one.
+    pub rates: AuditRates,
     /// What to do when nothing can be recorded.
     pub unwritable: Unwritable,
 }
@@ -72,11 +81,12 @@ impl AuditLog {
             reads: config.reads,
             writer: Writer::open(config, Arc::clone(&env.clock))?,
         };
-        if let Some(bytes) = log.writer.cut() {
-            log.record(AuditRecord {
+        for (set, bytes) in log.writer.cut() {
+            let record = AuditRecord {
                 why: format!("{bytes} bytes of an unfinished line were cut off"),
                 ..own("audit:mend")
-            });
+            };
+            log.writer.take(log.clock.now(), *set, record);
         }
         Ok(log)
     }
@@ -112,7 +122,8 @@ impl Trail for AuditLog {
     }
 
     fn record(&self, record: AuditRecord) {
-        self.writer.take(self.clock.now(), record);
+        let set = AuditSet::of(&record);
+        self.writer.take(self.clock.now(), set, record);
     }
 }
 
@@ -132,24 +143,10 @@ fn own(action: &'static str) -> AuditRecord {
         why: String::new(),
         request: None,
         by_nobody: false,
+        account: UserId(0),
+        count: 1,
+        names: Vec::new(),
     }
-}
-
-/// The log's files, oldest first.
-fn files(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let number = name
-            .and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl"))
-            .and_then(|digits| digits.parse().ok());
-        if let Some(number) = number {
-            found.push((number, path));
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

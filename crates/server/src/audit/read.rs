@@ -3,14 +3,15 @@
 //! Both go over the files themselves, so they do not need a server, and one that writes meanwhile does
 //! not hinder them.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::files;
 use super::line::{Chain, Line};
+use super::set::{AuditSet, files};
 use super::writer::LINE_BYTES_MAX;
 
 /// Why the log cannot be read.
@@ -60,7 +61,7 @@ impl Filter {
         };
         same(&self.who, &line.who)
             && self.credential.as_ref().is_none_or(named)
-            && self.path.as_ref().is_none_or(|path| is_below(path, &line.target))
+            && self.path.as_ref().is_none_or(|path| is_about(path, line))
             && self.action.as_ref().is_none_or(action)
             && same(&self.event, &line.event)
             && same(&self.outcome, &line.outcome)
@@ -70,6 +71,17 @@ impl Filter {
     }
 }
 
+/// Whether a line is about a path or something below it. A line that stands for more targets than it names is
+/// about each path below the folder that they share, since it may be.
+fn is_about(path: &str, line: &Line) -> bool {
+    let more = line
+        .count
+        .is_some_and(|count| count > line.names.len() as u64);
+    is_below(path, &line.target)
+        || line.names.iter().any(|name| is_below(path, name))
+        || (more && !line.target.is_empty() && is_below(&line.target, path))
+}
+
 /// Whether a path is another one or lies below it, by components.
 fn is_below(path: &str, target: &str) -> bool {
     let path = path.trim_end_matches('/');
@@ -77,39 +89,69 @@ fn is_below(path: &str, target: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Goes over the lines of the log, oldest first, with the text of each.
-fn each(
-    folder: &Path,
-    mut work: impl FnMut(&Path, &str) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
-    let at = |path: &Path| {
-        let path = path.to_path_buf();
-        move |error| ReadError { path, error }
-    };
-    for (_, path) in files(folder).map_err(at(folder))? {
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            // It was the oldest, and its time has come.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(at(&path)(error)),
-        };
-        let mut reader = BufReader::new(file);
-        let mut text = Vec::new();
-        loop {
-            text.clear();
-            let mut limited = reader.by_ref().take(LINE_BYTES_MAX);
-            let count = limited.read_until(b'\n', &mut text).map_err(at(&path))?;
-            // The last line may be under way.
-            if count == 0 || text.pop() != Some(b'\n') {
-                break;
-            }
-            work(&path, &String::from_utf8_lossy(&text))?;
-        }
-    }
-    Ok(())
+/// The lines of a set, oldest first.
+struct SetLines {
+    files: VecDeque<PathBuf>,
+    current: Option<(PathBuf, BufReader<File>)>,
 }
 
-/// Gives the lines that fit to `found`, oldest first, with their text.
+impl SetLines {
+    fn open(folder: &Path, set: AuditSet) -> Result<Self, ReadError> {
+        let found = files(folder, set).map_err(|error| ReadError {
+            path: folder.to_path_buf(),
+            error,
+        })?;
+        Ok(Self {
+            files: found.into_iter().map(|(_, path)| path).collect(),
+            current: None,
+        })
+    }
+
+    /// The next line, with its file; nothing at the end.
+    fn next(&mut self) -> Result<Option<(PathBuf, String)>, ReadError> {
+        loop {
+            let Some((path, reader)) = &mut self.current else {
+                let Some(path) = self.files.pop_front() else {
+                    return Ok(None);
+                };
+                match File::open(&path) {
+                    Ok(file) => self.current = Some((path, BufReader::new(file))),
+                    // It was the oldest, and its time has come.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(ReadError { path, error }),
+                }
+                continue;
+            };
+            let mut text = Vec::new();
+            let mut limited = reader.by_ref().take(LINE_BYTES_MAX);
+            let count = limited
+                .read_until(b'\n', &mut text)
+                .map_err(|error| ReadError {
+                    path: path.clone(),
+                    error,
+                })?;
+            // The last line may be under way.
+            if count == 0 || text.pop() != Some(b'\n') {
+                self.current = None;
+                continue;
+            }
+            let text = String::from_utf8_lossy(&text).into_owned();
+            return Ok(Some((path.clone(), text)));
+        }
+    }
+
+    /// The next line that is one of the log, with its text.
+    fn next_line(&mut self) -> Result<Option<(Line, String)>, ReadError> {
+        while let Some((_, text)) = self.next()? {
+            if let Some((line, ..)) = Line::open(&text, &[0; 32]) {
+                return Ok(Some((line, text)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Gives the lines of both sets that fit to `found`, oldest first, with their text.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -118,14 +160,26 @@ pub fn read(
     filter: &Filter,
     mut found: impl FnMut(Line, &str),
 ) -> Result<(), ReadError> {
-    each(folder, |_, text| {
-        if let Some((line, ..)) = Line::open(text, &[0; 32])
-            && filter.fits(&line)
-        {
-            found(line, text);
+    let mut data = SetLines::open(folder, AuditSet::Data)?;
+    let mut security = SetLines::open(folder, AuditSet::Security)?;
+    let mut heads = (data.next_line()?, security.next_line()?);
+    loop {
+        // RFC 3339 in one form sorts as it stands.
+        let data_is_next = match &heads {
+            (Some((left, _)), Some((right, _))) => left.time <= right.time,
+            (left, _) => left.is_some(),
+        };
+        let next = match data_is_next {
+            true => std::mem::replace(&mut heads.0, data.next_line()?),
+            false => std::mem::replace(&mut heads.1, security.next_line()?),
+        };
+        let Some((line, text)) = next else {
+            return Ok(());
+        };
+        if filter.fits(&line) {
+            found(line, &text);
         }
-        Ok(())
-    })
+    }
 }
 
 /// Where a log is not what was written.
@@ -139,9 +193,11 @@ pub struct Broken {
     pub what: &'static str,
 }
 
-/// What a log holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a set holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
+    /// Which one.
+    pub set: AuditSet,
     /// The numbers of the first and the last line.
     pub first: u64,
     /// See `first`.
@@ -155,21 +211,33 @@ pub struct Verified {
 /// Most breaks that are told one by one.
 const BROKEN_MAX: usize = 100;
 
-/// Looks whether each line follows the one before it and is as it was written.
+/// Looks in each set whether each line follows the one before it and is as it was written.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn verify(folder: &Path) -> Result<Verified, ReadError> {
-    let mut told = Verified::default();
+pub fn verify(folder: &Path) -> Result<Vec<Verified>, ReadError> {
+    let sets = AuditSet::ALL.into_iter();
+    sets.map(|set| verify_set(folder, set)).collect()
+}
+
+fn verify_set(folder: &Path, set: AuditSet) -> Result<Verified, ReadError> {
+    let mut verified = Verified {
+        set,
+        first: 0,
+        last: 0,
+        chain: String::new(),
+        broken: Vec::new(),
+    };
     // The first file that is kept follows one that is not.
     let mut before: Option<Chain> = None;
-    each(folder, |path, text| {
+    let mut lines = SetLines::open(folder, set)?;
+    while let Some((path, text)) = lines.next()? {
         let start = before.unwrap_or([0; 32]);
-        let what = match Line::open(text, &start) {
+        let what = match Line::open(&text, &start) {
             None => Some("it is no line of the log"),
             Some((line, claimed, has)) => {
                 let begins = before.is_none() && line.seq > 1;
-                let what = if before.is_some() && line.seq != told.last + 1 {
+                let what = if before.is_some() && line.seq != verified.last + 1 {
                     Some("lines are missing or stand twice")
                 } else if claimed != has && !begins {
                     Some("the line is not as it was written")
@@ -177,26 +245,25 @@ pub fn verify(folder: &Path) -> Result<Verified, ReadError> {
                     None
                 };
                 if before.is_none() {
-                    told.first = line.seq;
+                    verified.first = line.seq;
                 }
-                told.last = line.seq;
+                verified.last = line.seq;
                 before = Some(claimed);
                 what
             }
         };
         if let Some(what) = what
-            && told.broken.len() < BROKEN_MAX
+            && verified.broken.len() < BROKEN_MAX
         {
-            told.broken.push(Broken {
-                file: path.to_path_buf(),
-                behind: told.last,
+            verified.broken.push(Broken {
+                file: path,
+                behind: verified.last,
                 what,
             });
         }
-        Ok(())
-    })?;
-    told.chain = before.map_or_else(String::new, |chain| {
+    }
+    verified.chain = before.map_or_else(String::new, |chain| {
         chain.iter().map(|byte| format!("{byte:02x}")).collect()
     });
-    Ok(told)
+    Ok(verified)
 }

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use dewar_auth::Caller;
+use dewar_auth::{AuditBatch, Caller};
 
+use super::set::files;
 use super::*;
 
 fn config(folder: &Path) -> AuditConfig {
@@ -15,6 +16,10 @@ fn config(folder: &Path) -> AuditConfig {
         reads: false,
         file_bytes: 1 << 20,
         files_max: 0,
+        rates: AuditRates {
+            data: 100_000,
+            security: 600,
+        },
         unwritable: Unwritable::Alarm,
     }
 }
@@ -28,6 +33,7 @@ fn record(target: &str) -> AuditRecord {
         who: "ann".to_owned(),
         credential: Some("key:DWANN".into()),
         by_nobody: false,
+        account: UserId(7),
         why: "it is the owner's".to_owned(),
         ..AuditRecord::of(
             &Caller::anonymous(origin),
@@ -40,6 +46,7 @@ fn record(target: &str) -> AuditRecord {
 fn nobody(target: &str) -> AuditRecord {
     AuditRecord {
         by_nobody: true,
+        account: UserId(0),
         who: "anonymous".to_owned(),
         ..record(target)
     }
@@ -56,10 +63,16 @@ fn lines(config: &AuditConfig, filter: &Filter) -> Vec<Line> {
     found
 }
 
+/// That both sets are as they were written; the one with data.
 fn sound(config: &AuditConfig) -> Verified {
-    let verified = verify(&config.folder).expect("readable");
-    assert_eq!(verified.broken, Vec::new());
-    verified
+    let [data, security] = sets(config);
+    assert_eq!((&data.broken, &security.broken), (&Vec::new(), &Vec::new()));
+    data
+}
+
+fn sets(config: &AuditConfig) -> [Verified; 2] {
+    let sets = verify(&config.folder).expect("readable");
+    sets.try_into().expect("two sets")
 }
 
 #[test]
@@ -134,7 +147,12 @@ fn files_follow_each_other_and_the_oldest_go() {
         let log = open(&config);
         (0..5).for_each(|m| log.record(record(&format!("/data/{n}/{m}"))));
     }
-    assert_eq!(files(&config.folder).expect("readable").len(), 3);
+    assert_eq!(
+        files(&config.folder, AuditSet::Data)
+            .expect("readable")
+            .len(),
+        3
+    );
     let verified = sound(&config);
     assert!(verified.first > 1 && verified.last == 50, "{verified:?}");
     // A file that was made just before a crash has no line yet.
@@ -155,7 +173,8 @@ fn what_was_changed_or_taken_out_shows() {
     let whole = fs::read_to_string(&file).expect("readable");
     let broken = |text: String| {
         fs::write(&file, text).expect("writable");
-        verify(&config.folder).expect("readable").broken
+        let [data, _] = sets(&config);
+        data.broken
     };
     let changed = broken(whole.replace("/data/2", "/data/x"));
     assert_eq!(changed.len(), 1);
@@ -207,10 +226,142 @@ fn nobody_can_push_others_out() {
     let found = lines(&config, &Filter::default());
     assert!(found.len() < 500, "{}", found.len());
     assert!(found.iter().any(|line| line.target == "/data/b"));
-    let told = found
+    let gap = found.iter().find(|line| line.action == "audit:gap");
+    let gap = gap.expect("it is told of");
+    assert_eq!(gap.who, "anonymous");
+    assert!(
+        gap.count > Some(1500) && gap.why.contains("only counted"),
+        "{gap:?}"
+    );
+}
+
+#[test]
+fn an_account_cannot_push_security_records_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = AuditConfig {
+        file_bytes: 4000,
+        files_max: 2,
+        rates: AuditRates {
+            data: 1000,
+            security: 20,
+        },
+        ..config(folder.path())
+    };
+    let login = AuditRecord {
+        event: AuditEvent::Login,
+        who: "bob".to_owned(),
+        account: UserId(8),
+        ..record("")
+    };
+    for _ in 0..4 {
+        // Opened anew, so that files are exchanged in between.
+        let log = open(&config);
+        log.record(login.clone());
+        log.record(record("/data/secret").refused("nothing allows it"));
+        (0..500).for_each(|n| log.record(record(&format!("/data/{n}"))));
+    }
+    assert_eq!(
+        files(&config.folder, AuditSet::Data)
+            .expect("readable")
+            .len(),
+        2
+    );
+    let found = lines(&config, &Filter::default());
+    let logins = found.iter().filter(|line| line.event == "login").count();
+    let refused = found
         .iter()
-        .any(|line| line.action == "audit:gap" && line.why.contains("refusals"));
-    assert!(told);
+        .filter(|line| line.outcome == "refused")
+        .count();
+    assert_eq!((logins, refused), (4, 4));
+    // Merged by time, and each set sound.
+    assert!(found.is_sorted_by_key(|line| &line.time));
+    assert!(sound(&config).last == 2000 && sets(&config)[1].last == 8);
+}
+
+#[test]
+fn beyond_its_rate_an_account_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = AuditConfig {
+        rates: AuditRates {
+            data: 100,
+            security: 10,
+        },
+        ..config(folder.path())
+    };
+    let log = open(&config);
+    (0..1000).for_each(|_| log.record(record("/data/a")));
+    let other = AuditRecord {
+        who: "bob".to_owned(),
+        account: UserId(8),
+        ..record("/data/b")
+    };
+    log.record(other);
+    assert!(log.counts().summed >= 800, "{:?}", log.counts());
+    drop(log);
+    let found = lines(&config, &Filter::default());
+    // At most two minutes were touched.
+    let written = found.iter().filter(|line| line.target == "/data/a").count();
+    assert!(written == 100 || written == 200, "{written}");
+    let counted: u64 = found.iter().filter_map(|line| line.count).sum();
+    assert_eq!(written as u64 + counted, 1000);
+    assert!(found.iter().any(|line| line.who == "bob"));
+    sound(&config);
+}
+
+#[test]
+fn a_bulk_delete_is_one_line_that_is_found_by_its_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path());
+    let log = Arc::new(open(&config));
+    let batch = AuditBatch::new(Arc::clone(&log) as _);
+    let long = "x".repeat(1000);
+    (0..1000).for_each(|n| batch.record(record(&format!("/data/run/{n}/{long}"))));
+    drop((batch, log));
+    let found = lines(&config, &Filter::default());
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].count, found[0].target.as_str()),
+        (Some(1000), "/data/run")
+    );
+    assert_eq!(found[0].names.len(), 10);
+    let file = config.folder.join("audit-0000000000000001.jsonl");
+    assert!(fs::metadata(file).expect("there").len() < 8000);
+    for (path, fits) in [
+        ("/data", 1),
+        ("/data/run/0", 1),
+        ("/data/run/999", 1),
+        ("/data/ru", 0),
+    ] {
+        let filter = Filter {
+            path: Some(path.into()),
+            ..Filter::default()
+        };
+        assert_eq!(lines(&config, &filter).len(), fits, "{path}");
+    }
+    sound(&config);
+}
+
+/// Lines as release 708fabe writes them: all kinds of records in one set.
+#[test]
+fn an_old_log_stays_readable_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path());
+    fs::create_dir(&config.folder).expect("made");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/audit-708fabe.jsonl");
+    let file = config.folder.join("audit-0000000000000001.jsonl");
+    fs::copy(sample, file).expect("copied");
+    let old = lines(&config, &Filter::default());
+    let events: Vec<&str> = old.iter().map(|line| line.event.as_str()).collect();
+    assert_eq!(
+        events,
+        ["log", "login", "access", "access", "admin", "session"]
+    );
+    let log = open(&config);
+    log.record(record("/data/new"));
+    log.record(record("/data/new").refused("nothing allows it"));
+    drop(log);
+    assert_eq!(lines(&config, &Filter::default()).len(), 8);
+    assert_eq!((sound(&config).last, sets(&config)[1].last), (7, 1));
 }
 
 /// A folder that cannot be written to for a while, as a full disk would be.

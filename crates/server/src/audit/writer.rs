@@ -1,9 +1,7 @@
 //! The thread that writes: takes what was queued, numbers and chains it, writes, syncs, rotates.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,15 +13,14 @@ use dewar_types::Timestamp;
 use parking_lot::{Condvar, Mutex};
 use thiserror::Error;
 
+use super::file_set::FileSet;
 use super::line::{Chain, Line, RECORD_BYTES, bounded};
-use super::{AuditConfig, Unwritable, files, own};
+use super::rate::{RateLimiter, Skipped};
+use super::set::AuditSet;
+use super::{AuditConfig, Unwritable, own};
 
 /// Bytes of records that wait for the disk, about.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
-
-/// Records of nobody in particular that are kept in a second. Anybody can cause them, and they must
-/// not push out the others.
-const BY_NOBODY_MAX: u32 = 50;
 
 /// Between one sync and the next.
 const SYNC_PAUSE: Duration = Duration::from_millis(100);
@@ -36,6 +33,9 @@ const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// Between two complaints in the server's log.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
+
+/// Between two looks whether a minute is over in which records were only counted.
+const WINDOW_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest line; what is longer is none of the log.
 pub(super) const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -55,20 +55,16 @@ pub(crate) struct Counts {
     pub(crate) written: u64,
     /// Those that were not taken because the queue was full.
     pub(crate) lost: u64,
-    /// Those of nobody in particular that were only counted.
+    /// Those beyond the rate of their account, which were only counted.
     pub(crate) summed: u64,
 }
 
-#[derive(Default)]
 struct Queue {
-    records: VecDeque<(Timestamp, AuditRecord)>,
+    records: VecDeque<(Timestamp, AuditSet, AuditRecord)>,
     bytes: usize,
     /// Not taken, and not told of yet.
     lost: u64,
-    summed: u64,
-    /// The second in which so many records of nobody were taken.
-    second: u64,
-    by_nobody: u32,
+    rates: RateLimiter,
     /// Records taken and written since the opening.
     taken: u64,
     done: u64,
@@ -91,7 +87,7 @@ struct Shared {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     unwritable: Unwritable,
-    cut: Option<u64>,
+    cut: Vec<(AuditSet, u64)>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -102,9 +98,27 @@ impl Writer {
             error,
         };
         let unwritable = config.unwritable;
-        let (log, cut) = Log::open(config.clone()).map_err(failed)?;
+        let mut cut = Vec::new();
+        let mut open = |set| {
+            let (files, bytes) = FileSet::open(config.clone(), set).map_err(failed)?;
+            if bytes > 0 {
+                cut.push((set, bytes));
+            }
+            Ok(files)
+        };
+        let sets = [open(AuditSet::Data)?, open(AuditSet::Security)?];
+        let queue = Queue {
+            records: VecDeque::new(),
+            bytes: 0,
+            lost: 0,
+            rates: RateLimiter::new(config.rates),
+            taken: 0,
+            done: 0,
+            ends: false,
+            failing: None,
+        };
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
+            queue: Mutex::new(queue),
             more: Condvar::new(),
             written: Condvar::new(),
             lost: AtomicU64::new(0),
@@ -114,36 +128,29 @@ impl Writer {
         let ours = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
-            .spawn(move || run(log, &ours, &*clock))
+            .spawn(move || run(sets, &ours, &*clock))
             .map_err(failed)?;
         Ok(Self {
             shared,
             unwritable,
-            cut: (cut > 0).then_some(cut),
+            cut,
             thread: Some(thread),
         })
     }
 
-    /// Bytes of an unfinished line that were cut off.
-    pub(super) fn cut(&self) -> Option<u64> {
-        self.cut
+    /// Bytes of an unfinished line that were cut off each set.
+    pub(super) fn cut(&self) -> &[(AuditSet, u64)] {
+        &self.cut
     }
 
-    pub(super) fn take(&self, now: Timestamp, record: AuditRecord) {
+    pub(super) fn take(&self, now: Timestamp, set: AuditSet, record: AuditRecord) {
         let record = bounded(record);
-        let size = RECORD_BYTES + record.who.len() + record.target.len() + record.why.len();
+        let names: usize = record.names.iter().map(|name| name.len()).sum();
+        let size = RECORD_BYTES + record.who.len() + record.target.len() + record.why.len() + names;
         let mut queue = self.shared.queue.lock();
-        if record.by_nobody {
-            if queue.second != now.secs() {
-                queue.second = now.secs();
-                queue.by_nobody = 0;
-            }
-            if queue.by_nobody >= BY_NOBODY_MAX {
-                queue.summed += 1;
-                self.shared.summed.fetch_add(1, Relaxed);
-                return;
-            }
-            queue.by_nobody += 1;
+        if !queue.rates.admits(now, set, &record) {
+            self.shared.summed.fetch_add(record.count, Relaxed);
+            return;
         }
         if queue.bytes + size > QUEUE_BYTES_MAX {
             queue.lost += 1;
@@ -152,7 +159,7 @@ impl Writer {
         }
         queue.bytes += size;
         queue.taken += 1;
-        queue.records.push_back((now, record));
+        queue.records.push_back((now, set, record));
         drop(queue);
         self.shared.more.notify_one();
     }
@@ -203,191 +210,86 @@ impl Drop for Writer {
     }
 }
 
-/// The files, and where in them the log ends.
-struct Log {
-    config: AuditConfig,
-    /// The last one, once there is a line for it.
-    file: Option<File>,
-    length: u64,
-    next: u64,
-    chain: Chain,
-}
-
-impl Log {
-    /// Goes on behind the last whole line, and says how much behind it was cut off.
-    fn open(config: AuditConfig) -> io::Result<(Self, u64)> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(&config.folder)?;
-        let mut log = Self {
-            config,
-            file: None,
-            length: 0,
-            next: 1,
-            chain: [0; 32],
-        };
-        let mut cut = 0;
-        // A file without a line is left over from a crash just after it was made.
-        for (first, path) in files(&log.config.folder)?.into_iter().rev() {
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            let length = file.metadata()?.len();
-            let (end, last) = last_line(&file, length)?;
-            cut += length - end;
-            if let Some((line, chain)) = last {
-                if end < length {
-                    file.set_len(end)?;
-                    file.sync_all()?;
-                }
-                log.next = line.seq + 1;
-                log.chain = chain;
-                log.length = end;
-                log.file = Some(file);
-                break;
-            }
-            if length > LINE_BYTES_MAX {
-                let what = format!("{} has no line of the log", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-            }
-            log.next = first;
-            fs::remove_file(&path)?;
-        }
-        Ok((log, cut))
-    }
-
-    /// Makes sure that there is a file that the next lines go to.
-    fn rotate(&mut self) -> io::Result<()> {
-        if self.file.is_some() && self.length < self.config.file_bytes {
-            return Ok(());
-        }
-        let folder = &self.config.folder;
-        let path = folder.join(format!("audit-{:016}.jsonl", self.next));
-        let made = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)?;
-        File::open(folder)?.sync_all()?;
-        self.file = Some(made);
-        self.length = 0;
-        self.drop_old()
-    }
-
-    fn drop_old(&self) -> io::Result<()> {
-        if self.config.files_max == 0 {
-            return Ok(());
-        }
-        let all = files(&self.config.folder)?;
-        let many = all.len().saturating_sub(self.config.files_max);
-        for (_, path) in &all[..many] {
-            fs::remove_file(path)?;
-        }
-        Ok(())
-    }
-
-    /// Writes lines durably, or nothing that counts: what fails is written anew at the same place.
-    fn append(&mut self, text: &str) -> io::Result<()> {
-        self.rotate()?;
-        let at = self.length;
-        let Some(file) = &self.file else {
-            return Err(io::Error::other("there is no file to write to"));
-        };
-        file.write_all_at(text.as_bytes(), at)?;
-        if let Err(error) = file.sync_data() {
-            // What the end of such a file holds is not known any more: these lines go to another one.
-            if file.set_len(at).is_err() {
-                tracing::error!("lines of the audit log may stand in two of its files");
-            }
-            self.file = None;
-            return Err(error);
-        }
-        self.length = at + text.len() as u64;
-        Ok(())
-    }
-}
-
-/// The end of the last whole line, and that line with its chain.
-fn last_line(file: &File, length: u64) -> io::Result<(u64, Option<(Line, Chain)>)> {
-    let from = length.saturating_sub(2 * LINE_BYTES_MAX);
-    let size = usize::try_from(length - from).unwrap_or(usize::MAX);
-    let mut tail = vec![0; size];
-    file.read_exact_at(&mut tail, from)?;
-    let mut end = tail.len();
-    while let Some(newline) = tail[..end].iter().rposition(|byte| *byte == b'\n') {
-        let start = tail[..newline].iter().rposition(|byte| *byte == b'\n');
-        let start = start.map_or(0, |before| before + 1);
-        let text = std::str::from_utf8(&tail[start..newline]).unwrap_or_default();
-        if let Some((line, chain, _)) = Line::open(text, &[0; 32]) {
-            return Ok((from + newline as u64 + 1, Some((line, chain))));
-        }
-        end = newline;
-    }
-    Ok((0, None))
-}
-
 /// What is written at once.
 struct Taken {
-    records: VecDeque<(Timestamp, AuditRecord)>,
+    records: VecDeque<(Timestamp, AuditSet, AuditRecord)>,
     bytes: usize,
     lost: u64,
-    summed: u64,
+    skipped: Vec<Skipped>,
 }
 
 /// Waits for records; `None` at the end.
-fn next(shared: &Shared) -> Option<Taken> {
+fn next(shared: &Shared, clock: &dyn Clock) -> Option<Taken> {
     let mut queue = shared.queue.lock();
     loop {
-        if !queue.records.is_empty() || queue.lost > 0 || queue.summed > 0 {
+        let ends = queue.ends;
+        if ends {
+            queue.rates.end();
+        }
+        if queue.rates.is_due(clock.now()) || !queue.records.is_empty() || queue.lost > 0 {
             return Some(Taken {
                 records: std::mem::take(&mut queue.records),
                 // They count until they are on the disk.
                 bytes: queue.bytes,
                 lost: std::mem::take(&mut queue.lost),
-                summed: std::mem::take(&mut queue.summed),
+                skipped: queue.rates.take_skipped(),
             });
         }
-        if queue.ends {
+        if ends {
             return None;
         }
-        shared.more.wait(&mut queue);
+        if queue.rates.has_skipped() {
+            // A window may end without another record.
+            shared.more.wait_for(&mut queue, WINDOW_PAUSE);
+        } else {
+            shared.more.wait(&mut queue);
+        }
     }
 }
 
-fn run(mut log: Log, shared: &Shared, clock: &dyn Clock) {
-    while let Some(taken) = next(shared) {
+fn gap(why: String) -> AuditRecord {
+    AuditRecord {
+        why,
+        ..own("audit:gap")
+    }
+}
+
+fn run(mut sets: [FileSet; 2], shared: &Shared, clock: &dyn Clock) {
+    while let Some(taken) = next(shared, clock) {
         let count = taken.records.len() as u64;
-        let mut sealed = Sealed::behind(&log);
-        for (time, record) in taken.records {
-            sealed.push(time, record);
+        let [data, security] = &sets;
+        let mut texts = [SealedLines::behind(data), SealedLines::behind(security)];
+        for (time, set, record) in taken.records {
+            texts[index(set)].push(time, record);
         }
-        for (count, why) in [
-            (
-                taken.lost,
-                "records are missing here: the log could not be written fast enough",
-            ),
-            (
-                taken.summed,
-                "refusals of nobody in particular were not recorded one by one",
-            ),
-        ] {
-            if count > 0 {
-                let why = format!("{count} {why}");
-                sealed.push(
-                    clock.now(),
-                    AuditRecord {
-                        why,
-                        ..own("audit:gap")
-                    },
-                );
-            }
-        }
-        if !persist(&mut log, &sealed.text, shared, clock) {
-            tracing::error!(
-                records = count,
-                "the audit log ends without its last records"
+        if taken.lost > 0 {
+            let why = format!(
+                "{} records are missing here: the log could not be written fast enough",
+                taken.lost
             );
-            return;
+            texts[index(AuditSet::Security)].push(clock.now(), gap(why));
         }
-        (log.next, log.chain) = (sealed.next, sealed.chain);
+        for skipped in taken.skipped {
+            let record = AuditRecord {
+                who: skipped.who,
+                count: skipped.count,
+                ..gap(skipped.why)
+            };
+            texts[index(skipped.set)].push(clock.now(), record);
+        }
+        for (files, lines) in sets.iter_mut().zip(texts) {
+            if lines.text.is_empty() {
+                continue;
+            }
+            if !persist(files, &lines.text, shared, clock) {
+                tracing::error!(
+                    records = count,
+                    "the audit log ends without its last records"
+                );
+                return;
+            }
+            (files.next, files.chain) = (lines.next, lines.chain);
+        }
         shared.done.fetch_add(count, Relaxed);
         let mut queue = shared.queue.lock();
         queue.done += count;
@@ -402,20 +304,28 @@ fn run(mut log: Log, shared: &Shared, clock: &dyn Clock) {
     }
 }
 
+/// Where a set stands among the sets of this thread.
+const fn index(set: AuditSet) -> usize {
+    match set {
+        AuditSet::Data => 0,
+        AuditSet::Security => 1,
+    }
+}
+
 /// Writes until it is written; false where the process ends before.
-fn persist(log: &mut Log, text: &str, shared: &Shared, clock: &dyn Clock) -> bool {
+fn persist(files: &mut FileSet, text: &str, shared: &Shared, clock: &dyn Clock) -> bool {
     let mut complained: Option<Duration> = None;
-    while let Err(error) = log.append(text) {
+    while let Err(error) = files.append(text) {
         let elapsed = clock.elapsed();
         if complained.is_none_or(|last| elapsed.saturating_sub(last) >= COMPLAINT_PAUSE) {
             complained = Some(elapsed);
-            let folder = log.config.folder.display();
+            let folder = files.folder().display();
             tracing::error!(%error, %folder, "the audit log cannot be written; it is tried again");
         }
         shared.queue.lock().failing = Some(error.to_string());
         for _ in 0..RETRY_STEPS {
             if shared.queue.lock().ends {
-                return log.append(text).is_ok();
+                return files.append(text).is_ok();
             }
             std::thread::sleep(SYNC_PAUSE);
         }
@@ -427,18 +337,18 @@ fn persist(log: &mut Log, text: &str, shared: &Shared, clock: &dyn Clock) -> boo
 }
 
 /// Lines that are ready for the disk.
-struct Sealed {
+struct SealedLines {
     text: String,
     next: u64,
     chain: Chain,
 }
 
-impl Sealed {
-    fn behind(log: &Log) -> Self {
+impl SealedLines {
+    fn behind(files: &FileSet) -> Self {
         Self {
             text: String::new(),
-            next: log.next,
-            chain: log.chain,
+            next: files.next,
+            chain: files.chain,
         }
     }
 

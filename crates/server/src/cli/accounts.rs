@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
-use super::columns::{print, print_json, table};
+use super::columns::{print, print_json, table, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::run::block_on;
 use super::target::{Reached, Target, reach};
@@ -287,7 +287,7 @@ fn user_list<O: OpenEngine>(shared: &Shared, opener: &O) -> CommandResult {
         return print_json(&users).map(|()| 0);
     }
     let rows: Vec<_> = users.iter().map(user_row).collect();
-    print(&table(USER_HEAD, &rows)).map(|()| 0)
+    print(&table_or(USER_HEAD, &rows, "no users")).map(|()| 0)
 }
 
 fn key_list<O: OpenEngine>(args: &KeyListArgs, opener: &O) -> CommandResult {
@@ -317,7 +317,7 @@ fn key_list<O: OpenEngine>(args: &KeyListArgs, opener: &O) -> CommandResult {
         return print_json(&keys).map(|()| 0);
     }
     let rows: Vec<_> = keys.iter().map(key_row).collect();
-    print(&table(KEY_HEAD, &rows)).map(|()| 0)
+    print(&table_or(KEY_HEAD, &rows, "no access keys")).map(|()| 0)
 }
 
 const USER_HEAD: &[&str] = &["NAME", "STATE", "CREATED", "ID"];
@@ -399,9 +399,10 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
         Reply::Fsck(_) | Reply::AtRisk(_) | Reply::Scrubs(_) => "done\n".to_owned(),
         Reply::Backup(_) => String::new(),
         Reply::User(user) => table(USER_HEAD, &[user_row(user)]),
-        Reply::Users(page) => table(
+        Reply::Users(page) => table_or(
             USER_HEAD,
             &page.items.iter().map(user_row).collect::<Vec<_>>(),
+            "no users",
         ),
         Reply::NewKey(key) => format!(
             "user        {}\naccess key  {}\nsecret key  {}\n\nThe secret is not shown again.\n",
@@ -415,9 +416,10 @@ pub(super) fn show(reply: &Reply, json: bool) -> CommandResult {
         | Reply::Quotas(_)
         | Reply::Shares(_)
         | Reply::KeyFile(_) => "done\n".to_owned(),
-        Reply::Keys(page) => table(
+        Reply::Keys(page) => table_or(
             KEY_HEAD,
             &page.items.iter().map(key_row).collect::<Vec<_>>(),
+            "no access keys",
         ),
     };
     print(&text).map(|()| 0)

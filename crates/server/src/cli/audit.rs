@@ -10,7 +10,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::columns::{print, print_json, printable, table};
+use super::columns::{print, print_json, printable, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, NOT_FOUND, USAGE};
 use super::target::Target;
 use crate::audit::{Filter, Line, Verified, moment, read, verify};
@@ -120,10 +120,10 @@ pub(super) fn audit(args: &AuditArgs) -> CommandResult {
         return Ok(0);
     }
     let head = [
-        "time", "who", "by", "from", "action", "target", "outcome", "why",
+        "TIME", "WHO", "BY", "FROM", "ACTION", "COUNT", "TARGET", "OUTCOME", "WHY",
     ];
     let rows: Vec<_> = found.into_iter().map(|(line, _)| row(line)).collect();
-    print(&table(&head, &rows)).map(|()| 0)
+    print(&table_or(&head, &rows, "no records")).map(|()| 0)
 }
 
 fn row(line: Line) -> Vec<String> {
@@ -134,6 +134,7 @@ fn row(line: Line) -> Vec<String> {
         some(line.credential),
         some(line.from),
         line.action,
+        line.count.unwrap_or(1).to_string(),
         some(Some(line.target).filter(|text| !text.is_empty())),
         line.outcome,
         line.why,
@@ -154,41 +155,59 @@ fn shown(line: &Line, text: &str, json: bool) -> Result<(), CommandError> {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct Verification {
     sound: bool,
-    first: u64,
-    last: u64,
-    chain: String,
+    sets: Vec<SetVerification>,
     broken: Vec<String>,
 }
 
-fn verified(verified: Verified, json: bool) -> CommandResult {
-    let broken: Vec<String> = verified
-        .broken
+#[derive(Serialize)]
+struct SetVerification {
+    set: &'static str,
+    first: u64,
+    last: u64,
+    chain: String,
+}
+
+fn verified(sets: Vec<Verified>, json: bool) -> CommandResult {
+    let broken: Vec<String> = sets
         .iter()
+        .flat_map(|set| &set.broken)
         .map(|at| {
             let file = at.file.display();
             format!("{file}: record {}: {}", at.behind, at.what)
         })
         .collect();
-    let told = Told {
-        sound: broken.is_empty(),
-        first: verified.first,
-        last: verified.last,
-        chain: verified.chain,
-        broken,
-    };
+    let sound = broken.is_empty();
     if json {
-        print_json(&told)?;
+        let sets = sets.into_iter().map(|set| SetVerification {
+            set: set.set.as_str(),
+            first: set.first,
+            last: set.last,
+            chain: set.chain,
+        });
+        print_json(&Verification {
+            sound,
+            sets: sets.collect(),
+            broken,
+        })?;
     } else {
-        for line in &told.broken {
+        for line in &broken {
             print(&format!("{line}\n"))?;
         }
-        let word = if told.sound { "sound" } else { "broken" };
-        let (first, last, chain) = (told.first, told.last, &told.chain);
-        print(&format!(
-            "{word}: records {first} to {last}, chain {chain}\n"
-        ))?;
+        for set in &sets {
+            let word = if set.broken.is_empty() {
+                "sound"
+            } else {
+                "broken"
+            };
+            let (name, first, last, chain) = (set.set.as_str(), set.first, set.last, &set.chain);
+            let text = match last {
+                0 => format!("{name}: no records\n"),
+                _ => format!("{name}: {word}, records {first} to {last}, chain {chain}\n"),
+            };
+            print(&text)?;
+        }
     }
-    Ok(if told.sound { 0 } else { FAILED })
+    Ok(if sound { 0 } else { FAILED })
 }

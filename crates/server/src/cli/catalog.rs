@@ -150,7 +150,8 @@ fn taken_text(taken: &TakenInfo) -> String {
     if taken.removed > 0 {
         text.push_str(&format!("{} older backups removed\n", taken.removed));
     }
-    text.push_str("Keep the master key file beside it: without it no access key can be read\n");
+    text.push_str("Keep a copy of the master key file in another place: without it no access key can be read, and with it anybody \
+         can read them\n");
     text
 }
 

@@ -40,6 +40,14 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// As [`table`]; an empty list says so in words, as `no users`.
+pub(super) fn table_or(head: &[&str], rows: &[Vec<String>], empty: &str) -> String {
+    match rows.is_empty() {
+        true => format!("{empty}\n"),
+        false => table(head, rows),
+    }
+}
+
 /// A text with its control characters, and those that change the direction of text, escaped: a name that
 /// somebody chose must not look like another line, nor command the terminal.
 pub(super) fn printable(text: &str) -> String {
@@ -131,5 +139,6 @@ mod tests {
         );
         assert_eq!(text, "NAME        STATE\nalice-long  ok\nbö\n");
         assert_eq!(table(&["A"], &[]), "A\n");
+        assert_eq!(table_or(&["A"], &[], "no users"), "no users\n");
     }
 }

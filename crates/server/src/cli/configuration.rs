@@ -1,6 +1,6 @@
 //! `dewar config check|default|explain`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::columns::{print, print_json};
 use super::exit::{CommandError, CommandResult, USAGE};
 use super::target::{config_file, load};
 use crate::config::check::{Severity, findings};
-use crate::config::{Config, ConfigError, SECTIONS, all, explain, find, nearest_key};
+use crate::config::{Config, ConfigError, Problem, SECTIONS, all, explain, find, nearest_key};
 
 /// What can be asked about the configuration.
 #[derive(Debug, Subcommand)]
@@ -48,11 +48,35 @@ struct Checked {
     warnings: Vec<String>,
 }
 
+impl Checked {
+    /// Adds what is wrong or unwise about a configuration, but for keys that have a mistake of their own.
+    fn add(&mut self, config: &Config, problems: &[Problem]) {
+        let is_wrong = |key: &str| {
+            let section = key.split_once('.').map_or(key, |(section, _)| section);
+            problems.iter().any(|problem| {
+                problem.message.contains(key)
+                    || problem.message.contains("not TOML")
+                    || problem.message.contains(&format!("[{section}]"))
+            })
+        };
+        for finding in findings(config) {
+            if is_wrong(finding.key) {
+                continue;
+            }
+            let text = format!("{}: {}", finding.key, finding.message);
+            match finding.severity {
+                Severity::Error => self.errors.push(text),
+                Severity::Warning => self.warnings.push(text),
+            }
+        }
+    }
+}
+
 pub(super) fn run(command: ConfigCommand) -> CommandResult {
     match command {
         ConfigCommand::Check { file, config, json } => {
             let named = file.or(config);
-            let checked = check(load(named.as_deref()));
+            let checked = check(load(named.as_deref()), named.as_deref());
             if json {
                 print_json(&checked)?;
             } else {
@@ -97,32 +121,34 @@ fn explained(name: Option<&str>, json: bool) -> CommandResult {
         }
         (None, Some(section)) => print(&explain::section(section)),
         (None, None) => {
-            let meant = nearest_key(name);
-            let message = format!("no such key or table: {name}; did you mean {meant}?");
+            let meant = match nearest_key(name) {
+                Some(near) => format!("did you mean {near}?"),
+                None => "`dewar config explain` without a name tells all".to_owned(),
+            };
+            let message = format!("no such key or table: {name}; {meant}");
             Err(CommandError::new(USAGE, message))
         }
     }
     .map(|()| 0)
 }
 
-fn check(loaded: Result<Config, ConfigError>) -> Checked {
+fn check(loaded: Result<Config, ConfigError>, named: Option<&Path>) -> Checked {
     let mut checked = Checked {
         ok: true,
         errors: Vec::new(),
         warnings: Vec::new(),
     };
     match loaded {
-        Ok(config) => {
-            for finding in findings(&config) {
-                let text = format!("{}: {}", finding.key, finding.message);
-                match finding.severity {
-                    Severity::Error => checked.errors.push(text),
-                    Severity::Warning => checked.warnings.push(text),
-                }
-            }
-        }
+        Ok(config) => checked.add(&config, &[]),
         Err(ConfigError::Problems(problems)) => {
             checked.errors = problems.iter().map(ToString::to_string).collect();
+            // What is right can be checked all the same.
+            let file = config_file(named);
+            if let Ok((config, problems)) =
+                Config::load_with_problems(file.as_deref(), std::env::vars_os())
+            {
+                checked.add(&config, &problems);
+            }
         }
         Err(other) => checked.errors.push(other.to_string()),
     }

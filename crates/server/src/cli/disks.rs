@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::accounts::{Shared, one};
+use super::accounts::{self, Shared, one};
 use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult, USAGE};
 use super::run::block_on;
-use super::target::replace_lost;
+use super::target::{list_disks, replace_lost};
 use crate::admin::{
-    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, LedgerInfo, Request,
+    DiskAction, DiskAdded, DiskDecided, DiskInfo, DiskReadmitted, DiskRemoved, LedgerInfo, Reply,
+    Request,
 };
 use crate::engine::OpenEngine;
 
@@ -108,7 +109,7 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
         one(shared, opener, request)
     };
     match command {
-        DiskCommand::List(ListArgs { shared }) => one(&shared, opener, Request::DiskList {}),
+        DiskCommand::List(ListArgs { shared }) => list(&shared, opener),
         DiskCommand::Add(args) => {
             let request = Request::DiskAdd {
                 folder: absolute(&args.folder)?,
@@ -140,6 +141,22 @@ pub(super) fn disk<O: OpenEngine>(command: DiskCommand, opener: &O) -> CommandRe
             let disk = named(disk);
             one(&shared, opener, Request::DiskReadmit { disk })
         }
+    }
+}
+
+/// Lists the disks, also those of a store that does not open.
+fn list<O: OpenEngine>(shared: &Shared, opener: &O) -> CommandResult {
+    let (disks, why) = block_on(list_disks(&shared.target, opener))?;
+    accounts::show(&Reply::Disks(disks), shared.json)?;
+    match why {
+        Some(why) => Err(CommandError::new(
+            why.code,
+            format!(
+                "the store does not open, so this is only what the folders say: {}",
+                why.message
+            ),
+        )),
+        None => Ok(0),
     }
 }
 
@@ -194,7 +211,16 @@ pub(super) fn text(disks: &[DiskInfo]) -> String {
         })
         .collect();
     let mut head = vec![
-        "NUMBER", "DISK", "ID", "STATE", "SHARDS", "DATA", "BAD", "FOUND", "ROOM", "SCRUBBED",
+        "NUMBER",
+        "DISK",
+        "ID",
+        "STATE",
+        "SHARDS",
+        "DATA",
+        "BAD SHARDS",
+        "ROT FOUND",
+        "FREE",
+        "SCRUBBED",
     ];
     if several {
         head.insert(2, "POOL");
@@ -226,8 +252,7 @@ pub(super) fn removed_text(removed: &DiskRemoved) -> String {
         amount(removed.bytes)
     );
     text.push_str(
-        "for the journal this is final: its copies on the disk count no more, and as many further disks \
-         may be lost as the layout says\n",
+        "the disk is out of the journal for good; the pool can again lose as many disks as its layout says\n",
     );
     if removed.short_of > 0 {
         let plural = if removed.short_of == 1 { "" } else { "s" };
@@ -364,6 +389,9 @@ pub(super) fn ledger_text(ledger: &LedgerInfo) -> String {
     }
     head.push("PROVEN SINCE");
     let mut text = table(&head, &rows);
+    text.push_str(
+        "(each line: the blobs that survive so many more disk failures; all were read and verified since)\n",
+    );
     let journal_only = amount(ledger.journal_only_bytes);
     text.push_str(&match ledger.catalog {
         left if left < 0 => format!(

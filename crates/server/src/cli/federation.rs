@@ -8,7 +8,7 @@ use dewar_auth::Secret;
 use zeroize::Zeroizing;
 
 use super::accounts::{Shared, ask, strange};
-use super::columns::{print, print_json, table};
+use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, FAILED, USAGE};
 use super::identity::read_policy;
 use crate::admin::{
@@ -365,7 +365,8 @@ fn issuers_text(issuers: &[IssuerInfo]) -> String {
             ]
         })
         .collect();
-    table(&["ISSUER", "STATE", "AUDIENCES", "BASE", "RULES"], &rows)
+    let head = ["ISSUER", "STATE", "AUDIENCES", "BASE", "RULES"];
+    table_or(&head, &rows, "no issuers")
 }
 
 fn roles_text(roles: &[RoleInfo]) -> String {
@@ -373,7 +374,7 @@ fn roles_text(roles: &[RoleInfo]) -> String {
         .iter()
         .map(|role| vec![role.arn.clone(), format!("{} s", role.max_session)])
         .collect();
-    table(&["ROLE", "SESSIONS UP TO"], &rows)
+    table_or(&["ROLE", "LONGEST SESSION"], &rows, "no roles")
 }
 
 fn token_text(token: &TokenInfo) -> String {

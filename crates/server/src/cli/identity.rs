@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, ask, strange};
 use super::authdb::{self, ImportAuthdbArgs};
-use super::columns::{print, print_json, table};
+use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, FAILED};
 use crate::admin::{HolderName, IdentityReply, IdentityRequest, Reply, Request};
 use crate::engine::OpenEngine;
@@ -273,6 +273,9 @@ fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) 
         IdentityReply::Done => "done\n".to_owned(),
         IdentityReply::Policies(policies) => {
             let mut text = String::new();
+            if policies.is_empty() {
+                text.push_str("no policies\n");
+            }
             for policy in policies {
                 text.push_str(&policy.name);
                 text.push('\n');
@@ -288,7 +291,7 @@ fn answer<O: OpenEngine>(shared: &Shared, opener: &O, request: IdentityRequest) 
                 .into_iter()
                 .map(|group| vec![group.name, group.members.join(", ")])
                 .collect();
-            table(&["GROUP", "MEMBERS"], &rows)
+            table_or(&["GROUP", "MEMBERS"], &rows, "no groups")
         }
         IdentityReply::Charged { group, by } => match (group, by) {
             (Some(group), Some(by)) => format!("{group}, whose {by} is\n"),

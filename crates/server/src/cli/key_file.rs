@@ -128,6 +128,6 @@ fn text(keys: &[MasterKeyInfo]) -> String {
             or_dash(&key.sessions_end),
         ]
     });
-    let head = ["key", "state", "replaced", "its sessions end"];
+    let head = ["KEY", "STATE", "REPLACED", "SESSIONS END"];
     table(&head, &rows.collect::<Vec<_>>())
 }

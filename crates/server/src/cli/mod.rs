@@ -26,6 +26,7 @@ mod share;
 pub(crate) mod status;
 mod target;
 mod upkeep;
+mod uploads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,7 +50,7 @@ pub use identity::{GroupCommand, PolicyCommand};
 pub use journal_bench::JournalBenchArgs;
 pub use key_file::KeyFileCommand;
 pub use quota::QuotaCommand;
-pub use share::ShareArgs;
+pub use share::{LoginShare, ShareArgs};
 pub use target::Target;
 pub use upkeep::{FsckArgs, ScrubArgs};
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, ask, strange};
-use super::columns::{amount, print, print_json, table};
+use super::columns::{amount, print, print_json, table_or};
 use super::exit::CommandResult;
 use crate::admin::{QuotaInfo, QuotaLimits, QuotaRequest, Reply, Request};
 use crate::config::ByteSize;
@@ -55,16 +55,16 @@ pub struct QuotaSetArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct LimitArgs {
-    /// Most bytes, as 500GB or 2TiB; all versions count
+    /// Most bytes, as 500GB or 2TiB: all versions, parts of open uploads, and metadata beyond 2 KiB each
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// Most objects
+    /// Most objects: all versions, delete markers and open uploads
     #[arg(long, value_name = "NUMBER")]
     objects: Option<u64>,
-    /// Bytes from which on it is told that there are many
+    /// Warn above this size; never refuse
     #[arg(long, value_name = "SIZE", value_parser = size)]
     soft_bytes: Option<u64>,
-    /// Objects from which on it is told that there are many
+    /// Warn above this number of objects; never refuse
     #[arg(long, value_name = "NUMBER")]
     soft_objects: Option<u64>,
 }
@@ -106,7 +106,15 @@ pub(super) fn quota<O: OpenEngine>(command: QuotaCommand, opener: &O) -> Command
 }
 
 fn text(quotas: &[QuotaInfo]) -> String {
-    let head = ["target", "bytes", "of", "objects", "of", "soft", "state"];
+    let head = [
+        "TARGET",
+        "BYTES",
+        "BYTES LIMIT",
+        "OBJECTS",
+        "OBJECTS LIMIT",
+        "SOFT LIMIT",
+        "STATE",
+    ];
     let limit = |limit: Option<u64>, show: fn(u64) -> String| limit.map_or("-".into(), show);
     let rows = quotas.iter().map(|quota| {
         let limits = &quota.limits;
@@ -129,5 +137,5 @@ fn text(quotas: &[QuotaInfo]) -> String {
             quota.state.clone(),
         ]
     });
-    table(&head, &rows.collect::<Vec<_>>())
+    table_or(&head, &rows.collect::<Vec<_>>(), "no quotas")
 }

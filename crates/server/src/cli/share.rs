@@ -1,9 +1,11 @@
 //! `dewar share`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::accounts::{Shared, ask, strange};
-use super::columns::{print, print_json, table};
+use super::columns::{print, print_json, table_or};
 use super::exit::{CommandError, CommandResult, USAGE};
 use crate::admin::{Reply, Request, ShareInfo, ShareRequest};
 use crate::engine::OpenEngine;
@@ -47,10 +49,73 @@ pub(super) struct NewShareArgs {
     #[arg(long, value_name = "[TENANT:]NAME")]
     user: Option<String>,
     /// Where the S3 door is for those who get the address [default: as this server listens]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL")]
     endpoint: Option<String>,
+    /// Share what your login (`dewar login`) may read or write, without the administrator's socket: prints a
+    /// command with a macaroon, good for a day at most
+    #[arg(long, conflicts_with = "user")]
+    login: bool,
+    /// With --login: believe certificates of the authorities in this PEM file, not those of the system
+    #[arg(long, value_name = "FILE", requires = "login")]
+    ca: Option<PathBuf>,
     #[command(flatten)]
     shared: Shared,
+}
+
+/// A share that a login makes at an S3 door.
+#[derive(Debug)]
+pub struct LoginShare {
+    /// The S3 door.
+    pub endpoint: String,
+    /// The object: `/BUCKET/KEY`.
+    pub path: String,
+    /// How long it lasts, in seconds; a macaroon lasts a day at most.
+    pub seconds: u64,
+    /// Whether it is for putting the object, not for getting it.
+    pub upload: bool,
+    /// Authorities to believe, if not those of the system.
+    pub ca: Option<PathBuf>,
+}
+
+impl ShareArgs {
+    /// Whether a login shares, and not the administrator.
+    #[must_use]
+    pub fn is_by_login(&self) -> bool {
+        self.command.is_none() && self.new.login
+    }
+
+    /// What to share by a login.
+    ///
+    /// # Errors
+    /// What is missing, for people.
+    pub fn by_login(&self) -> Result<LoginShare, String> {
+        let new = &self.new;
+        let path = new
+            .path
+            .clone()
+            .ok_or("share what? `dewar share --login /BUCKET/KEY`")?;
+        let target = &new.shared.target;
+        let endpoint = match &new.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => {
+                let config = target.load().map_err(|error| error.message)?;
+                let address = config.s3.listen.first();
+                let address = address.ok_or("at which server? --endpoint https://HOST:PORT")?;
+                let scheme = match config.s3.tls_certificate_file {
+                    Some(_) => "https",
+                    None => "http",
+                };
+                format!("{scheme}://{address}")
+            }
+        };
+        Ok(LoginShare {
+            endpoint,
+            path,
+            seconds: new.days.min(1) * DAY_SECONDS,
+            upload: new.upload,
+            ca: new.ca.clone(),
+        })
+    }
 }
 
 /// All shares.
@@ -125,5 +190,6 @@ fn text(shares: &[ShareInfo]) -> String {
             ]
         })
         .collect();
-    table(&["share", "path", "may", "as", "until", "state"], &rows)
+    let head = ["SHARE", "PATH", "METHOD", "USER", "EXPIRES", "STATE"];
+    table_or(&head, &rows, "no shares")
 }

@@ -6,10 +6,10 @@ use super::columns::{amount, table};
 use super::exit::{CommandError, CommandResult};
 use super::run::block_on;
 use super::target::{Target, running};
-use super::{accounts, disks};
+use super::{accounts, disks, uploads};
 use crate::admin::{
-    DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, PoolInfo, Reply, Request,
-    Status,
+    DiskStatus, FULL, LedgerInfo, LedgerLineInfo, NO_IDENTITY, NO_RIGHT, NOWHERE, PoolInfo, Reply,
+    Request, Status,
 };
 use crate::trouble::Trouble;
 
@@ -72,7 +72,7 @@ pub(super) fn text(status: &Status) -> String {
         text.push('\n');
     }
     for one in iter::once(&pool.main).chain(&pool.further) {
-        text.push_str(&about_pool(one));
+        text.push_str(&about_pool(one, survives(one, status)));
     }
     let several = !pool.further.is_empty();
     let row = |disk: &DiskStatus| {
@@ -93,8 +93,9 @@ pub(super) fn text(status: &Status) -> String {
     let repair = &status.repair;
     if repair.repaired + repair.laid_out + repair.waiting + repair.failed > 0 {
         text.push_str(&format!(
-            "repair: {} waiting, {} of them to be tried again; since the start {} repaired, {} laid \
-             out anew, {} written, {} tries failed\n",
+            "repair: {} blobs wait, {} of them for another try\n\
+             repair since the start: {} blobs repaired, {} moved to another layout, {} written, {} tries \
+             failed\n",
             repair.waiting,
             repair.resting,
             repair.repaired,
@@ -119,17 +120,37 @@ pub(super) fn text(status: &Status) -> String {
             status.copies
         ));
     }
+    text.push_str(&uploads::text(&status.uploads));
     text
 }
 
+/// How many more disk failures a pool survives: what its missing disks leave, and, where there is one pool,
+/// what its most endangered blob and the catalog survive.
+fn survives(pool: &PoolInfo, status: &Status) -> u32 {
+    if !status.pool.further.is_empty() {
+        return pool.margin;
+    }
+    let ledger = &status.ledger;
+    let lines = ledger.lines.iter().filter(|line| line.lacking > 0);
+    let worst = lines.map(|line| line.failures_left).min();
+    let catalog = (ledger.catalog < ledger.full).then_some(ledger.catalog);
+    let least = worst.into_iter().chain(catalog).min();
+    let least = least.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(0));
+    pool.margin.min(least)
+}
+
 /// A line about a pool; its room counts parity, and folders on one device each.
-fn about_pool(pool: &PoolInfo) -> String {
+fn about_pool(pool: &PoolInfo, survives: u32) -> String {
     format!(
-        "pool {} {}: writes {}, {} more of its disks may be lost, {} of {} free\n",
+        "pool {} {}: {}, survives {} more disk failures, {} of {} free on its disks (parity takes its share)\n",
         pool.name,
         pool.layout,
-        if pool.writable { "yes" } else { "no" },
-        pool.margin,
+        if pool.writable {
+            "takes writes"
+        } else {
+            "refuses writes"
+        },
+        survives,
         amount(pool.available_bytes),
         amount(pool.total_bytes)
     )
@@ -223,9 +244,11 @@ fn findings(status: &Status) -> Vec<Trouble> {
     for disk in &status.pool.disks {
         let (path, detail) = (disk.path.as_str(), disk.detail.as_deref());
         let emptied = being_emptied(disk);
-        let name = disk
-            .number
-            .map_or_else(|| path.to_owned(), |n| n.to_string());
+        let name = match (disk.number, &disk.id) {
+            (Some(number), _) => number.to_string(),
+            (None, Some(id)) => id.get(..ID_DIGITS).unwrap_or(id).to_owned(),
+            (None, None) => path.to_owned(),
+        };
         let known = emptied.or_else(|| about(&disk.state, path, &name, detail));
         if let Some((what, advice)) = known {
             findings.push(Trouble { what, advice });
@@ -420,7 +443,7 @@ fn about(state: &str, path: &str, name: &str, detail: Option<&str>) -> Option<(S
 }
 
 /// Seconds for people.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -447,6 +470,16 @@ fn about_missing(path: &str, name: &str, detail: Option<&str>) -> (String, Strin
              until `dewar status` says that all is whole"
         );
         return (is_there, advice);
+    }
+    if begins(NOWHERE) {
+        let advice = format!(
+            "mount it, name its folder in pool.disks and restart; if it is lost: `dewar disk replace {name} \
+             NEW-FOLDER`, or without a new disk `dewar disk remove {name}`"
+        );
+        return (
+            format!("disk {name} is missing, and its folder is not known"),
+            advice,
+        );
     }
     // Nothing remembers which disk it had.
     if name == path {
@@ -476,6 +509,7 @@ mod tests {
             detail: None,
             shards_left: None,
             bytes_left: None,
+            id: None,
         }
     }
 
@@ -507,6 +541,7 @@ mod tests {
             doors: Vec::new(),
             troubles: Vec::new(),
             copies: 0,
+            uploads: Default::default(),
         }
     }
 
@@ -518,6 +553,25 @@ mod tests {
             bytes: 1 << 20,
             ..LedgerLineInfo::default()
         }];
+    }
+
+    #[test]
+    fn what_a_pool_survives_is_what_its_worst_blob_survives() {
+        let survives = |status: &Status| {
+            let text = text(status);
+            let (_, rest) = text.split_once("survives ").expect("said");
+            rest.split(' ').next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(survives(&well()), "2");
+        let mut status = well();
+        unreadable(&mut status);
+        status.ledger.lines[0].failures_left = 0;
+        let text = super::text(&status);
+        assert!(text.contains("would be lost with one more disk"), "{text}");
+        assert!(text.contains("survives 0 more disk failures"), "{text}");
+        let mut status = well();
+        status.pool.main.margin = 1;
+        assert_eq!(survives(&status), "1");
     }
 
     #[test]
@@ -549,7 +603,7 @@ mod tests {
         let told = text(&status);
         assert!(told.contains("! the repair of 5 blobs failed"), "{told}");
         assert!(
-            told.contains("5 waiting, 5 of them to be tried again"),
+            told.contains("5 blobs wait, 5 of them for another try"),
             "{told}"
         );
     }
@@ -567,8 +621,10 @@ mod tests {
         }];
         let told = text(&status);
         let lines = [
-            "pool main 4+2: writes yes, 2 more of its disks may be lost, 5.1 GB of 6.0 GB free\n",
-            "pool scratch 1+0: writes yes, 0 more of its disks may be lost, 500 MB of 2.0 GB free\n",
+            "pool main 4+2: takes writes, survives 2 more disk failures, 5.1 GB of 6.0 GB free on its disks \
+             (parity takes its share)\n",
+            "pool scratch 1+0: takes writes, survives 0 more disk failures, 500 MB of 2.0 GB free on its disks \
+             (parity takes its share)\n",
         ];
         assert!(told.contains(&lines.concat()), "{told}");
         assert!(told.contains("POOL"), "{told}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::exit::{CONFLICT, CommandError, FAILED, UNAVAILABLE, USAGE};
-use crate::admin::{AdminApi, Client, Reply, Request, carry_out};
+use crate::admin::{AdminApi, Client, DiskInfo, Reply, Request, carry_out};
 use crate::config::check::{Severity, findings};
 use crate::config::{Config, ConfigError};
 use crate::demo;
@@ -131,6 +131,36 @@ pub(super) async fn reach<O: OpenEngine, T>(
     }
 }
 
+/// Lists the disks. Where no server runs and the store does not open, says that, and lists the folders with what
+/// is in them.
+pub(super) async fn list_disks<O: OpenEngine>(
+    target: &Target,
+    opener: &O,
+) -> Result<(Vec<DiskInfo>, Option<CommandError>), CommandError> {
+    let listed = reach(target, opener, async |reached: &mut Reached| match reached
+        .ask(Request::DiskList {})
+        .await?
+    {
+        Reply::Disks(disks) => Ok(disks),
+        _ => Err(CommandError::new(
+            FAILED,
+            "the server answers something else",
+        )),
+    });
+    let why = match listed.await {
+        Ok(disks) => return Ok((disks, None)),
+        Err(why) => why,
+    };
+    let config = target.load()?;
+    let Ok(Found::Lock(_lock)) = client_or_lock(&config).await else {
+        return Err(why);
+    };
+    match opener.look_at_folders(&with_added(&config)).await {
+        disks if disks.is_empty() => Err(why),
+        disks => Ok((disks, Some(why))),
+    }
+}
+
 /// While no server runs, and its store does not open because too few disks are left: puts a new disk in the
 /// place of a lost one, so that it does.
 pub(super) async fn replace_lost<O: OpenEngine>(
@@ -195,8 +225,9 @@ pub(super) async fn running(target: &Target) -> Result<Client, CommandError> {
                  starting, stopping or an admin command"
             ),
             None => format!(
-                "no server runs: nobody answers at {socket}. `dewar disk list` and `dewar fsck` work \
-                 without one; `dewar serve` says why it does not start"
+                "no server runs: nobody answers at {socket}. `dewar serve` says why it does not start, and \
+                 `dewar disk list` which disks are there. `dewar fsck` works without a server, if enough \
+                 disks are there"
             ),
         };
         CommandError::new(UNAVAILABLE, message)

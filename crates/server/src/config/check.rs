@@ -349,6 +349,16 @@ fn xrootd(config: &Config, findings: &mut Findings) {
         let message = "empty, while xrootd.redirect says that every client is sent away";
         findings.error("xrootd.redirect_to", message);
     }
+    let lets_in = !xrootd.local_user.is_empty()
+        || xrootd.trust_names
+        || xrootd.sss_keytab_file.is_some()
+        || xrootd.redirect == "always";
+    // With a certificate, issuers that are let in by command are a way.
+    if !xrootd.listen.is_empty() && !lets_in && !tls {
+        let message = "nobody can log in at this door: set xrootd.tls_certificate_file for login tokens, \
+             xrootd.sss_keytab_file for services, or xrootd.local_user for this machine";
+        findings.warning("xrootd.listen", message);
+    }
     if xrootd.trust_names
         && xrootd
             .listen

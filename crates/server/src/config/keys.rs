@@ -217,6 +217,20 @@ sections! {
         /// `REDUCED_REDUNDANCY`) are taken as well: objects keep them as labels, are put where
         /// `STANDARD` is, and can be read at once.
         strict_storage_classes: bool = "false";
+        /// How long after its last part an upload in parts ends that nobody completes. Its parts are freed, and
+        /// its owner's quota gets them back. A rule of the bucket may end it earlier.
+        uploads_expire_after: Duration = "7d" { range: Range::Between("1s", "3650d") };
+    }
+
+    /// What listings of names may cost, over S3 and over root://.
+    [listing] Listing {
+        /// Most names that a page of a listing looks at, whether it shows them or not: delete markers and empty
+        /// directories are not shown. A page that has looked at so many ends early, and its client asks for the
+        /// next one.
+        names_max: u32 = "10000" { range: Range::Between("100", "1000000"), unit: "names" };
+        /// Most listings of one account at a time that pass over more than 2,000 names each without showing them.
+        /// Further ones are told to slow down.
+        expensive_max: u32 = "4" { range: Range::Between("1", "1000"), unit: "listings" };
     }
 
     /// Where secrets are kept safe.
@@ -231,6 +245,42 @@ sections! {
         token_lifetime_max: Duration = "30d" { range: Range::Between("1m", "3650d") };
     }
 
+    /// How much an account may make of users, keys and policies, and what all of them may take in memory.
+    /// The numbers are the quotas of AWS. They hold for what belongs to an account, as `ann/robot` does;
+    /// what an administrator gives to a tenant is not counted. What is there already stays.
+    [accounts] Accounts {
+        /// Memory that compiled policies may take in all. An account may have compiled policies as long as
+        /// they take no more than is free, so alone it gets half; a request that needs more is answered
+        /// 503 SlowDown.
+        compiled_policies: ByteSize = "64MiB" { range: Range::Between("16MiB", "64GiB") };
+        /// Memory that directories and documents of buckets (policies, lifecycle rules, tags and the like)
+        /// may take which are remembered. What does not fit is read again when it is needed.
+        remembered_directories: ByteSize = "64MiB" { range: Range::Between("8MiB", "64GiB") };
+        /// Users of an account.
+        users_max: u32 = "5000" { range: Range::Between("1", "1000000"), unit: "users" };
+        /// Groups of an account.
+        groups_max: u32 = "300" { range: Range::Between("1", "1000000"), unit: "groups" };
+        /// Roles of an account.
+        roles_max: u32 = "1000" { range: Range::Between("1", "1000000"), unit: "roles" };
+        /// Managed policies of an account.
+        policies_max: u32 = "1500" { range: Range::Between("1", "1000000"), unit: "policies" };
+        /// Access keys that a user may have for another one to be made over the IAM API. `dewar key add`
+        /// makes any number.
+        keys_per_user: u32 = "2" { range: Range::Between("1", "1000"), unit: "keys" };
+        /// Groups that a user of an account may be in.
+        groups_per_user: u32 = "10" { range: Range::Between("1", "32"), unit: "groups" };
+        /// Managed policies that may be attached to a user, group or role of an account.
+        attached_policies: u32 = "10" { range: Range::Between("1", "32"), unit: "policies" };
+        /// Characters of a managed policy of an account, white space not counted.
+        managed_policy_size: u32 = "6144" { range: Range::Between("1", "20480"), unit: "characters" };
+        /// Characters of all inline policies of a user of an account, white space not counted.
+        user_policy_size: u32 = "2048" { range: Range::Between("1", "655360"), unit: "characters" };
+        /// The same for a group.
+        group_policy_size: u32 = "5120" { range: Range::Between("1", "655360"), unit: "characters" };
+        /// The same for a role.
+        role_policy_size: u32 = "10240" { range: Range::Between("1", "655360"), unit: "characters" };
+    }
+
     /// The audit log: who asked for what, from where, by which credential, and what decided. One
     /// JSON object per line, searched with `dewar audit`. It never holds a secret.
     [audit] Audit {
@@ -241,8 +291,18 @@ sections! {
         reads: bool = "false";
         /// A file that has got this long is followed by another one.
         file_size: ByteSize = "64MiB" { range: Range::Between("64KiB", "16GiB") };
-        /// Most files; the oldest are removed. 0 keeps all.
+        /// Most files of each of the two sets, of data and of security; the oldest are removed. 0 keeps all.
         files_max: u32 = "64" { unit: "files" };
+        /// Changes of data by one account that are recorded one by one in a minute. Further ones are
+        /// counted, and a record says how many there were.
+        account_records_per_minute: u32 = "6000" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
+        /// The same for logins, sessions, the IAM API and refusals of one account. Requests of nobody in
+        /// particular count as those of one account, and one address has at most half of it.
+        account_security_records_per_minute: u32 = "600" {
+            range: Range::Between("1", "10000000"), unit: "records",
+        };
         /// What happens when nothing can be recorded, since the disk is full or too slow: `alarm`
         /// goes on and says how much is missing, `refuse` refuses what would have to be recorded.
         unwritable: UnwritableAudit = "alarm" { range: Range::OneOf(&["alarm", "refuse"]) };
@@ -366,6 +426,9 @@ sections! {
         };
         /// Files that the client of one connection may have open.
         files_max: u32 = "4096" { range: Range::Between("1", "1000000"), unit: "files" };
+        /// Files that an account may write at once, over all its connections. Opening a further one waits
+        /// until another is closed. Uploads whose connection broke count until they are given up.
+        writers_max: u32 = "256" { range: Range::Between("1", "1000000"), unit: "files" };
         /// How long a connection may stay open without a request.
         idle_timeout: Duration = "1h" { range: Range::Between("1s", "30d") };
         /// How long a client may send nothing of a request that it began, or take nothing of an
@@ -375,7 +438,9 @@ sections! {
         /// the reference implementation do by themselves. With 0s it is given up at once.
         resume_time: Duration = "5m" { range: Range::Between("0s", "1h") };
         /// Bytes on their way in, and bytes on their way out, that all connections together may
-        /// hold. Beyond that each goes on with little at a time.
+        /// hold. Beyond that each goes on with little at a time. As many again are for what open files
+        /// keep in memory until they are closed; beyond, opening a further file waits. One account gets
+        /// no more of these than are free, so alone it gets half of them.
         buffers: ByteSize = "256MiB" { range: Range::Between("16MiB", "64GiB") };
     }
 

@@ -184,8 +184,11 @@ impl Values {
                 key.path()
             ),
             None => format!(
-                "unknown table [{name}]; did you mean [{}]?",
-                nearest(name, sections).unwrap_or_default()
+                "unknown table [{name}]{}",
+                meant(
+                    nearest(name, sections).map(|name| format!("[{name}]")),
+                    "`dewar config explain`"
+                )
             ),
         };
         self.note(origin, message);
@@ -196,10 +199,9 @@ impl Values {
         let elsewhere = keys::all().find(|key| key.name == name).map(Key::path);
         let here = || section.keys.iter().map(Key::path);
         let path = format!("{}.{name}", section.name);
-        let meant = elsewhere
-            .or_else(|| nearest(&path, here()))
-            .unwrap_or_default();
-        self.note(origin, format!("unknown key {path}; did you mean {meant}?"));
+        let near = elsewhere.or_else(|| nearest(&path, here()));
+        let all = format!("`dewar config explain {}`", section.name);
+        self.note(origin, format!("unknown key {path}{}", meant(near, &all)));
     }
 
     /// Variables `DEWAR_<TABLE>_<KEY>`; they win over the file.
@@ -215,8 +217,9 @@ impl Values {
         for (name, value) in found {
             let origin = Origin::Variable(name.clone());
             let Some(key) = keys::all().find(|key| key.variable() == name) else {
-                let meant = nearest(&name, keys::all().map(Key::variable)).unwrap_or_default();
-                self.note(origin, format!("no such key; did you mean {meant}?"));
+                let near = nearest(&name, keys::all().map(Key::variable));
+                let meant = meant(near, "`dewar config explain`");
+                self.note(origin, format!("no such key{meant}"));
                 continue;
             };
             let Ok(text) = value.into_string() else {
@@ -239,6 +242,14 @@ impl Values {
         } else {
             Err(ConfigError::Problems(self.problems))
         }
+    }
+}
+
+/// The end of a message about an unknown name: the near one, or the command that tells all.
+fn meant(near: Option<String>, all: &str) -> String {
+    match near {
+        Some(near) => format!("; did you mean {near}?"),
+        None => format!("; {all} tells all"),
     }
 }
 
@@ -288,13 +299,29 @@ impl Config {
         file: Option<&Path>,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
+        match Self::load_with_problems(file, variables)? {
+            (config, problems) if problems.is_empty() => Ok(config),
+            (_, problems) => Err(ConfigError::Problems(problems)),
+        }
+    }
+
+    /// As [`Config::load`], with the mistakes beside a configuration that has defaults in their place, so that
+    /// the rest can be checked too.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn load_with_problems(
+        file: Option<&Path>,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<(Self, Vec<Problem>), ConfigError> {
         let mut values = Values::default();
         if let Some(path) = file {
             let text = read_file(path)?;
             values.add_text(&text, path, &folder_of(path));
         }
         values.add_variables(variables);
-        values.into_config()
+        let config = Self::from_values(&mut values);
+        Ok((config, values.problems))
     }
 
     /// Reads the text of a file that is called `name` in messages; no variables.

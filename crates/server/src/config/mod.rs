@@ -9,13 +9,13 @@ pub mod check;
 pub mod explain;
 mod keys;
 mod load;
-mod nearest;
+pub mod nearest;
 mod table;
 mod value;
 
 pub use keys::{
-    Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server, Xrootd, all,
-    find,
+    Accounts, Audit, Config, FurtherPool, Log, Metrics, Pool, S3, SECTIONS, Security, Server,
+    Xrootd, all, find,
 };
 pub use load::{ConfigError, Origin, Problem};
 pub use table::{Key, Range, Reload, Section};
@@ -37,8 +37,8 @@ impl Config {
 
 /// The known key nearest to `name`, for messages.
 #[must_use]
-pub fn nearest_key(name: &str) -> String {
-    nearest::nearest(name, all().map(Key::path)).unwrap_or_default()
+pub fn nearest_key(name: &str) -> Option<String> {
+    nearest::nearest(name, all().map(Key::path))
 }
 
 #[cfg(test)]

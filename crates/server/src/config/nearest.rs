@@ -24,12 +24,20 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The nearest of `known`, the first of equals; `None` only when there is none at all.
-pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
+/// Letters of a name of which one may be wrong; a name with more mistakes is not a typing error of another one.
+const LETTERS_PER_MISTAKE: usize = 3;
+
+/// The nearest of `known`, the first of equals; `None` when none is so near that a typing error explains it.
+#[must_use]
+pub fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
     let name = name.to_lowercase();
+    let mistakes_max = (name.chars().count() / LETTERS_PER_MISTAKE).max(1);
     known
         .into_iter()
-        .min_by_key(|candidate| distance(&name, &candidate.to_lowercase()))
+        .map(|candidate| (distance(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(mistakes, _)| *mistakes <= mistakes_max)
+        .min_by_key(|(mistakes, _)| *mistakes)
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -50,6 +58,11 @@ mod tests {
         let known = || ["region", "listen", "domains"].map(str::to_owned);
         assert_eq!(nearest("Lissten", known()).as_deref(), Some("listen"));
         assert_eq!(nearest("x", []), None);
+        let commands = || ["completions", "logout", "share", "status"].map(str::to_owned);
+        for stranger in ["cp", "ls", "mount", "useradd", "nope"] {
+            assert_eq!(nearest(stranger, commands()), None, "{stranger}");
+        }
+        assert_eq!(nearest("statsu", commands()).as_deref(), Some("status"));
     }
 
     proptest::proptest! {

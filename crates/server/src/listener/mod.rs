@@ -255,7 +255,9 @@ impl Listener {
         let failed = |source: io::Error| ListenError {
             address,
             hint: match source.kind() {
-                io::ErrorKind::AddrInUse => "; is another server running? choose another port",
+                io::ErrorKind::AddrInUse => {
+                    "; is another server running? choose another port (for a demo: --port-base N)"
+                }
                 io::ErrorKind::PermissionDenied => "; ports below 1024 need a capability",
                 _ => "",
             },

@@ -192,9 +192,7 @@ pub async fn start_for<O: OpenEngine>(
         admin: config.admin_socket(),
     };
 
-    let all_listeners = [&s3_listeners, &xrootd_listeners, &metrics_listeners];
-    let all_listeners = all_listeners.into_iter().flatten();
-    let listeners = all_listeners.map(Listener::address).collect();
+    let listeners = addresses([&s3_listeners, &xrootd_listeners, &metrics_listeners]);
 
     let metrics = Metrics::new();
     let ids = Arc::new(RequestIds::new(&*env.rng));
@@ -310,6 +308,11 @@ async fn bind(addresses: &[SocketAddr]) -> Result<Vec<Listener>, ListenError> {
         listeners.push(Listener::bind(*address).await?);
     }
     Ok(listeners)
+}
+
+fn addresses(listeners: [&Vec<Listener>; 3]) -> Vec<SocketAddr> {
+    let all = listeners.into_iter().flatten();
+    all.map(Listener::address).collect()
 }
 
 fn open_tls(files: (&Option<PathBuf>, &Option<PathBuf>)) -> Result<Option<Arc<Tls>>, TlsError> {

@@ -21,6 +21,7 @@ use super::key_file::KeyFile;
 use super::pools::PoolFigures;
 use super::share::{self, At};
 use super::upkeep::UpkeepAdmin;
+use super::uploads;
 use crate::admin::{
     AdminApi, AdminError, AtRiskInfo, BackupInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
     DiskReadmitted, DiskRemoved, Failure, FederationReply, FederationRequest, FsckInfo,
@@ -186,6 +187,7 @@ impl AdminApi for StoreAdmin {
             doors: self.doors.list.clone(),
             troubles: (self.doors.troubles)(),
             copies: self.copies.load(Relaxed),
+            uploads: uploads::open_uploads(&self.store, self.env.clock.now()).await?,
         })
     }
 

@@ -33,6 +33,9 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// Digits of an id that name a disk at least; what is shorter is a number.
 pub(super) const ID_DIGITS_MIN: usize = 4;
 
+/// Digits of an id that are shown.
+const ID_DIGITS: usize = 8;
+
 /// What a removed disk has is counted again after so long.
 const HELD_FRESH: Duration = Duration::from_secs(20);
 
@@ -463,6 +466,27 @@ impl DiskChanges {
         states
     }
 
+    /// Disks of the pool that are missing, and whose folder nobody knows: those that the roster has no folder
+    /// of, where they are more than the folders whose disk is not known.
+    pub(super) fn nowhere(&self) -> Vec<DiskId> {
+        let mut missing = self.membership.unfound();
+        missing.retain(|id| self.roster.folder_of(*id).is_none());
+        let unknown = self.states().into_iter().filter(|(path, state)| {
+            matches!(*state, "missing" | "blank") && self.roster.at(Path::new(path)).is_none()
+        });
+        if missing.len() <= unknown.count() {
+            missing.clear();
+        }
+        missing
+    }
+
+    /// What a disk is called whose folder nobody knows.
+    pub(super) fn nowhere_name(id: DiskId) -> String {
+        let id = id.to_string();
+        let short = id.get(..ID_DIGITS).unwrap_or(&id);
+        format!("{short}, in no known folder")
+    }
+
     /// The same with what was decided about the disks.
     pub(super) fn told_states(&self) -> Vec<(String, &'static str)> {
         let mut states = self.states();
@@ -476,6 +500,8 @@ impl DiskChanges {
                 *state = self.decided(folder, id, state);
             }
         });
+        let nowhere = self.nowhere().into_iter();
+        states.extend(nowhere.map(|id| (Self::nowhere_name(id), "missing")));
         states
     }
 

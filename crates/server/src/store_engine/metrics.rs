@@ -272,7 +272,7 @@ impl Figures {
         let of = |outcome: &str, count| ([("outcome", outcome.to_owned())], count);
         page.counters(
             "audit_records",
-            "Records of the audit log: written, lost since it could not be, only counted (refusals of nobody)",
+            "Records of the audit log: written, lost since it could not be, only counted (beyond the rate of their account)",
             [
                 of("written", counts.written),
                 of("lost", counts.lost),

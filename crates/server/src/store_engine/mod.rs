@@ -23,6 +23,7 @@ pub(crate) mod roster;
 mod share;
 mod succession;
 mod upkeep;
+mod uploads;
 mod xrootd;
 
 use std::net::SocketAddr;
@@ -37,19 +38,21 @@ use dewar_data::pool::DewarId;
 use dewar_env::Env;
 use dewar_journal::{JournalState, OpenError};
 use dewar_s3::DoorConfig;
-use dewar_store::DigestLimits;
 use dewar_store::api::BucketRef;
 use dewar_store::engine::{self, EngineConfig, Folders, LiveFolders, Work};
 use dewar_store::lifecycle::LifecycleConfig;
 use dewar_store::upkeep::UpkeepConfig;
+use dewar_store::{AccountLimits, DigestLimits, ListingConfig, Store};
 use dewar_types::{BucketName, Error, ErrorKind};
 
 use changes::DiskChanges;
 use key_file::KeyFile;
 use roster::Roster;
 
-use crate::admin::{AdminApi, AdminError, CatalogInfo, RebuildWish, RestoreWish, done_here};
-use crate::audit::{AuditConfig, AuditLog};
+use crate::admin::{
+    AdminApi, AdminError, CatalogInfo, DiskInfo, RebuildWish, RestoreWish, done_here,
+};
+use crate::audit::{AuditConfig, AuditLog, AuditRates};
 use crate::cli::confirm_loss;
 use crate::config::Config;
 use crate::engine::{Doors, Engine, OpenEngine, Purpose};
@@ -94,6 +97,29 @@ impl OpenStore {
     }
 }
 
+/// Sets what accounts may make, and what that may take in memory.
+fn limit_accounts(store: &Store, config: &crate::config::Accounts) {
+    let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+    store.accounts().set_limits(AccountLimits {
+        users: number(config.users_max),
+        groups: number(config.groups_max),
+        roles: number(config.roles_max),
+        policies: number(config.policies_max),
+        keys_per_user: number(config.keys_per_user),
+        groups_per_user: number(config.groups_per_user),
+        attached_policies: number(config.attached_policies),
+        managed_policy_chars: number(config.managed_policy_size),
+        user_policy_chars: number(config.user_policy_size),
+        group_policy_chars: number(config.group_policy_size),
+        role_policy_chars: number(config.role_policy_size),
+    });
+    let compiled = bytes(config.compiled_policies.0);
+    store.accounts().set_compiled_bytes_max(compiled);
+    let remembered = bytes(config.remembered_directories.0);
+    store.tree().set_cached_bytes_max(remembered);
+}
+
 /// What everything else stands on.
 struct Ground {
     folders: Folders,
@@ -124,6 +150,11 @@ impl OpenStore {
                 day: config.lifecycle.day,
                 classes: config.classes(),
                 strict_classes: config.lifecycle.strict_storage_classes,
+                uploads_expire_after: config.lifecycle.uploads_expire_after,
+            },
+            listing: ListingConfig {
+                names_max: usize::try_from(config.listing.names_max).unwrap_or(usize::MAX),
+                expensive_max: usize::try_from(config.listing.expensive_max).unwrap_or(usize::MAX),
             },
             ownership: Ownership::parse(&config.s3.object_ownership).unwrap_or_default(),
             digests: DigestLimits {
@@ -209,6 +240,7 @@ impl OpenEngine for OpenStore {
                  `dewar catalog rebuild` puts it back, with --discard-unnamed it is given up"
             );
         }
+        limit_accounts(engine.store(), &config.accounts);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
         let lifetime_max = config.security.token_lifetime_max;
@@ -255,6 +287,15 @@ impl OpenEngine for OpenStore {
             let unknown_every = config.testing.unknown_key_interval;
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
+        if purpose.serves() {
+            for id in changes.nowhere() {
+                tracing::warn!(
+                    disk = %id,
+                    "a disk of the pool is missing, and its folder is not known: mount it and name its \
+                     folder in pool.disks"
+                );
+            }
+        }
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
             env: env.clone(),
@@ -277,6 +318,10 @@ impl OpenEngine for OpenStore {
         folder: &Path,
     ) -> Result<(), BoxError> {
         self.go_on_with(config, old, folder).await
+    }
+
+    async fn look_at_folders(&self, config: &Config) -> Vec<DiskInfo> {
+        roster::known_disks(config, &disks::look(config).await)
     }
 
     async fn rebuild(&self, config: &Config, wish: RebuildWish) -> Result<CatalogInfo, BoxError> {
@@ -341,6 +386,10 @@ fn audit_config(config: &Config) -> AuditConfig {
         reads: config.audit.reads,
         file_bytes: config.audit.file_size.0,
         files_max: usize::try_from(config.audit.files_max).unwrap_or(usize::MAX),
+        rates: AuditRates {
+            data: config.audit.account_records_per_minute,
+            security: config.audit.account_security_records_per_minute,
+        },
         unwritable: config.audit.unwritable.0,
     }
 }

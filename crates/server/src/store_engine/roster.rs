@@ -11,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dewar_auth::MasterKeyId;
+use dewar_store::engine::{Content, Folders};
 use dewar_types::{DiskId, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::admin::DiskInfo;
 use crate::config::Config;
 use crate::ready::replace_private_file;
 
@@ -131,6 +133,34 @@ fn same(a: &Path, b: &Path) -> bool {
 #[must_use]
 pub(crate) fn knows_pool(config: &Config) -> bool {
     matches!(read(&path(config)), Ok(Some(file)) if file.formatted)
+}
+
+/// The folders, and the disks that were in others, as far as they are known while the store does not open.
+pub(super) fn known_disks(config: &Config, folders: &Folders) -> Vec<DiskInfo> {
+    // A file that cannot be read is told of by what does not open.
+    let remembered = read(&path(config)).ok().flatten();
+    let remembered = remembered.map_or_else(Vec::new, |file| file.disks);
+    let mut disks = Vec::new();
+    for folder in &folders.all {
+        let (label, state) = folder.state();
+        let id = match &folder.content {
+            Content::Disk { identity, .. } => Some(identity.disk),
+            Content::Absent(_) | Content::Blank { .. } => None,
+        };
+        let here = remembered.iter().find(|disk| match id {
+            Some(id) => disk.id() == Some(id),
+            None => !disk.removed && same(&disk.folder, Path::new(&label)),
+        });
+        let removed = here.is_some_and(|disk| disk.removed);
+        disks.push(DiskInfo {
+            number: here.map(|disk| disk.number),
+            id: id.map(|id| id.to_string()),
+            path: Some(label),
+            state: if removed { "removed" } else { state }.to_owned(),
+            ..DiskInfo::default()
+        });
+    }
+    disks
 }
 
 /// The memory while the pool is open.

@@ -1,7 +1,10 @@
 //! What administrators ask about shares.
 
+use dewar_auth::Caller;
 use dewar_env::Env;
 use dewar_s3::sigv4::{Presign, presign};
+use dewar_store::api::{BucketRef, ObjectRef};
+use dewar_store::file::Node;
 use dewar_store::{NewShare, Store};
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, TenantName, UserId};
 
@@ -56,8 +59,11 @@ pub(super) async fn answer(
         } => {
             let invalid = |words: String| AdminError::new(Failure::Invalid, words);
             let named = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-            let (bucket, key) =
-                named.ok_or_else(|| invalid(format!("{path:?} is no /BUCKET/KEY")))?;
+            let (bucket, key) = named.ok_or_else(|| {
+                invalid(format!(
+                    "{path:?} names a bucket; give an object: /BUCKET/KEY"
+                ))
+            })?;
             let bucket = BucketName::new(bucket).map_err(Error::from)?;
             let key = ObjectKey::new(key).map_err(Error::from)?;
             let endpoint = endpoint.as_deref().or(at.endpoint);
@@ -68,6 +74,9 @@ pub(super) async fn answer(
                 Some(user) => user,
                 None => owner(store, &bucket).await?,
             };
+            if !upload {
+                check_object(store, &user, &bucket, &key).await?;
+            }
             let new = NewShare {
                 user,
                 bucket,
@@ -94,6 +103,38 @@ pub(super) async fn answer(
             };
             Ok(Some(vec![info(env, share, Some(url))]))
         }
+    }
+}
+
+/// That there is an object to fetch.
+async fn check_object(
+    store: &Store,
+    user: &str,
+    bucket: &BucketName,
+    key: &ObjectKey,
+) -> Result<()> {
+    let tenant = user
+        .split_once(':')
+        .map(|(tenant, _)| TenantName::new(tenant));
+    let object = ObjectRef {
+        bucket: BucketRef {
+            tenant: tenant.transpose().map_err(Error::from)?,
+            name: bucket.clone(),
+        },
+        key: key.clone(),
+    };
+    let refused = |kind, words: String| AdminError::from(Error::new(kind, words));
+    match store.stat(&Caller::system(), &object).await {
+        Ok(Node::Directory(_)) => {
+            let words = format!("/{bucket}/{key} is a directory: a share is of one object");
+            Err(AdminError::new(Failure::Invalid, words))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let words = format!("/{bucket}/{key} is not there: --upload lets it be put there");
+            Err(refused(ErrorKind::NotFound, words))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

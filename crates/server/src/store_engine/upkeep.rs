@@ -23,7 +23,7 @@ use super::changes::{DiskChanges, held_text};
 use crate::admin::{
     AdminError, AtRiskInfo, DangerInfo, DiskAction, DiskAdded, DiskDecided, DiskInfo,
     DiskReadmitted, DiskRemoved, DiskStatus, FULL, Failure, FsckInfo, LedgerInfo, LedgerLineInfo,
-    NO_IDENTITY, NO_RIGHT, RepairInfo, ScrubInfo,
+    NO_IDENTITY, NO_RIGHT, NOWHERE, RepairInfo, ScrubInfo,
 };
 use crate::cli::status;
 
@@ -154,8 +154,19 @@ impl UpkeepAdmin {
                 detail,
                 shards_left: None,
                 bytes_left: None,
+                id: None,
             });
         });
+        states.extend(self.changes.nowhere().into_iter().map(|id| DiskStatus {
+            number: numbers.get(&id).copied(),
+            path: DiskChanges::nowhere_name(id),
+            pool: self.pool_of(id).unwrap_or_default(),
+            state: "missing".to_owned(),
+            detail: Some(NOWHERE.to_owned()),
+            shards_left: None,
+            bytes_left: None,
+            id: Some(id.to_string()),
+        }));
         states
     }
 
@@ -254,12 +265,29 @@ impl UpkeepAdmin {
                 disk.path.as_deref().filter(|_| !is_gone),
                 disk.number,
                 disk.id.as_deref(),
-                folder.and_then(|folder| folder.detail.as_deref()),
+                match (&disk.path, &*disk.state) {
+                    (None, "missing") => Some(NOWHERE),
+                    _ => folder.and_then(|folder| folder.detail.as_deref()),
+                },
             );
             disks.push(disk);
         }
         // Folders that hold no disk of the pool, in the order of the configuration.
         for folder in folders {
+            if let Some(id) = &folder.id {
+                // One that has shards was listed by them.
+                if !disks.iter().any(|disk| disk.id.as_ref() == Some(id)) {
+                    let detail = folder.detail.as_deref();
+                    disks.push(DiskInfo {
+                        number: folder.number,
+                        advice: status::advice("missing", None, folder.number, Some(id), detail),
+                        id: Some(id.clone()),
+                        state: folder.state,
+                        ..DiskInfo::default()
+                    });
+                }
+                continue;
+            }
             let listed = |disk: &DiskInfo| {
                 disk.path.as_ref() == Some(&folder.path)
                     && (disk.number == folder.number || disk.state == folder.state)

@@ -52,6 +52,7 @@ pub(super) fn front(
         translations: rules.filter_map(|rule| Translation::parse(rule)).collect(),
         limits: DoorLimits {
             files_max: number(u64::from(config.files_max)),
+            writers_max: number(u64::from(config.writers_max)),
             idle_timeout: config.idle_timeout,
             stall_timeout: config.stall_timeout,
             resume_time: config.resume_time,

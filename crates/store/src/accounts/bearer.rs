@@ -16,7 +16,9 @@ use dewar_auth::{
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
+use super::cache::Scope;
 use super::claims::{ClaimLimits, KeptClaims, claims_of, keep};
+use super::policies::PolicyCollection;
 use super::record::GroupRecord;
 use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, is_of, refused, token_name};
 
@@ -46,10 +48,21 @@ impl Bearers {
         self.found.insert(digest, (bearer, bytes));
     }
 
-    fn remove(&mut self, digest: &Digest) {
-        if let Some((_, bytes)) = self.found.remove(digest) {
-            self.bytes -= bytes;
-        }
+    fn remove(&mut self, digest: &Digest) -> Option<Bearer> {
+        let (bearer, bytes) = self.found.remove(digest)?;
+        self.bytes -= bytes;
+        Some(bearer)
+    }
+
+    /// Takes out those that were decided by certain accounts.
+    pub(super) fn extract(&mut self, which: impl Fn(&[Scope]) -> bool) -> Self {
+        let taken = self.found.extract_if(.., |_, (one, _)| which(&one.scopes));
+        let taken = Self {
+            found: taken.collect(),
+            bytes: 0,
+        };
+        self.bytes = self.found.values().map(|(_, bytes)| bytes).sum();
+        taken
     }
 }
 
@@ -57,6 +70,8 @@ impl Bearers {
 pub(super) struct Bearer {
     user: Arc<User>,
     bounds: Arc<Bounds>,
+    /// Accounts by whose records it was decided.
+    scopes: Arc<[Scope]>,
 }
 
 /// What a token becomes, and why not more.
@@ -70,6 +85,8 @@ pub struct Becoming {
     pub user: Arc<User>,
     /// Local groups that it is in by the issuer's rules.
     pub groups: Vec<String>,
+    /// Accounts by whose records it was decided.
+    pub(super) scopes: Vec<Scope>,
 }
 
 /// Whether secrets may come over this wire: TLS, or this machine itself.
@@ -123,7 +140,8 @@ impl Accounts {
             };
             let ends = found.bounds.expires.secs().saturating_add(skew);
             if now.secs() >= ends {
-                self.cache.write().bearers.remove(&digest);
+                let removed = self.cache.write().bearers.remove(&digest);
+                drop(removed);
                 return Err(refused(CredentialError::Expired, "the token has expired"));
             }
             return Ok(Caller::by_token(found.user, found.bounds, origin));
@@ -133,7 +151,7 @@ impl Accounts {
         let caller = Caller::by_token(user, bounds, origin);
         self.audit.login(&caller, "token", said);
         let mut cache = self.cache.write();
-        if cache.changes == changes {
+        if cache.holds(changes, &bearer.scopes, None) {
             cache.bearers.insert(digest, bearer, token.len());
         }
         drop(cache);
@@ -144,10 +162,11 @@ impl Accounts {
     async fn bearer_new(&self, token: &str, named: &str) -> Result<(Bearer, String)> {
         // No signed token is without dots.
         if !token.contains('.') {
-            let (user, bounds) = self.macaroon_bearer(token).await?;
+            let (user, bounds, scopes) = self.macaroon_bearer(token).await?;
             let bearer = Bearer {
                 user: Arc::new(user),
                 bounds: Arc::new(bounds),
+                scopes: scopes.into(),
             };
             return Ok((bearer, "a macaroon".to_owned()));
         }
@@ -156,6 +175,7 @@ impl Accounts {
         let becoming = self.becoming(issuer, token).await?;
         let bearer = Bearer {
             bounds: Arc::new(bounds_of(&becoming, named)?),
+            scopes: becoming.scopes.into(),
             user: becoming.user,
         };
         Ok((bearer, said))
@@ -189,18 +209,25 @@ impl Accounts {
             }
         }
         let local = match named {
-            Some(name) => Some(self.user(&name).await.map_err(|error| {
+            Some(name) => Some(self.user_with_scopes(&name).await.map_err(|error| {
+                if let ErrorKind::Busy(_) = error.kind() {
+                    return error;
+                }
                 let words = format!("the token becomes user {name}, but {}", error.message());
                 refused(CredentialError::Invalid, words)
             })?),
             None => None,
         };
-        let mut user = local.unwrap_or_else(|| federated(&issuer, &token));
+        let nobody_here = || (federated(&issuer, &token), Vec::new());
+        let (mut user, scopes) = local.unwrap_or_else(nobody_here);
         if user.disabled || self.is_account_disabled(&user).await? {
             let words = format!("the token becomes user {}, who is disabled", user.name);
             return Err(refused(CredentialError::Invalid, words));
         }
-        let mut policies: Vec<UserPolicy> = user.policies.iter().cloned().collect();
+        let mut policies = PolicyCollection {
+            policies: user.policies.iter().cloned().collect(),
+            scopes: scopes.into_iter().collect(),
+        };
         let tenant = self.tenant_id(&issuer.tenant).await?;
         for name in &groups {
             let key = catalog::identity(GROUP, tenant, &folded(name));
@@ -217,18 +244,19 @@ impl Accounts {
         if token.capabilities.is_some()
             && let Some(base) = &issuer.base
         {
-            policies.push(UserPolicy {
+            policies.policies.push(UserPolicy {
                 source: format!("issuer {}", issuer.url).into(),
                 policy: Arc::new(base_policy(base)?),
                 tenant_wide: true,
             });
         }
-        user.policies = UserPolicies::new(policies);
+        user.policies = UserPolicies::new(policies.policies);
         Ok(Becoming {
             user: Arc::new(user),
             issuer,
             token,
             groups,
+            scopes: policies.scopes.into_iter().collect(),
         })
     }
 

@@ -3,10 +3,11 @@
 use dewar_auth::{Policy, PolicyKind, User};
 use dewar_meta::kv::{Batch, Require};
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, GroupId, Result, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, GroupId, Result, TenantId, TenantName, Timestamp};
 use minicbor::{Decode, Encode};
 
 use super::keys::shown;
+use super::limits::{EntityKind, exceeded};
 use super::record::{GroupRecord, Held, RoleRecord, UserRecord, decode, encode};
 use super::references::{group_key, group_place};
 use super::users::{bare, user_key};
@@ -94,7 +95,11 @@ impl Accounts {
             created: self.env.clock.now(),
             held: Held::default(),
         };
-        let key = catalog::identity(GROUP, self.make_tenant(tenant).await?, &folded(name));
+        let id = self.make_tenant(tenant).await?;
+        let _making = self
+            .within_quota(EntityKind::Group, name, &own_of(GROUP, id, name))
+            .await?;
+        let key = catalog::identity(GROUP, id, &folded(name));
         let puts = vec![(key, encode(&record)), group_place(tenant, &record)];
         self.add(puts, || exists("group", name)).await?;
         Ok(record.into())
@@ -243,9 +248,12 @@ impl Accounts {
             record.groups.retain(|name| folded(name) != folded(group));
             record.group_ids.retain(|other| Some(*other) != id);
             record.group_ids.extend(id.filter(|_| member));
-            if record.groups.len() + record.group_ids.len() > GROUPS_MAX {
-                let message = format!("a user is in at most {GROUPS_MAX} groups");
-                return Err(Error::new(ErrorKind::Quota, message));
+            let max = match account_of(&record.name) {
+                Some(_) => self.limits().groups_per_user,
+                None => GROUPS_MAX,
+            };
+            if member && record.groups.len() + record.group_ids.len() > max {
+                return Err(exceeded("GroupsPerUser", max));
             }
             Ok(())
         };
@@ -309,7 +317,11 @@ impl Accounts {
         change_role(&mut record, &change)?;
         check_trust(&record.trust)?;
         record.trust = self.stored_policy(&record.trust).await?;
-        let key = catalog::identity(ROLE, self.make_tenant(tenant).await?, &folded(name));
+        let tenant = self.make_tenant(tenant).await?;
+        let _making = self
+            .within_quota(EntityKind::Role, name, &own_of(ROLE, tenant, name))
+            .await?;
+        let key = catalog::identity(ROLE, tenant, &folded(name));
         self.add(vec![(key, encode(&record))], || exists("role", name))
             .await?;
         Ok(record.into())
@@ -376,6 +388,12 @@ impl Accounts {
         };
         self.edit(&key, || none("role", name), remove).await
     }
+}
+
+/// All of a kind that belong to the account of something.
+pub(super) fn own_of(kind: u8, tenant: TenantId, name: &str) -> catalog::KeyRange {
+    let root = account_of(name).unwrap_or_default();
+    catalog::identities(kind, tenant, &folded(&format!("{root}/")))
 }
 
 fn check_trust(text: &str) -> Result<()> {

@@ -98,7 +98,7 @@ pub(super) struct HeldKeys {
     ended: Notify,
     kept: AtomicBool,
     waiting: AtomicUsize,
-    /// For how many seconds a token may be good; 0 means [`LIFETIME_MAX`].
+    /// For how many seconds a token may be good.
     lifetime_max: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ impl Default for HeldKeys {
             ended: Notify::default(),
             kept: AtomicBool::default(),
             waiting: AtomicUsize::default(),
-            lifetime_max: AtomicU64::default(),
+            lifetime_max: AtomicU64::new(LIFETIME_MAX.as_secs()),
         }
     }
 }
@@ -417,10 +417,7 @@ impl Accounts {
             };
             return Ok(Err(TokenError::NoKeys(url, why)));
         }
-        let lifetime_max = match self.held.lifetime_max.load(Relaxed) {
-            0 => LIFETIME_MAX,
-            secs => Duration::from_secs(secs),
-        };
+        let lifetime_max = Duration::from_secs(self.held.lifetime_max.load(Relaxed));
         let token = check(&jws, issuer, &held.keys, lifetime_max, now);
         let token = token.and_then(|token| {
             let others = issuers.values().filter(|other| other.url != issuer.url);

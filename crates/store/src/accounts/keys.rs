@@ -2,22 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_auth::{AccessKey, Secret, User};
-use dewar_meta::kv::Batch;
+use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
+use super::cache::{CachedKey, CachedUser};
+use super::limits::exceeded;
 use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
 use super::users::user_key;
-use super::{Accounts, CACHED_MAX, designation, exists, folded, is_of, none};
+use super::{Accounts, designation, exists, none};
 
 /// Characters of an access key that is made up.
 const KEY_CHARS: usize = 20;
 const ACCESS_KEY_CHARS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const SECRET_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Access keys by the id of their user: nothing but that there is one. Without a user stands that all
+/// are there.
+pub(super) const KEYS_BY_USER: u8 = b'a';
+/// What stands there.
+const KEYS_BY_USER_VERSION: u8 = 1;
 
 /// An access key as administrators see it: without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +57,20 @@ impl Accounts {
     ) -> Result<(String, Secret)> {
         let user = self.user(user).await?;
         self.put_key(user, "DW", access_key, secret, None).await
+    }
+
+    /// Adds an access key for somebody who may make keys of the user, up to the quota of a user.
+    ///
+    /// # Errors
+    /// As [`Accounts::add_key`]; [`ErrorKind::Quota`].
+    pub(crate) async fn add_own_key(&self, user: &str) -> Result<(String, Secret)> {
+        let _making = self.making.lock().await;
+        let keys = self.access_keys(Some(user)).await?.len();
+        let max = self.limits().keys_per_user;
+        if keys >= max {
+            return Err(exceeded("AccessKeysPerUser", max));
+        }
+        self.add_key(user, None, None).await
     }
 
     /// Adds a key of a user, or a share; makes up what is not given, with `prefix` in front.
@@ -89,7 +112,10 @@ impl Accounts {
             revision: self.env.rng.u64(),
             share,
         };
-        let puts = vec![(catalog::access_key(&access_key), encode(&record))];
+        let puts = vec![
+            (catalog::access_key(&access_key), encode(&record)),
+            (key_of_user(record.user, &access_key), Bytes::new()),
+        ];
         self.add(puts, || exists("access key", &access_key)).await?;
         Ok((access_key, secret))
     }
@@ -99,49 +125,95 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn access_keys(&self, user: Option<&str>) -> Result<Vec<KeyInfo>> {
-        self.keys_listed(user, false).await
-    }
-
-    /// The same, with those that are shares where that is wanted.
-    async fn keys_listed(&self, user: Option<&str>, shares: bool) -> Result<Vec<KeyInfo>> {
-        let users = self.users().await?.into_iter();
-        let users: BTreeMap<UserId, User> = users.map(|user| (user.id, user)).collect();
-        let wanted = match user {
-            None => None,
-            Some(user) => {
-                let (tenant, name) = designation(user)?;
-                let named = |user: &&User| {
-                    let same = folded(&user.name) == folded(name) && is_of(&user.name, name);
-                    same && user.tenant == tenant
-                };
-                Some(users.values().find(named).map(|user| user.id))
+        let mut found = Vec::new();
+        let mut list = |id: String, record: &KeyRecord, user: Option<(&str, bool)>| {
+            if record.share.is_none() {
+                // The user may have been renamed since the key was written.
+                let name = user.map_or(record.user_name.as_str(), |(name, _)| name);
+                found.push(KeyInfo {
+                    access_key: id,
+                    user_disabled: user.is_some_and(|(_, disabled)| disabled),
+                    user: shown(&record.tenant, name),
+                    disabled: record.disabled,
+                    created: record.created,
+                });
             }
         };
-        let mut found = Vec::new();
+        if let Some(name) = user {
+            let (tenant, name) = designation(name)?;
+            let user = match self.tenant_id(&tenant).await {
+                Ok(tenant) => self.user_in(tenant, name).await,
+                Err(error) => Err(error),
+            };
+            let user = match user {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+                user => user?,
+            };
+            for (id, record) in self.keys_of_user(user.id).await? {
+                list(id, &record, Some((&user.name, user.disabled)));
+            }
+            return Ok(found);
+        }
+        let users = self.users().await?.into_iter();
+        let users: BTreeMap<UserId, User> = users.map(|user| (user.id, user)).collect();
         for (key, value) in self.all(&catalog::access_keys()).await? {
             let record: KeyRecord = decode(&value)?;
-            let unwanted = record.share.is_some() && !shares;
-            if unwanted || wanted.is_some_and(|wanted| wanted != Some(record.user)) {
-                continue;
-            }
-            // The user may have been renamed since the key was written.
             let user = users.get(&record.user);
-            let name = user.map_or(&record.user_name, |user| &user.name);
-            found.push(KeyInfo {
-                access_key: String::from_utf8_lossy(&key[1..]).into_owned(),
-                user_disabled: user.is_some_and(|user| user.disabled),
-                user: shown(&record.tenant, name),
-                disabled: record.disabled,
-                created: record.created,
-            });
+            list(
+                id_of(&key),
+                &record,
+                user.map(|user| (user.name.as_str(), user.disabled)),
+            );
         }
         Ok(found)
     }
 
-    /// All that signs for a user, shares among it.
-    pub(super) async fn keys_of(&self, tenant: &TenantName, name: &str) -> Result<Vec<KeyInfo>> {
-        let user = shown(tenant.as_str(), name);
-        self.keys_listed(Some(&user), true).await
+    /// The access keys of a user with their records, shares among them, by id.
+    pub(super) async fn keys_of_user(&self, user: UserId) -> Result<Vec<(String, KeyRecord)>> {
+        self.index_keys().await?;
+        let range = catalog::KeyRange::prefix(key_of_user(user, ""));
+        let mut found = Vec::new();
+        for (key, _) in self.all(&range).await? {
+            let id = String::from_utf8_lossy(&key[range.from.len()..]).into_owned();
+            let record = self.read::<KeyRecord>(&catalog::access_key(&id)).await?;
+            if let Some(record) = record.filter(|record| record.user == user) {
+                found.push((id, record));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes the index of keys by user, once, for catalogs that earlier releases wrote. Keys that are
+    /// added meanwhile are in it from the beginning. Cut short, it is made again.
+    async fn index_keys(&self) -> Result<()> {
+        if self.keys_indexed.load(Relaxed) {
+            return Ok(());
+        }
+        let marker = catalog::user_by(KEYS_BY_USER, b"");
+        if self.kv.get(&marker).await?.value.is_none() {
+            for (key, _) in self.all(&catalog::access_keys()).await? {
+                let add = |record: &mut KeyRecord, batch: &mut Batch| {
+                    let row = key_of_user(record.user, &id_of(&key));
+                    batch.puts.push((row, Bytes::new()));
+                    Ok(())
+                };
+                let gone = || none("access key", &id_of(&key));
+                match self.edit(&key, gone, add).await {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            let done = Batch {
+                puts: vec![(marker, Bytes::from_static(&[KEYS_BY_USER_VERSION]))],
+                ..Batch::default()
+            };
+            match self.commit(done).await {
+                Err(CommitError::Failed(error)) => return Err(error),
+                Ok(_) | Err(CommitError::Conflict(_)) => {}
+            }
+        }
+        self.keys_indexed.store(true, Relaxed);
+        Ok(())
     }
 
     /// Switches an access key off or on again.
@@ -166,8 +238,9 @@ impl Accounts {
     /// [`ErrorKind::NotFound`].
     pub async fn remove_key(&self, access_key: &str) -> Result<()> {
         let key = catalog::access_key(access_key);
-        let remove = |_: &mut KeyRecord, batch: &mut Batch| {
+        let remove = |record: &mut KeyRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());
+            batch.deletes.push(key_of_user(record.user, access_key));
             Ok(())
         };
         self.edit(&key, || none("access key", access_key), remove)
@@ -196,30 +269,28 @@ impl Accounts {
     pub(super) async fn lookup(&self, id: &str) -> Result<Option<AccessKey>> {
         let changes = {
             let cache = self.cache.read();
-            if let Some(key) = cache.keys.get(id) {
-                return Ok(self.unless_over(key.clone()));
+            if let Some(cached) = cache.keys.get(id) {
+                return Ok(self.unless_over(cached.key.clone()));
             }
             cache.changes
         };
         let Some(record) = self.read::<KeyRecord>(&catalog::access_key(id)).await? else {
             return Ok(None);
         };
-        let user = match self.record_by_id(record.user).await? {
-            None => self.user_of_first_days(&record).await?,
-            found => found,
+        // All keys of a user share its compiled policies.
+        let cached = match self.cached_user(record.user).await? {
+            Some(cached) => Some(cached),
+            None => match self.user_of_first_days(&record).await? {
+                Some(user) => Some(CachedUser::from(self.whole_with_scopes(user).await?)),
+                None => None,
+            },
         };
-        let Some(user) = user else { return Ok(None) };
-        if record.disabled || user.disabled {
+        let Some(CachedUser { user, scopes }) = cached else {
+            return Ok(None);
+        };
+        if record.disabled || user.disabled || self.is_account_disabled(&user).await? {
             return Ok(None);
         }
-        // With the account's own user all of the account is switched off.
-        if let Some(account) = user.account {
-            let root = self.user_by_id(account).await?;
-            if root.is_none_or(|root| root.disabled) {
-                return Ok(None);
-            }
-        }
-        let user = self.whole(user).await?;
         let secret = self
             .master
             .unwrap_secret(&context(id), &record.secret)
@@ -235,15 +306,13 @@ impl Accounts {
             id: id.into(),
             secret,
             revision: record.revision,
-            user: Arc::new(user),
+            user,
             bounds: bounds.map(Arc::new),
         };
         let mut cache = self.cache.write();
-        if cache.changes == changes {
-            if cache.keys.len() >= CACHED_MAX {
-                cache.keys.clear();
-            }
-            cache.keys.insert(id.to_owned(), key.clone());
+        if cache.holds(changes, &scopes, Some(id)) {
+            let key = key.clone();
+            cache.put_key(id, CachedKey { key, scopes });
         }
         drop(cache);
         Ok(self.unless_over(key))
@@ -287,6 +356,18 @@ impl Accounts {
             .map(|b| char::from(alphabet[usize::from(*b) % alphabet.len()]))
             .collect()
     }
+}
+
+/// Where it stands that an access key is a user's.
+pub(super) fn key_of_user(user: UserId, access_key: &str) -> Bytes {
+    let mut value = user.0.to_be_bytes().to_vec();
+    value.extend_from_slice(access_key.as_bytes());
+    catalog::user_by(KEYS_BY_USER, &value)
+}
+
+/// The id of an access key, from the key of its record.
+pub(super) fn id_of(key: &Bytes) -> String {
+    String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned()
 }
 
 /// A name as people write it.

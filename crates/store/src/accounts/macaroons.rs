@@ -15,6 +15,7 @@ use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 use serde_json::{Map, Value};
 
 use super::bearer::check_wire;
+use super::cache::Scope;
 use super::claims::{Claim, keep};
 use super::sessions::capabilities_of;
 use super::{Accounts, refused};
@@ -216,7 +217,7 @@ impl Accounts {
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`].
-    pub(super) async fn macaroon_bearer(&self, text: &str) -> Result<(User, Bounds)> {
+    pub(super) async fn macaroon_bearer(&self, text: &str) -> Result<(User, Bounds, Vec<Scope>)> {
         let macaroon = Macaroon::parse(text).map_err(|error| over(error.to_string()))?;
         let session = Session::open(&self.master, macaroon.identifier())
             .map_err(|_| over("the macaroon is not of this deployment"))?;
@@ -235,21 +236,25 @@ impl Accounts {
             ));
         }
         self.check_revoked(&session).await?;
-        let user = self.speaks_for(&session).await?;
+        let (user, scopes) = self.speaks_for(&session).await?;
         if !caveats.lets_name(&user.name) {
             return Err(over("the macaroon is for somebody of another name"));
         }
-        let mut bounds = self.session_bounds(&session).await?;
+        let mut bounds = self.session_bounds(&session, &scopes).await?;
         let caveats = caveats.within(user.tenant.clone());
         bounds.limits.push(Limit::Caveats(Arc::new(caveats)));
         bounds.credential = format!("macaroon:{}", session.access_key).into();
         bounds.expires = ends;
         bounds.session = Some(Arc::new(session));
-        Ok((user, bounds))
+        Ok((user, bounds, scopes))
     }
 
     /// Whoever the login token would become now that a macaroon was given for.
-    pub(super) async fn login_again(&self, facts: &TokenFacts, expires: Timestamp) -> Result<User> {
+    pub(super) async fn login_again(
+        &self,
+        facts: &TokenFacts,
+        expires: Timestamp,
+    ) -> Result<(User, Vec<Scope>)> {
         let issuers = self.issuers().await?;
         let found = issuers
             .get(&facts.url)
@@ -287,6 +292,6 @@ impl Accounts {
             capabilities: capabilities_of(facts)?,
         };
         let became = self.becoming(issuer, token).await?;
-        Ok((*became.user).clone())
+        Ok(((*became.user).clone(), became.scopes))
     }
 }

@@ -8,19 +8,25 @@
 //! names of what an account makes are told apart without regard to case, as IAM does.
 //!
 //! # What is cached
-//! Keys with their users, sessions and tokens with what they speak for, and users by id, with their policies compiled. Any change of any record
-//! here clears all of it, since accounts change rarely; only that an issuer's keys were fetched again changes nothing of it.
+//! Keys with their users, sessions and tokens with what they speak for, and users by id, with their policies compiled ([`cache`]).
+//! A change of an account's record clears what was decided by that account's records; a change of anything else clears all of it;
+//! that an issuer's keys were fetched again changes nothing of it. Compiled policies are bounded by bytes ([`compiled`]).
 
 mod bearer;
+mod cache;
 mod claim_names;
 mod claims;
+mod compiled;
 mod entities;
 mod issuer_keys;
 mod issuers;
 mod keys;
+mod limits;
 mod macaroons;
 mod policies;
 mod principals;
+#[cfg(test)]
+mod quota_tests;
 mod record;
 mod references;
 mod sessions;
@@ -30,18 +36,16 @@ mod sts;
 mod tests;
 mod users;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use dewar_auth::token::Issuer;
-use dewar_auth::{AccessKey, Caller, CredentialError, Credentials, MasterKeys, Origin, User};
+use dewar_auth::{AccessKey, Caller, CredentialError, Credentials, MasterKeys, Origin};
 use dewar_env::{BoxFuture, Env};
 use dewar_meta::kv::{Batch, CommitError, Kv, Require, Scan, Seq, decided};
 use dewar_meta::ns::keys as catalog;
 use dewar_meta::ns::{Actor, Tenant, Tree};
-use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 use minicbor::{Decode, Encode};
 use parking_lot::RwLock;
 
@@ -50,7 +54,9 @@ pub use entities::{Group, Role, RoleChange};
 pub use issuer_keys::{FetchKeys, KeyStanding};
 pub use issuers::{IssuerInfo, NewIssuer};
 pub use keys::KeyInfo;
+pub use limits::AccountLimits;
 pub use macaroons::MacaroonWish;
+pub use policies::POLICY_VERSIONS_MAX;
 pub use policies::{Holder, HolderKind, ManagedPolicy, PolicyVersion};
 pub use sessions::Revoke;
 pub use shares::{NewShare, ShareInfo};
@@ -58,10 +64,10 @@ pub use sts::{AssumeRole, Given, WebIdentity, caller_identity};
 pub use users::{NewUser, UserChange};
 
 use crate::audit::Audit;
-use bearer::Bearers;
+use cache::{Cache, Change};
 use claim_names::ClaimNames;
+use compiled::CompiledPolicies;
 use issuer_keys::HeldKeys;
-use sessions::Sessions;
 
 use record::encode;
 pub(crate) use record::{KeyRecord, decode};
@@ -99,6 +105,12 @@ pub struct Accounts {
     master: Arc<MasterKeys>,
     audit: Arc<Audit>,
     cache: Arc<RwLock<Cache>>,
+    compiled: CompiledPolicies,
+    limits: RwLock<AccountLimits>,
+    /// Held by who makes one more of what an account may have only so many of.
+    making: tokio::sync::Mutex<()>,
+    /// Whether the index of keys by user is known to be complete.
+    keys_indexed: AtomicBool,
     /// Held by who puts users into groups, gives policies to somebody, or removes groups or policies.
     joining: tokio::sync::Mutex<()>,
     /// Whether all references by name to what there is have become references by id.
@@ -108,34 +120,23 @@ pub struct Accounts {
     claim_names: Arc<ClaimNames>,
 }
 
-/// What was found lately.
-#[derive(Default)]
-struct Cache {
-    keys: BTreeMap<String, AccessKey>,
-    users: BTreeMap<UserId, Arc<User>>,
-    issuers: Option<Arc<BTreeMap<String, Arc<Issuer>>>>,
-    revoked: Option<Arc<BTreeMap<String, Timestamp>>>,
-    sessions: Sessions,
-    bearers: Bearers,
-    /// Changes so far: what was read before one is not kept after it, or a key that was switched
-    /// off in between would stay valid.
-    changes: u64,
-}
-
-impl Cache {
-    fn forget(&mut self) {
-        *self = Self {
-            changes: self.changes + 1,
-            ..Self::default()
-        };
-    }
-}
-
 /// Forgets once more when a change that failed without saying so has happened or never will.
-async fn forget_when_decided(kv: Weak<dyn Kv>, taken: Seq, cache: Arc<RwLock<Cache>>) {
+async fn forget_when_decided(
+    kv: Weak<dyn Kv>,
+    taken: Seq,
+    cache: Arc<RwLock<Cache>>,
+    change: Change,
+) {
     if decided(&kv, taken).await {
-        cache.write().forget();
+        forget(&cache, change);
     }
+}
+
+/// Clears what depends on a change.
+fn forget(cache: &RwLock<Cache>, change: Change) {
+    let dropped = cache.write().forget(change);
+    // Without the lock.
+    drop(dropped);
 }
 
 /// A name as people write it: `[TENANT:]NAME`.
@@ -154,13 +155,18 @@ impl Accounts {
         master: Arc<MasterKeys>,
         audit: Arc<Audit>,
     ) -> Self {
+        let cache = Arc::new(RwLock::new(Cache::default()));
         Self {
             audit,
+            compiled: CompiledPolicies::new(Arc::clone(&cache)),
+            cache,
+            keys_indexed: AtomicBool::new(false),
+            limits: RwLock::default(),
+            making: tokio::sync::Mutex::default(),
             kv,
             tree,
             env,
             master,
-            cache: Arc::default(),
             joining: tokio::sync::Mutex::default(),
             by_id: AtomicBool::new(false),
             held: HeldKeys::default(),
@@ -272,16 +278,17 @@ impl Accounts {
         let claim_names = Arc::clone(&self.claim_names);
         let task = tokio::spawn(async move {
             let touched = ClaimNames::touched(&batch);
+            let change = Change::by(&batch);
             let committed = kv.commit(batch).await;
             claim_names.note(touched);
             if let Err(CommitError::Failed(error)) = &committed
                 && !error.left_unchanged()
             {
                 let weak = Arc::downgrade(&kv);
-                let cache = Arc::clone(&cache);
-                tokio::spawn(forget_when_decided(weak, kv.taken(), cache));
+                let (cache, change) = (Arc::clone(&cache), change.clone());
+                tokio::spawn(forget_when_decided(weak, kv.taken(), cache, change));
             }
-            cache.write().forget();
+            forget(&cache, change);
             committed
         });
         task.await.unwrap_or_else(|error| {
@@ -295,7 +302,12 @@ impl Accounts {
 
     /// Whatever it was, a key or a user with keys: look everything up anew.
     pub(crate) fn forget(&self) {
-        self.cache.write().forget();
+        forget(&self.cache, Change::All);
+    }
+
+    /// Sets how much memory compiled policies may take, in bytes.
+    pub fn set_compiled_bytes_max(&self, bytes_max: usize) {
+        self.compiled.set_bytes_max(bytes_max);
     }
 
     async fn all(&self, range: &catalog::KeyRange) -> Result<Vec<(Bytes, Bytes)>> {

@@ -1,14 +1,17 @@
 //! Policies: on users, groups and roles, and those that stand for themselves.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use dewar_auth::{IDENTITY_POLICY_BYTES_MAX, Policy, PolicyKind, User, UserPolicies, UserPolicy};
+use dewar_auth::{User, UserPolicies, UserPolicy};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
 
+use super::cache::Scope;
+use super::compiled::compile;
+use super::entities::own_of;
+use super::limits::{EntityKind, exceeded, policy_chars};
 use super::record::{
     GroupRecord, Held, PolicyRecord, PolicyVersionRecord, RoleRecord, UserRecord, encode,
 };
@@ -21,7 +24,7 @@ use super::{
 /// Most policies of one kind on a user, group or role.
 const HELD_MAX: usize = 32;
 /// Most wordings of a policy (IAM: 5).
-const VERSIONS_MAX: usize = 5;
+pub const POLICY_VERSIONS_MAX: usize = 5;
 
 /// What policies stand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +113,6 @@ impl Holds for RoleRecord {
     }
 }
 
-/// Compiles a policy of a user, group or role.
-fn compile(text: &str) -> Result<Policy> {
-    Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX)
-        .map_err(|error| Error::with_source(ErrorKind::MalformedPolicy, error.to_string(), error))
-}
-
 impl Accounts {
     async fn edit_held<R>(
         &self,
@@ -151,8 +148,24 @@ impl Accounts {
     pub async fn put_policy(&self, holder: &Holder, policy: &str, text: &str) -> Result<()> {
         check_name("policy", policy)?;
         compile(text)?;
+        let chars = |held: &Held| {
+            held.inline
+                .values()
+                .map(|text| policy_chars(text))
+                .sum::<usize>()
+        };
+        let max = self.limits().inline_chars(holder.kind);
         self.edit_held(holder, |held| {
+            let before = chars(held);
             held.inline.insert(policy.to_owned(), text.to_owned());
+            let after = chars(held);
+            // What was longer before there was a limit may become shorter.
+            if account_of(&holder.name).is_some() && after > max && after > before {
+                let (kind, name) = (holder.kind.as_str(), &holder.name);
+                let message =
+                    format!("Maximum policy size of {max} bytes exceeded for {kind} {name}");
+                return Err(Error::new(ErrorKind::Quota, message));
+            }
             if held.inline.len() > HELD_MAX {
                 return Err(too_many("policies"));
             }
@@ -196,12 +209,19 @@ impl Accounts {
         // Nobody removes it meanwhile.
         let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
+        let own_max = self.limits().attached_policies;
         self.edit_held(holder, |held| {
             if !held.attached.contains(&name) {
                 held.attached.push(name.clone());
             }
-            if held.attached.len() > HELD_MAX {
-                return Err(too_many("policies"));
+            let (quota, max) = match (holder.kind, account_of(&holder.name)) {
+                (HolderKind::User, Some(_)) => ("PoliciesPerUser", own_max),
+                (HolderKind::Group, Some(_)) => ("PoliciesPerGroup", own_max),
+                (HolderKind::Role, Some(_)) => ("PoliciesPerRole", own_max),
+                (_, None) => ("attached policies", HELD_MAX),
+            };
+            if held.attached.len() > max {
+                return Err(exceeded(quota, max));
             }
             Ok(())
         })
@@ -239,6 +259,7 @@ impl Accounts {
         check_name("policy", name)?;
         check_path(path)?;
         compile(text)?;
+        self.check_managed_size(name, text)?;
         let now = self.env.clock.now();
         let version = PolicyVersionRecord {
             text: text.to_owned(),
@@ -255,6 +276,8 @@ impl Accounts {
             default: 1,
         };
         let key = self.policy_key(tenant, name).await?;
+        let own = own_of(POLICY, self.tenant_id(tenant).await?, name);
+        let _making = self.within_quota(EntityKind::Policy, name, &own).await?;
         self.add(vec![(key, encode(&record))], || exists("policy", name))
             .await?;
         Ok(record.into())
@@ -306,10 +329,11 @@ impl Accounts {
         default: bool,
     ) -> Result<u32> {
         compile(text)?;
+        self.check_managed_size(name, text)?;
         let key = self.policy_key(tenant, name).await?;
         let now = self.env.clock.now();
         let change = |record: &mut PolicyRecord, _: &mut Batch| {
-            if record.versions.len() >= VERSIONS_MAX {
+            if record.versions.len() >= POLICY_VERSIONS_MAX {
                 return Err(too_many("versions of a policy"));
             }
             let number = record
@@ -416,12 +440,18 @@ impl Accounts {
 
     /// The user of a record, with all its policies compiled.
     pub(super) async fn whole(&self, record: UserRecord) -> Result<User> {
+        Ok(self.whole_with_scopes(record).await?.0)
+    }
+
+    /// The same with the accounts by whose records that was decided.
+    pub(super) async fn whole_with_scopes(&self, record: UserRecord) -> Result<(User, Vec<Scope>)> {
         let mut user = bare(&record)?;
         let tenant = match user.tenant.is_default() {
             true => default_tenant(),
             false => self.tenant_id(&user.tenant).await?,
         };
-        let mut policies = Vec::new();
+        let mut policies = PolicyCollection::default();
+        policies.scopes.insert(Scope::of_user(&record.name));
         let own = format!("user {}", record.name);
         self.collect(&mut policies, &own, tenant, &record.name, &record.held)
             .await?;
@@ -430,8 +460,8 @@ impl Accounts {
             self.collect(&mut policies, &source, tenant, &group.name, &group.held)
                 .await?;
         }
-        user.policies = UserPolicies::new(policies);
-        Ok(user)
+        user.policies = UserPolicies::new(policies.policies);
+        Ok((user, policies.scopes.into_iter().collect()))
     }
 
     /// Adds what stands on a user or group. A document that cannot be read (it was when it was
@@ -439,21 +469,26 @@ impl Accounts {
     /// what denies.
     pub(super) async fn collect(
         &self,
-        policies: &mut Vec<UserPolicy>,
+        policies: &mut PolicyCollection,
         source: &str,
         tenant: TenantId,
         name: &str,
         held: &Held,
     ) -> Result<()> {
         let tenant_wide = !name.contains('/');
+        let scope = Scope::of_entity(name);
+        let PolicyCollection { policies, scopes } = policies;
+        scopes.insert(scope.clone());
         for (policy, text) in &held.inline {
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy}").into(),
-                policy: Arc::new(compile(text)?),
+                policy: self.compiled.get(&scope, text)?,
                 tenant_wide,
             });
         }
         for policy in &held.attached {
+            let scope = Scope::of_entity(policy);
+            scopes.insert(scope.clone());
             let key = catalog::identity(POLICY, tenant, &folded(policy));
             let found = self.read::<PolicyRecord>(&key).await?;
             let record = found.filter(|record| is_of(&record.name, policy));
@@ -463,12 +498,20 @@ impl Accounts {
                 version.ok_or_else(|| dangling(source, "the default version of policy", policy))?;
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy} v{}", record.default).into(),
-                policy: Arc::new(compile(&version.text)?),
+                policy: self.compiled.get(&scope, &version.text)?,
                 tenant_wide,
             });
         }
         Ok(())
     }
+}
+
+/// Policies that somebody has.
+#[derive(Default)]
+pub(super) struct PolicyCollection {
+    pub(super) policies: Vec<UserPolicy>,
+    /// Accounts by whose records it was decided which these are.
+    pub(super) scopes: BTreeSet<Scope>,
 }
 
 fn too_many(what: &str) -> Error {

@@ -9,18 +9,17 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Base, Capabilities};
 use dewar_auth::{
-    ALL_UNKEPT, AccessKey, Bounds, CredentialError, IDENTITY_POLICY_BYTES_MAX, Limit, Policy,
-    PolicyKind, SESSION_KEY_PREFIX, Session, SessionKind, TokenFacts, User, UserKind, UserPolicies,
+    ALL_UNKEPT, AccessKey, Bounds, CredentialError, Limit, SESSION_KEY_PREFIX, Session,
+    SessionKind, TokenFacts, User, UserKind, UserPolicies,
 };
 use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
+use super::cache::{CachedSession, CachedUser, Scope};
+use super::policies::PolicyCollection;
 use super::record::{RevokedRecord, RoleRecord, decode, encode};
-use super::{Accounts, CACHED_MAX, Digest, REVOKED, ROLE, digest_of, folded, is_of, refused};
-
-/// Sessions that were opened lately.
-pub(super) type Sessions = BTreeMap<Digest, (AccessKey, Timestamp)>;
+use super::{Accounts, REVOKED, ROLE, digest_of, folded, is_of, refused};
 
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
@@ -50,12 +49,13 @@ impl Accounts {
             let cache = self.cache.read();
             (cache.changes, cache.sessions.get(&digest).cloned())
         };
-        if let Some((key, expires)) = found {
-            if now >= expires {
-                self.cache.write().sessions.remove(&digest);
+        if let Some(found) = found {
+            if now >= found.expires {
+                let removed = self.cache.write().sessions.remove(&digest);
+                drop(removed);
                 return Err(expired());
             }
-            return Ok(key);
+            return Ok(found.key);
         }
         let session = Session::open(&self.master, token)
             .map_err(|error| refused(CredentialError::Invalid, error.to_string()))?;
@@ -66,8 +66,8 @@ impl Accounts {
             return Err(expired());
         }
         self.check_revoked(&session).await?;
-        let user = self.speaks_for(&session).await?;
-        let bounds = self.session_bounds(&session).await?;
+        let (user, scopes) = self.speaks_for(&session).await?;
+        let bounds = self.session_bounds(&session, &scopes).await?;
         let expires = session.expires;
         let revision = u64::from_be_bytes(digest[..8].try_into().unwrap_or_default());
         let key = AccessKey {
@@ -81,17 +81,32 @@ impl Accounts {
             })),
         };
         let mut cache = self.cache.write();
-        if cache.changes == changes {
-            if cache.sessions.len() >= CACHED_MAX {
-                cache.sessions.clear();
-            }
-            cache.sessions.insert(digest, (key.clone(), expires));
+        if cache.holds(changes, &scopes, None) {
+            let cached = CachedSession {
+                key: key.clone(),
+                expires,
+                scopes: scopes.into(),
+            };
+            cache.put_session(digest, cached);
         }
+        drop(cache);
         Ok(key)
     }
 
-    /// The user or role that a session speaks for, with its policies as they are now.
-    pub(super) async fn speaks_for(&self, session: &Session) -> Result<User> {
+    /// The user or role that a session speaks for, with its policies as they are now; and the accounts
+    /// by whose records that was decided, its own first.
+    pub(super) async fn speaks_for(&self, session: &Session) -> Result<(User, Vec<Scope>)> {
+        let (user, mut scopes) = self.spoken_for(session).await?;
+        for parent in session.parents.iter().filter(|one| one.session.is_none()) {
+            // Whether it is switched off is asked together with what is revoked.
+            if let Some(user) = self.user_by_id(parent.id).await? {
+                scopes.push(Scope::of_user(&user.name));
+            }
+        }
+        Ok((user, scopes))
+    }
+
+    async fn spoken_for(&self, session: &Session) -> Result<(User, Vec<Scope>)> {
         if session.kind == Some(SessionKind::MacaroonOfLogin) {
             let facts = session.token.as_ref();
             let facts = facts.ok_or_else(|| over("the macaroon cannot be read"))?;
@@ -100,15 +115,21 @@ impl Accounts {
         let became = &session.became;
         let gone = || over("what the session speaks for is not there any more");
         let Some(name) = &became.session else {
-            let user = self.user_by_id(UserId(became.id)).await?.ok_or_else(gone)?;
+            let cached = self.cached_user(UserId(became.id)).await?;
+            let CachedUser { user, scopes } = cached.ok_or_else(gone)?;
             if user.disabled || self.is_account_disabled(&user).await? {
                 return Err(gone());
             }
-            return Ok((*user).clone());
+            // Its own account first.
+            let own = Scope::of_user(&user.name);
+            let scopes = std::iter::once(own).chain(scopes.iter().cloned());
+            return Ok(((*user).clone(), scopes.collect()));
         };
         let tenant = TenantName::new(&became.tenant)?;
-        let user = self.as_role(&tenant, &became.name, name).await?;
-        let same = user.filter(|user| user.id.0 == became.id);
+        let user = self
+            .as_role_with_scopes(&tenant, &became.name, name)
+            .await?;
+        let same = user.filter(|(user, _)| user.id.0 == became.id);
         same.ok_or_else(gone)
     }
 
@@ -123,6 +144,17 @@ impl Accounts {
         name: &str,
         session: &str,
     ) -> Result<Option<User>> {
+        let found = self.as_role_with_scopes(tenant_name, name, session).await?;
+        Ok(found.map(|(user, _)| user))
+    }
+
+    /// The same with the accounts by whose records that was decided, its own first.
+    async fn as_role_with_scopes(
+        &self,
+        tenant_name: &TenantName,
+        name: &str,
+        session: &str,
+    ) -> Result<Option<(User, Vec<Scope>)>> {
         let tenant = match self.tenant_id(tenant_name).await {
             Ok(tenant) => tenant,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -143,29 +175,41 @@ impl Accounts {
                 Err(error) => return Err(error),
             },
         };
-        let mut policies = Vec::new();
+        let mut policies = PolicyCollection::default();
         let source = format!("role {}", role.name);
         self.collect(&mut policies, &source, tenant, &role.name, &role.held)
             .await?;
-        Ok(Some(User {
+        let own = Scope::of_entity(&role.name);
+        let scopes = std::iter::once(own).chain(policies.scopes).collect();
+        let user = User {
             account,
             path: role.path,
-            policies: UserPolicies::new(policies),
+            policies: UserPolicies::new(policies.policies),
             kind: UserKind::Role {
                 session: session.into(),
             },
             ..User::new(id, &role.name, tenant_name.clone(), role.created)
-        }))
+        };
+        Ok(Some((user, scopes)))
     }
 
-    pub(super) async fn session_bounds(&self, session: &Session) -> Result<Bounds> {
+    /// What a session is held to. `scopes` are as [`Self::speaks_for`] says them.
+    pub(super) async fn session_bounds(
+        &self,
+        session: &Session,
+        scopes: &[Scope],
+    ) -> Result<Bounds> {
         let mut limits = Vec::new();
         for text in &session.policies {
-            let policy = Policy::parse(text, PolicyKind::Identity, IDENTITY_POLICY_BYTES_MAX);
-            let policy = policy.map_err(|_| over("a policy of the session cannot be read"))?;
+            let whose = scopes.first().cloned();
+            let policy = self.compiled.get(&whose.unwrap_or_default(), text);
+            let policy = policy.map_err(|error| match error.kind() {
+                ErrorKind::Busy(_) => error,
+                _ => over("a policy of the session cannot be read"),
+            })?;
             limits.push(Limit::Policy {
                 source: "the session's policy".into(),
-                policy: Arc::new(policy),
+                policy,
             });
         }
         if session.became.session.is_none() {
@@ -253,7 +297,7 @@ impl Accounts {
         }
         let found = Arc::new(found);
         let mut cache = self.cache.write();
-        if cache.changes == changes {
+        if cache.holds(changes, &[], None) {
             cache.revoked = Some(Arc::clone(&found));
         }
         Ok(found)

@@ -14,7 +14,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{BucketName, Error, ErrorKind, ObjectKey, Result, TenantName, Timestamp, UserId};
 use minicbor::{Decode, Encode};
 
-use super::keys::shown;
+use super::keys::{key_of_user, shown};
 use super::record::{KeyRecord, decode};
 use super::{Accounts, none};
 
@@ -162,6 +162,7 @@ impl Accounts {
                 return Err(none("share", id));
             }
             batch.deletes.push(key.clone());
+            batch.deletes.push(key_of_user(record.user, id));
             Ok(())
         };
         self.edit(&key, || none("share", id), remove).await

@@ -9,10 +9,12 @@ use dewar_meta::ns::Tenant;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
+use super::cache::{CachedUser, Scope};
+use super::limits::EntityKind;
 use super::record::{PlaceRecord, UserRecord, decode, encode};
 use super::{
-    Accounts, BY_EMAIL, BY_ID, CACHED_MAX, TRIES, account_of, check_name, check_path, designation,
-    exists, folded, is_of, none, refused,
+    Accounts, BY_EMAIL, BY_ID, TRIES, account_of, check_name, check_path, designation, exists,
+    folded, is_of, none, refused,
 };
 
 /// Longest display name in bytes.
@@ -99,6 +101,11 @@ impl Accounts {
             group_ids: Vec::new(),
         };
         check_record(&record)?;
+        let root = account_of(&record.name).unwrap_or_default();
+        let own = catalog::user(tenant, &folded(&format!("{root}/")));
+        let own = catalog::KeyRange::prefix(own);
+        let quota = EntityKind::User;
+        let _making = self.within_quota(quota, &record.name, &own).await?;
         let mut puts = vec![(user_key(tenant, &record.name), encode(&record))];
         puts.extend(places(&record));
         self.add(puts, || match &record.email {
@@ -152,6 +159,14 @@ impl Accounts {
         self.user_of(&tenant, name).await
     }
 
+    /// The same with the accounts by whose records its policies were decided.
+    pub(super) async fn user_with_scopes(&self, name: &str) -> Result<(User, Vec<Scope>)> {
+        let (tenant, name) = designation(name)?;
+        let tenant = self.tenant_id(&tenant).await?;
+        let record = self.user_in(tenant, name).await?;
+        self.whole_with_scopes(record).await
+    }
+
     /// The same, its tenant given.
     ///
     /// # Errors
@@ -173,25 +188,27 @@ impl Accounts {
     /// # Errors
     /// Those of the catalog.
     pub async fn user_by_id(&self, id: UserId) -> Result<Option<Arc<User>>> {
+        Ok(self.cached_user(id).await?.map(|cached| cached.user))
+    }
+
+    pub(super) async fn cached_user(&self, id: UserId) -> Result<Option<CachedUser>> {
         let changes = {
             let cache = self.cache.read();
-            if let Some(user) = cache.users.get(&id) {
-                return Ok(Some(Arc::clone(user)));
+            if let Some(cached) = cache.users.get(&id) {
+                return Ok(Some(cached.clone()));
             }
             cache.changes
         };
         let Some(record) = self.record_by_id(id).await? else {
             return Ok(None);
         };
-        let user = Arc::new(self.whole(record).await?);
+        let cached = CachedUser::from(self.whole_with_scopes(record).await?);
         let mut cache = self.cache.write();
-        if cache.changes == changes {
-            if cache.users.len() >= CACHED_MAX {
-                cache.users.clear();
-            }
-            cache.users.insert(id, Arc::clone(&user));
+        if cache.holds(changes, &cached.scopes, None) {
+            cache.put_user(cached.clone());
         }
-        Ok(Some(user))
+        drop(cache);
+        Ok(Some(cached))
     }
 
     /// The user of an id as a caller, for fronts that let clients in without a secret. Cached.
@@ -329,10 +346,11 @@ impl Accounts {
     pub async fn remove_user(&self, name: &str) -> Result<()> {
         // Keys first: a user without keys is harmless, keys without a user are refused anyway.
         let (tenant, name) = designation(name)?;
-        for key in self.keys_of(&tenant, name).await? {
-            self.remove_key(&key.access_key).await?;
-        }
         let tenant = self.tenant_id(&tenant).await?;
+        let user = self.user_in(tenant, name).await?;
+        for (id, _) in self.keys_of_user(user.id).await? {
+            self.remove_key(&id).await?;
+        }
         let key = user_key(tenant, name);
         let remove = |record: &mut UserRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());

@@ -13,7 +13,7 @@ pub use condition::{IfRange, ReadCondition, WriteCondition};
 pub use dewar_meta::ns::record::{
     DefaultRetention, ObjectLock, Retention, RetentionMode, Versioning,
 };
-pub use dewar_meta::ns::{NewBucket, Usage};
+pub use dewar_meta::ns::{Emptiness, NewBucket, Usage};
 pub use list::{
     ListPage, ListRequest, ListVersionsRequest, ListedObject, ListedVersion, VersionsPage,
 };

@@ -168,6 +168,14 @@ impl Membership {
         removed
     }
 
+    /// Disks of the pool that were not found since the start, in whatever folder.
+    #[must_use]
+    pub fn unfound(&self) -> Vec<DiskId> {
+        let members = self.journal.status().members.into_iter();
+        let unfound = members.filter(|id| self.pool.member(*id).is_none());
+        unfound.collect()
+    }
+
     /// Disks that the journal lacks to be written after as many failures as the layout survives
     /// (docs/durability.md).
     #[must_use]

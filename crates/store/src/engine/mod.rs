@@ -51,7 +51,7 @@ use crate::lifecycle::LifecycleConfig;
 use crate::limits::{PART_BYTES_MIN, SMALL_BYTES_DEFAULT};
 use crate::upkeep::UpkeepConfig;
 use crate::workers::Workers;
-use crate::{BlobTable, JournalHold, Parts, Store};
+use crate::{BlobTable, JournalHold, ListingConfig, Parts, Store};
 
 pub use backup::{BackupPlan, BackupReport, Backups};
 pub use folders::{Content, Folder, Folders};
@@ -103,6 +103,8 @@ pub struct EngineConfig {
     pub upkeep: UpkeepConfig,
     /// How lifecycle is done, and which storage classes there are.
     pub lifecycle: LifecycleConfig,
+    /// What listings may cost.
+    pub listing: ListingConfig,
 }
 
 impl EngineConfig {
@@ -124,6 +126,7 @@ impl EngineConfig {
             catalog: EmbeddedConfig::default(),
             upkeep: UpkeepConfig::default(),
             lifecycle: LifecycleConfig::default(),
+            listing: ListingConfig::default(),
             segments: SegmentLimits::default(),
         }
     }
@@ -258,6 +261,15 @@ async fn open_index(
     }
 }
 
+/// The tree of names, with counters that count as this release does.
+async fn open_tree(env: &Env, config: &EngineConfig, kv: &Arc<dyn Kv>) -> Result<Arc<Tree>> {
+    let tree = Tree::open(Arc::clone(kv), env.clone(), config.zone).await?;
+    if tree.recount_if_outdated().await? {
+        tracing::info!("usage was counted anew, for quotas");
+    }
+    Ok(Arc::new(tree))
+}
+
 /// Before any id is given: none may be one that was given by what a loss took.
 async fn begin_lineage(
     env: &Env,
@@ -359,7 +371,7 @@ impl Engine {
         let seam: Arc<dyn Kv> = Arc::new(kv.clone());
         let blobs = Arc::new(BlobStore::new(Arc::clone(&pool)));
         begin_lineage(env, config, &journal, &seam, &blobs).await?;
-        let tree = Arc::new(Tree::open(Arc::clone(&seam), env.clone(), config.zone).await?);
+        let tree = open_tree(env, config, &seam).await?;
         let table = Arc::new(BlobTable::new(
             env.clone(),
             Arc::clone(&seam),
@@ -391,6 +403,7 @@ impl Engine {
             upkeep: config.upkeep.clone(),
             part_bytes_min: config.part_bytes_min,
             lifecycle: config.lifecycle.clone(),
+            listing: config.listing,
             ownership: config.ownership,
             digests: config.digests,
         });

@@ -740,6 +740,7 @@ async fn store_on(
         small_bytes_max: config.small_bytes_max,
         upkeep: config.upkeep.clone(),
         lifecycle: config.lifecycle.clone(),
+        listing: config.listing,
         ownership: config.ownership,
         digests: config.digests,
         part_bytes_min: config.part_bytes_min,

@@ -12,7 +12,7 @@ use minicbor::bytes::ByteVec;
 use crate::Store;
 use crate::admit::actor;
 use crate::api::ObjectRef;
-use crate::limits::XATTR_BYTES_MAX;
+use crate::limits::{DIRECTORY_XATTR_BYTES_MAX, XATTR_BYTES_MAX};
 
 use super::Revision;
 
@@ -80,7 +80,11 @@ impl Store {
             );
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        let alter = |attributes: &mut Attributes| apply(&change, attributes);
+        let bytes_max = match &found {
+            (_, Some(_)) => DIRECTORY_XATTR_BYTES_MAX,
+            _ => XATTR_BYTES_MAX,
+        };
+        let alter = |attributes: &mut Attributes| apply(&change, attributes, bytes_max);
         let principal = caller.to_string();
         let actor = actor(caller, &principal);
         let tree = &inner.tree;
@@ -106,7 +110,7 @@ impl Revision {
     /// [`ErrorKind::AlreadyExists`] for one that was to be new, [`ErrorKind::TooLarge`] for too many bytes of
     /// them.
     pub fn change_attributes(&mut self, change: &AttributeChange) -> Result<()> {
-        self.xattrs = changed(change, &self.xattrs)?;
+        self.xattrs = changed(change, &self.xattrs, XATTR_BYTES_MAX)?;
         if let Some(mode) = change.mode {
             self.permissions = mode & 0o7777;
         }
@@ -127,18 +131,19 @@ fn shown(xattrs: &BTreeMap<String, ByteVec>) -> BTreeMap<String, Bytes> {
         .collect()
 }
 
-fn apply(change: &AttributeChange, attributes: &mut Attributes) -> Result<()> {
-    attributes.xattrs = changed(change, &attributes.xattrs)?;
+fn apply(change: &AttributeChange, attributes: &mut Attributes, bytes_max: usize) -> Result<()> {
+    attributes.xattrs = changed(change, &attributes.xattrs, bytes_max)?;
     if let Some(mode) = change.mode {
         attributes.mode = mode & 0o7777;
     }
     Ok(())
 }
 
-/// Extended attributes as a change makes them.
+/// Extended attributes as a change makes them, at most so many bytes if it adds some.
 fn changed(
     change: &AttributeChange,
     xattrs: &BTreeMap<String, ByteVec>,
+    bytes_max: usize,
 ) -> Result<BTreeMap<String, ByteVec>> {
     let mut xattrs = xattrs.clone();
     for name in &change.remove {
@@ -154,8 +159,8 @@ fn changed(
     }
     let bytes = |(name, value): (&String, &ByteVec)| name.len() + value.len();
     let total: usize = xattrs.iter().map(bytes).sum();
-    if total > XATTR_BYTES_MAX && !change.set.is_empty() {
-        let message = format!("{total} bytes of attributes, {XATTR_BYTES_MAX} are allowed");
+    if total > bytes_max && !change.set.is_empty() {
+        let message = format!("{total} bytes of attributes, {bytes_max} are allowed");
         return Err(Error::new(ErrorKind::TooLarge, message));
     }
     Ok(xattrs)

@@ -9,6 +9,7 @@ use crate::admit::{Standing, actor};
 use crate::api::{BucketRef, DeleteRequest, ObjectRef, WriteCondition};
 use crate::info::object_info;
 use crate::limits::PAGE_ITEMS_MAX;
+use crate::listings::LOOK_AGAIN_AFTER;
 use crate::{Inner, Store};
 
 use super::{DirEntry, DirPage, MakeDirRequest, Node, NodeAttributes, ReadDirRequest};
@@ -102,7 +103,19 @@ impl Store {
             max: request.max.clamp(1, PAGE_ITEMS_MAX),
             explicit_dirs: true,
         };
-        let listing = inner.tree.list(&bucket, query).await?;
+        let listing = loop {
+            let gate = inner.listings.gate(caller.account());
+            let listing = inner.tree.list_within(&bucket, query, gate.budget()).await;
+            match listing {
+                // Once it has begun it waits: its client would take what came for the whole.
+                Err(error)
+                    if query.after.is_some() && matches!(error.kind(), ErrorKind::Busy(_)) =>
+                {
+                    tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+                }
+                listing => break listing?,
+            }
+        };
         let mut page = DirPage {
             next: listing.next,
             ..DirPage::default()
@@ -252,7 +265,9 @@ impl Inner {
         };
         let listing = self.tree.list(bucket, query).await?;
         Ok(match &listing.items[..] {
-            [Listed::File { key, file }] => key == named && file.current.size == 0,
+            [Listed::File { key, file }] if listing.next.is_none() => {
+                key == named && file.current.size == 0
+            }
             _ => false,
         })
     }

@@ -19,6 +19,9 @@ use crate::{Shared, Store};
 
 use super::NodeAttributes;
 
+/// Memory of an open file beside its attributes and the places of its pieces, about.
+const OPEN_MEMORY_BYTES: usize = 2 << 10;
+
 /// One version of a file, open for reading. It stays readable until this is dropped, whatever
 /// becomes of the name. Reads do not disturb each other.
 pub struct OpenFile {
@@ -120,6 +123,18 @@ impl Store {
 }
 
 impl OpenFile {
+    /// Bytes of memory that it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let stored: usize = self.copies.iter().map(|copy| copy.extents.len()).sum();
+        let pairs = self.info.attributes.user.iter();
+        let named: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+        OPEN_MEMORY_BYTES
+            + named
+            + self.extents.len() * size_of::<(u64, Extent)>()
+            + stored * size_of::<Extent>()
+    }
+
     /// What opens its content, if that is encrypted.
     pub(crate) fn key(&self) -> Option<&DataKey> {
         self.key.as_ref()

@@ -22,6 +22,9 @@ pub(super) struct Run {
     pub(super) offset: u64,
 }
 
+/// Memory of a run in the map, about.
+pub(in crate::file) const RUN_MEMORY_BYTES: usize = 96;
+
 /// Runs that do not overlap; between them are holes, which read as zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunMap {
@@ -29,6 +32,11 @@ pub(super) struct RunMap {
 }
 
 impl RunMap {
+    /// Bytes of memory that it takes.
+    pub(in crate::file) fn memory_bytes(&self) -> usize {
+        self.runs.len() * RUN_MEMORY_BYTES
+    }
+
     /// How many runs there are.
     pub(super) fn len(&self) -> usize {
         self.runs.len()

@@ -3,6 +3,7 @@
 //! [`rules`] are a document of the bucket; [`judge`] says what they mean for a version, and knows no
 //! catalog; [`scan`] walks the buckets that have rules and does what is due.
 
+mod abandoned;
 mod judge;
 pub mod rules;
 mod scan;
@@ -35,6 +36,9 @@ pub struct LifecycleConfig {
     /// Whether Amazon's names are refused where `classes` does not have them. Else they are labels: what has
     /// one is where `STANDARD` is.
     pub strict_classes: bool,
+    /// How long after its last part an upload ends that nobody completes; a rule of the bucket may end it
+    /// earlier.
+    pub uploads_expire_after: Duration,
 }
 
 /// Amazon's names of storage classes beside `STANDARD`, as clients may ask for them (S3 API reference,
@@ -49,6 +53,9 @@ const AMAZON: [&str; 7] = [
     "GLACIER_IR",
 ];
 
+/// How long uploads wait for their next part unless configured otherwise.
+pub const UPLOADS_EXPIRE_AFTER: Duration = Duration::from_secs(7 * 86_400);
+
 /// A day as the rules of S3 mean it.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
@@ -58,6 +65,7 @@ impl Default for LifecycleConfig {
             day: DAY,
             classes: BTreeMap::new(),
             strict_classes: false,
+            uploads_expire_after: UPLOADS_EXPIRE_AFTER,
         }
     }
 }

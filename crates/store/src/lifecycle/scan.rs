@@ -37,9 +37,9 @@ use crate::document::{DocumentKind, document_of};
 use crate::{Inner, Shared};
 
 /// Versions or uploads looked at in one scan; few in tests, so that keys lie across pages.
-const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
+pub(super) const PAGE: usize = if cfg!(test) { 3 } else { 1000 };
 /// Buckets looked at in one scan.
-const BUCKETS: usize = 1000;
+pub(super) const BUCKETS: usize = 1000;
 /// How often progress is written down.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
 /// Passes in a day.
@@ -47,7 +47,7 @@ const PASSES: u32 = 12;
 /// The scanner rests so many times as long as it worked.
 const REST: u32 = 3;
 
-const SYSTEM: Actor<'static> = Actor {
+pub(super) const SYSTEM: Actor<'static> = Actor {
     user: UserId(0),
     principal: "system:lifecycle",
 };
@@ -132,6 +132,9 @@ pub(crate) async fn lifecycle(inner: Shared) {
     };
     loop {
         let mut pace = Rest::new(pause);
+        if let Err(error) = inner.end_abandoned_uploads(&mut pace).await {
+            tracing::warn!(%error, "not all uploads that nobody goes on with were ended; trying again");
+        }
         if let Err(error) = inner.pass(from.take(), &mut pace).await {
             tracing::warn!(%error, "a lifecycle pass was cut short; trying again");
         } else if pace.left {
@@ -526,7 +529,7 @@ impl Rest {
         }
     }
 
-    async fn rest(&mut self) {
+    pub(super) async fn rest(&mut self) {
         tokio::time::sleep(self.since.elapsed() * REST).await;
         self.since = Instant::now();
     }

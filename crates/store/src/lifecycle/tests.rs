@@ -11,8 +11,13 @@ use super::judge::{Due, Seen};
 use super::rules::{Expiration, Filter, Noncurrent, NoncurrentTransition, Rule, Transition};
 use super::scan::Rest;
 use super::{DAY, Lifecycle};
-use crate::api::{ListVersionsRequest, Versioning};
-use crate::tests::{Rig, bucket, content, run};
+use dewar_checksum::AlgorithmSet;
+
+use crate::api::{
+    Attributes, CreateUploadRequest, Expect, ListVersionsRequest, Marks, UploadPartRequest,
+    Versioning,
+};
+use crate::tests::{Rig, bucket, content, object, run};
 
 fn version(written: u64) -> VersionRecord {
     VersionRecord {
@@ -458,6 +463,64 @@ fn the_scanner_does_what_is_due() {
         let left = versions(&rig).await;
         let left: Vec<&str> = left.iter().map(|(key, _)| &**key).collect();
         assert_eq!(left, ["kept", "kept1", "kept2", "z"]);
+        rig.settle().await;
+    });
+}
+
+/// Seven days after its last part an upload ends, whatever bucket it is in and without any rule.
+#[test]
+fn an_upload_that_nobody_goes_on_with_ends() {
+    run(async {
+        let rig = Rig::new(3).await;
+        let store = &rig.store;
+        let begin = async |key: &str| {
+            let request = CreateUploadRequest {
+                object: object(key),
+                attributes: Attributes::default(),
+                checksum: None,
+                composite: false,
+                marks: Marks::default(),
+                encryption: None,
+                acl: None,
+            };
+            store
+                .create_upload(&rig.ann, request)
+                .await
+                .expect("begun")
+                .id
+        };
+        let add = async |key: &str, upload| {
+            let request = UploadPartRequest {
+                object: object(key),
+                upload,
+                number: 1,
+                size: Some(9),
+                checksum: None,
+                want: AlgorithmSet::EMPTY,
+                customer_key: None,
+            };
+            let mut part = store.upload_part(&rig.ann, request).await.expect("open");
+            part.write(content(9, 1)).await.expect("written");
+            part.commit(Expect::default()).await.expect("stored");
+        };
+        let (old, alive) = (begin("old").await, begin("alive").await);
+        add("old", old).await;
+        add("alive", alive).await;
+        let days = |days: u64| i64::try_from(DAY.as_nanos()).expect("fits") * days as i64;
+        rig.world.clock().jump(days(4));
+        add("alive", alive).await;
+        rig.world.clock().jump(days(3));
+        tokio::time::sleep(DAY / 11).await;
+        let usage = store.upload_usage().await.expect("read");
+        assert_eq!((usage[0].uploads, usage[0].bytes), (1, 9));
+        let tree = store.tree();
+        let left = tree.uploads_after(None, 10).await.expect("read");
+        assert_eq!(left[0].upload.id, alive);
+        rig.world.clock().jump(days(4));
+        tokio::time::sleep(DAY / 11).await;
+        assert_eq!(store.upload_usage().await.expect("read"), []);
+        let audit = tree.audit().await.expect("read");
+        assert!(audit.faults.is_empty(), "{:?}", audit.faults);
         rig.settle().await;
     });
 }

@@ -6,9 +6,9 @@ use dewar_types::{ErrorKind, Result, UploadId};
 use super::{Rig, bucket, content, get, object, origin, put_request, run};
 use crate::api::{
     Attributes, AttributesRequest, CompleteRequest, CopyRequest, CreateUploadRequest, DeleteItem,
-    DeleteRequest, ListPartsRequest, ListRequest, ListUploadsRequest, ListVersionsRequest, Marks,
-    ObjectLock, PartSource, ReadCondition, RenameRequest, Tags, UploadPartRequest, Versioning,
-    WriteCondition,
+    DeleteRequest, Emptiness, ListPartsRequest, ListRequest, ListUploadsRequest,
+    ListVersionsRequest, Marks, ObjectLock, PartSource, ReadCondition, RenameRequest, Tags,
+    UploadPartRequest, Versioning, WriteCondition,
 };
 
 #[allow(clippy::too_many_lines, reason = "a list of all verbs")]
@@ -122,7 +122,10 @@ async fn every_verb(rig: &Rig, who: &Caller, upload: UploadId) -> Vec<(&'static 
             "head_bucket",
             store.head_bucket(who, &first).await.map(drop),
         ),
-        ("delete_bucket", store.delete_bucket(who, &first).await),
+        (
+            "delete_bucket",
+            store.delete_bucket(who, &first, Emptiness::Bare).await,
+        ),
         ("put", store.put(who, put_request("key")).await.map(drop)),
         ("get", store.get(who, get("key")).await.map(drop)),
         ("get of none", store.get(who, get("none")).await.map(drop)),

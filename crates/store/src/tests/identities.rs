@@ -469,6 +469,10 @@ fn a_user_called_like_its_account_gets_no_key_of_the_account() {
     run(async {
         let site = Site::new(406).await;
         let accounts = site.rig.store.accounts();
+        accounts.set_limits(crate::AccountLimits {
+            keys_per_user: 3,
+            ..crate::AccountLimits::default()
+        });
         let new = NewUser {
             name: "ann/ann".into(),
             ..NewUser::default()

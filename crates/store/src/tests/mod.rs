@@ -124,6 +124,7 @@ impl Rig {
             upkeep,
             part_bytes_min: crate::limits::PART_BYTES_MIN,
             lifecycle: crate::lifecycle::LifecycleConfig::default(),
+            listing: crate::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: crate::DigestLimits::default(),
         });

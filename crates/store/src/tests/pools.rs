@@ -58,6 +58,7 @@ fn two() -> EngineConfig {
             day: Duration::from_secs(12),
             classes: BTreeMap::from([(COLD.to_owned(), Some(ARCHIVE))]),
             strict_classes: true,
+            ..LifecycleConfig::default()
         },
         ..one
     }

@@ -154,6 +154,9 @@ fn a_pool_of_version_1_opens_and_gives_its_objects_back() {
             check(&engine, &ann).await;
             let audit = engine.store().tree().audit().await.expect("read");
             assert_eq!(audit.faults, [""; 0]);
+            // Its counters were counted anew when it was opened, which is noted.
+            let recounted = engine.store().tree().recount_if_outdated().await;
+            assert!(!recounted.expect("read"));
             drop(engine);
             check(&open(&world.kill(2)).await, &ann).await;
         });

@@ -5,8 +5,8 @@ use dewar_types::{ErrorKind, RangeSpec};
 
 use super::{Rig, SMALL, bucket, content, get, get_range, object, put_request, run};
 use crate::api::{
-    Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Expect,
-    GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
+    Attributes, CompletePart, CompleteRequest, CopyRequest, CreateUploadRequest, ETag, Emptiness,
+    Expect, GetRequest, ListPartsRequest, Marks, PutRequest, ReadCondition, RenameRequest,
     UploadPartRequest, WriteCondition,
 };
 use crate::file::{FileWrite, WriteMode};
@@ -278,7 +278,10 @@ fn uploads_in_parts_are_joined_read_by_part_and_freed() {
             assert_eq!(bytes, whole.slice(two[0]..two[1]), "part {number}");
         }
         rig.delete("big").await.expect("deleted");
-        let error = rig.store.delete_bucket(&rig.ann, &bucket("nope")).await;
+        let error = rig
+            .store
+            .delete_bucket(&rig.ann, &bucket("nope"), Emptiness::Bare)
+            .await;
         assert_eq!(error.expect_err("none").kind(), ErrorKind::NoSuchBucket);
         rig.assert_empty().await;
     });

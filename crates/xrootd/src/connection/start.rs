@@ -285,7 +285,14 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
                 let tokens = callers.takes_tokens().await;
                 let ways = self.ways(tokens).await;
                 if ways.is_empty() {
-                    return self.turn_away(stream, &no_way(tokens)).await;
+                    let why = self.no_way(tokens);
+                    callers.turned_away(&self.peer, "none", &why);
+                    tracing::debug!(client = %self.peer.client, why, "a client cannot log in");
+                    // Clients show the reason of a refused request, and none for a refused login.
+                    let refused = Some(why);
+                    self.enter(id, None, Claimed { refused, ..claimed });
+                    self.greet(stream, id, ways).await;
+                    return Ok(());
                 }
                 self.standing = Standing::Claims(id, claimed);
                 self.greet(stream, id, ways).await;
@@ -354,6 +361,25 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             ways.push_str("&P=host");
         }
         ways
+    }
+
+    /// Why a client to which no way is offered cannot log in, and what to do.
+    fn no_way(&self, tokens: bool) -> String {
+        let mut why = "Login refused: this server offers this client no way to log in. ".to_owned();
+        why.push_str(match (tokens, self.peer.secure, self.door.tls.is_some()) {
+            (true, false, true) => {
+                "Tokens are taken over TLS only: use roots://, or a client that can encrypt"
+            }
+            (true, false, false) => {
+                "Tokens are taken over TLS only, and this door has no certificate: its administrator \
+                 sets xrootd.tls_certificate_file"
+            }
+            _ => {
+                "Its administrator lets token issuers (dewar issuer add), service keys \
+                 (xrootd.sss_keytab_file) or the server's own user (xrootd.local_user) in"
+            }
+        });
+        why
     }
 
     async fn turn_away(&mut self, stream: StreamId, refusal: &Refusal) -> Result<(), Ended> {
@@ -504,16 +530,8 @@ fn claimed(login: &Login) -> Claimed {
         name: format!("{}.{}", login.user, login.pid),
         host: host.filter(|host| !host.is_empty()).map(str::to_owned),
         comes_again: release.is_some_and(|release| release.starts_with('v')),
+        refused: None,
     }
-}
-
-fn no_way(tokens: bool) -> Refusal {
-    if tokens {
-        let message = "Encryption is required: tokens are taken over TLS only";
-        return Refusal::new(ErrorCode::TlsRequired, message);
-    }
-    let message = "There is no way to prove who you are: none is configured";
-    Refusal::new(ErrorCode::AuthFailed, message)
 }
 
 /// The token in a credential of protocol ztn: its name, a version, `T`, two bytes of nothing, a

@@ -143,7 +143,11 @@ impl<R: AsyncRead + Send + Unpin> Connection<R> {
             left -= take;
             self.door.received(take);
             let (runs, len) = sort_out(&mut bytes, at, writer, &mut bad, &ending);
-            let bytes = bytes.freeze();
+            // What is left of a damaged piece does not keep all of it in memory.
+            let bytes = match bytes.len() * 2 < take {
+                true => Bytes::copy_from_slice(&bytes),
+                false => bytes.freeze(),
+            };
             let mut share = Some(share);
             for run in runs {
                 // The room is held by the first run of a piece; others come of damage only.

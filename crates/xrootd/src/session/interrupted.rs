@@ -10,12 +10,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dewar_store::file::OpenFile;
 use dewar_types::{UserId, VersionId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Claimed, Writer};
+use super::{Claimed, LeasedFile, Writer};
 use crate::limits::{
     INTERRUPTED_MAX, INTERRUPTED_OF_USER_MAX, INTERRUPTED_READS_MAX, INTERRUPTED_READS_OF_USER_MAX,
     INTERRUPTED_READS_TIME,
@@ -30,7 +29,7 @@ pub(crate) struct Whose {
 }
 
 /// A version that was being read, and the open file as long as that is kept.
-pub(crate) type WasRead = (VersionId, Option<Arc<OpenFile>>);
+pub(crate) type WasRead = (VersionId, Option<Arc<LeasedFile>>);
 
 struct Upload {
     whose: Whose,
@@ -41,7 +40,7 @@ struct Upload {
 struct Read {
     whose: Whose,
     /// What it read stays readable by this.
-    file: Option<Arc<OpenFile>>,
+    file: Option<Arc<LeasedFile>>,
     version: VersionId,
     since: Instant,
 }
@@ -94,7 +93,7 @@ impl Interrupted {
 
     /// Keeps what is being read, and remembers for longer which version it was. Of too many, of its user or in all,
     /// the oldest are forgotten.
-    pub(crate) fn leave_read(&self, whose: Whose, file: Arc<OpenFile>) {
+    pub(crate) fn leave_read(&self, whose: Whose, file: Arc<LeasedFile>) {
         let mut kept = self.kept.lock();
         let owner = whose.owner;
         make_room(

@@ -6,6 +6,7 @@
 mod budget;
 pub(crate) mod id;
 mod interrupted;
+mod open_files;
 mod order;
 pub(crate) mod writer;
 
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use dewar_store::file::OpenFile;
 use dewar_types::{Timestamp, UserId};
 use dewar_xrootd_proto::{ErrorCode, FileHandle, SessionId};
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use budget::{Budget, Share};
 pub(crate) use interrupted::{Interrupted, WasRead, Whose};
+pub(crate) use open_files::{FileLease, LeasedFile, OpenFiles, Shortage};
 pub(crate) use order::{Order, Turn as NamesTurn};
 pub(crate) use writer::Writer;
 
@@ -46,7 +47,7 @@ pub(crate) enum Handle {
 
 /// A file open for reading.
 pub(crate) struct Reader {
-    pub(crate) file: Arc<OpenFile>,
+    pub(crate) file: Arc<LeasedFile>,
     /// As it was opened, for messages.
     pub(crate) path: String,
     /// Who opened it.
@@ -66,6 +67,9 @@ pub(crate) struct Claimed {
     pub(crate) host: Option<String>,
     /// It is of the reference implementation, whose clients open files anew when their connection breaks.
     pub(crate) comes_again: bool,
+    /// Why it could not log in. Such a session is nobody's: clients show the error of a request, not that of
+    /// a login, so each request is refused with this reason.
+    pub(crate) refused: Option<String>,
 }
 
 /// A session.

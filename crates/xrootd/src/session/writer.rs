@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use dewar_store::api::ObjectInfo;
 use dewar_store::file::{AttributeChange, FileWrite, Paged, Revision, Snapshot};
-use dewar_types::{ByteRange, Error, UserId};
+use dewar_types::{ByteRange, Error, ErrorKind, UserId};
 use dewar_xrootd_proto::ErrorCode;
 use dewar_xrootd_proto::limits::BAD_PAGES_PER_FILE_MAX;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::Share;
+use super::{FileLease, Share};
 use crate::connection::{Asked, Outlet};
 use crate::error::{Answer, Refusal};
-use crate::limits::{OPS_MAX, TAKE_OVER_TIME};
+use crate::limits::{FILE_LATER, GROWTH_TIME, OPS_MAX, TAKE_OVER_TIME};
 
 /// Extended attributes of a file.
 pub(crate) type Attributes = BTreeMap<String, Bytes>;
@@ -178,7 +178,7 @@ impl Ending {
 impl Writer {
     /// Starts the task. It ends when this is dropped, and what was not committed was never there.
     pub(crate) fn start(
-        revision: Revision,
+        (revision, lease): (Revision, FileLease),
         path: String,
         asked: FileWrite,
         announced: Option<u64>,
@@ -189,6 +189,7 @@ impl Writer {
         let size = Arc::new(AtomicU64::new(revision.size()));
         let task = Task {
             revision,
+            lease,
             failed: None,
             path: path.clone(),
             size: Arc::clone(&size),
@@ -410,6 +411,8 @@ fn closed(path: &str) -> Refusal {
 
 struct Task {
     revision: Revision,
+    /// The memory that the revision and its checkpoint hold.
+    lease: FileLease,
     /// What failed first: the file is not what was written to it, and never will be.
     failed: Option<String>,
     path: String,
@@ -466,11 +469,17 @@ impl Task {
                     let _ = tell.send(self.sound());
                 }
                 Op::Attributes(change, tell) => {
-                    let changed = self.revision.change_attributes(&change);
-                    let _ = tell.send(changed.map(|()| self.revision.extended_attributes()));
+                    let changed = self.change_attributes(&change).await;
+                    let _ = tell.send(changed);
                 }
                 Op::Checkpoint(turn, tell) => {
-                    let _ = tell.send(self.turn(turn));
+                    let mut outcome = self.turn(turn);
+                    // The memory of a checkpoint that has just begun.
+                    if let Err(refusal) = self.account_for_memory(0).await {
+                        (self.checkpoint, self.turned) = (None, None);
+                        outcome = Err(refusal);
+                    }
+                    let _ = tell.send(outcome);
                 }
                 Op::Commit(size, tell) => {
                     self.undo();
@@ -482,6 +491,8 @@ impl Task {
                         }
                         Err(refusal) => Err(refusal),
                     };
+                    // Whoever hears of the close may open the next file.
+                    drop(self.lease);
                     let _ = tell.send(outcome);
                     return too_late(work, &path).await;
                 }
@@ -539,7 +550,37 @@ impl Task {
         written.map_err(|error| {
             self.failed = Some(error.to_string());
             self.refusal(&error, "write")
+        })?;
+        self.account_for_memory(0).await.inspect_err(|refusal| {
+            self.failed = Some(refusal.message.clone());
         })
+    }
+
+    /// Makes the lease as large as what is held and `more` bytes. What a file will hold is foreseen at its open, so
+    /// this waits only for one that became larger than announced, or was written in many pieces.
+    ///
+    /// # Errors
+    /// Too little memory is free.
+    async fn account_for_memory(&mut self, more: usize) -> Answer<()> {
+        let checkpoint = self.checkpoint.as_ref().map_or(0, Snapshot::memory_bytes);
+        let bytes = self.revision.memory_bytes() + checkpoint + more;
+        let grown = self.lease.grow(bytes, GROWTH_TIME).await;
+        grown.map_err(|_| {
+            let path = &self.path;
+            let message =
+                format!("Unable to write {path}; too little memory is free for open files");
+            Refusal::new(ErrorCode::Overloaded, message)
+        })
+    }
+
+    async fn change_attributes(&mut self, change: &AttributeChange) -> Result<Attributes, Error> {
+        let added = change.set.iter();
+        let added: usize = added.map(|(name, value)| name.len() + value.len()).sum();
+        self.account_for_memory(added)
+            .await
+            .map_err(|refusal| Error::new(ErrorKind::Busy(FILE_LATER), refusal.message))?;
+        self.revision.change_attributes(change)?;
+        Ok(self.revision.extended_attributes())
     }
 
     fn sound(&self) -> Answer<()> {

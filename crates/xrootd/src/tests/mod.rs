@@ -5,6 +5,7 @@ mod checksums;
 mod clones;
 mod listing;
 mod native_client;
+mod open_files;
 mod redirect;
 mod resume;
 mod rig;

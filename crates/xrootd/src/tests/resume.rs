@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dewar_store::api::BucketRef;
+use dewar_store::api::{BucketRef, Emptiness};
 use dewar_types::BucketName;
 use dewar_xrootd_proto::options::open;
 use dewar_xrootd_proto::request::Checkpoint;
@@ -450,7 +450,11 @@ fn who_may_not_write_any_more_cannot_go_on() {
         drop(first);
         alone(&rig, 0).await;
         let bucket = BucketRef::own(BucketName::new("first").expect("valid"));
-        let deleted = rig.door.store.delete_bucket(&rig.caller, &bucket).await;
+        let deleted = rig
+            .door
+            .store
+            .delete_bucket(&rig.caller, &bucket, Emptiness::Bare)
+            .await;
         deleted.expect("deleted");
         let mut second = rig.client_of(1).await;
         let refused = go_on(&mut second, PATH).await;

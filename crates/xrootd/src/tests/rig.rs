@@ -171,6 +171,7 @@ impl Rig {
             upkeep: UpkeepConfig::default(),
             part_bytes_min: dewar_store::limits::PART_BYTES_MIN,
             lifecycle: dewar_store::lifecycle::LifecycleConfig::default(),
+            listing: dewar_store::ListingConfig::default(),
             ownership: dewar_auth::Ownership::default(),
             digests: dewar_store::DigestLimits::default(),
         });

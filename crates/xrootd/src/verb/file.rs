@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dewar_auth::Caller;
@@ -18,10 +19,11 @@ use dewar_xrootd_proto::{ErrorCode, FileHandle, Request};
 use super::shown::{CHECKSUMS, file_flags, pending_text, text};
 use super::{Context, clone, failed, third_party};
 use crate::error::{Answer, Refusal};
-use crate::limits::OPEN_LATER;
+use crate::limits::{FILE_LATER, OPEN_LATER};
 use crate::path::{Place, WirePath};
 use crate::session::writer::{Told, Turn};
-use crate::session::{Handle, Reader, Session, Whose, Writer};
+use crate::session::{Handle, LeasedFile, Reader, Session, Shortage, Whose, Writer};
+use crate::tpc::shares::Sharer;
 
 pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     if context.stopping {
@@ -41,6 +43,20 @@ pub(super) async fn open(context: &Context, open: Open) -> Answer<()> {
     };
     context.ok(reply.encode()).await;
     Ok(())
+}
+
+/// Has the client ask again for a file, because its account or all of them hold too much.
+fn file_later(shortage: Shortage, path: &WirePath) -> Refusal {
+    let why = match shortage {
+        Shortage::Writers(count) => {
+            format!(
+                "{}: the account writes {count} files, more are not allowed",
+                path.shown
+            )
+        }
+        Shortage::Memory => format!("{}: too little memory is free for open files", path.shown),
+    };
+    Refusal::later(FILE_LATER, &why)
 }
 
 async fn open_for_reading(
@@ -69,7 +85,10 @@ async fn open_for_reading(
         }
     };
     let left = third_party.leave(context).await?;
-    let mut file = Arc::new(file);
+    let open_files = &context.door.open_files;
+    let lease = open_files.reader(&Sharer::of(&caller), file.memory_bytes());
+    let lease = lease.map_err(|shortage| file_later(shortage, path))?;
+    let mut file = Arc::new(LeasedFile::new(file, lease));
     let mut reads_on = None;
     if is_anew(open) && context.session.claimed().comes_again {
         let whose = context.session.whose(&path.shown, caller.account());
@@ -110,8 +129,8 @@ fn as_before(
     context: &Context,
     path: &WirePath,
     whose: &Whose,
-    now: Arc<OpenFile>,
-) -> Answer<Arc<OpenFile>> {
+    now: Arc<LeasedFile>,
+) -> Answer<Arc<LeasedFile>> {
     let before = context.door.interrupted_reads(whose, &context.session);
     let version = now.info.version;
     let is_another = match &before[..] {
@@ -197,13 +216,24 @@ async fn open_for_writing(
         permissions,
     };
     let store = &context.door.store;
+    // Before anything is held.
+    let foreseen = store.revision_memory_bytes(write.size);
+    let lease = context
+        .door
+        .open_files
+        .writer(&Sharer::of(&caller), foreseen);
+    let mut lease = lease.map_err(|shortage| file_later(shortage, path))?;
     let revision = store.write_file(&caller, write.clone()).await;
     let revision = revision.map_err(failed("open", path))?;
     if let Some(fetch) = &fetch {
         third_party::judge(context, path, fetch).await?;
     }
+    // What is revised may lie in many pieces.
+    let grown = lease.grow(revision.memory_bytes(), Duration::ZERO).await;
+    grown.map_err(|shortage| file_later(shortage, path))?;
     let owner = caller.account();
-    let writer = Writer::start(revision, path.shown.clone(), write, announced, owner);
+    let held = (revision, lease);
+    let writer = Writer::start(held, path.shown.clone(), write, announced, owner);
     if open.options_more & open_more::DUP != 0 {
         clone::whole(&context.session, open.template, &writer).await?;
     }

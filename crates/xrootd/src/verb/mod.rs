@@ -53,6 +53,9 @@ pub(crate) struct Context {
 
 fn proof_of(session: &Session) -> Answer<&Proof> {
     session.proof().ok_or_else(|| {
+        if let Some(why) = &session.claimed().refused {
+            return Refusal::new(ErrorCode::AuthFailed, why.clone());
+        }
         let message = "Only a file to which there is a tpc key can be opened by nobody";
         Refusal::new(ErrorCode::NotAuthorized, message)
     })

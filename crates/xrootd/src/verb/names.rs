@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_store::api::{DeleteRequest, ObjectRef, RenameRequest, WriteCondition};
+use dewar_store::api::{DeleteRequest, Emptiness, ObjectRef, RenameRequest, WriteCondition};
 use dewar_store::file::{MakeDirRequest, Node, NodeAttributes};
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, Timestamp, UserId};
 use dewar_xrootd_proto::options::{mkdir as bits, stat as stat_bits};
 use dewar_xrootd_proto::reply::StatFlags;
 use dewar_xrootd_proto::{ErrorCode, Request};
 
-use super::shown::{pending_text, stat_text};
+use super::shown::stat_text;
 use super::{Context, failed};
 use crate::door::Door;
 use crate::error::{Answer, Refusal};
@@ -55,31 +55,18 @@ pub(super) async fn stat(context: &Context, sent: &str, options: u8) -> Answer<(
         context.text(&format!("1 {free} {used} 0 0 0")).await;
         return Ok(());
     }
-    let text = match look(context, &path, "stat").await {
-        Ok(node) => stat_text(&node),
-        Err(refusal) => match own_upload(context, &path, &refusal).await? {
-            Some(writer) => pending_text(&writer, context.door.env.clock.now()),
-            None => return Err(refusal),
-        },
-    };
-    context.text(&text).await;
+    let node = look(context, &path, "stat").await?;
+    context.text(&stat_text(&node)).await;
     Ok(())
 }
 
-/// What this client is writing under a name that nobody sees yet: to the client itself it is there.
-async fn own_upload(
-    context: &Context,
-    path: &WirePath,
-    refusal: &Refusal,
-) -> Answer<Option<Arc<Writer>>> {
-    if refusal.code != ErrorCode::NotFound {
-        return Ok(None);
-    }
+/// Whether this client is writing under a name that nobody sees yet.
+async fn writes_there(context: &Context, path: &WirePath) -> Answer<bool> {
     let Some(writer) = context.session.writing(&path.shown) else {
-        return Ok(None);
+        return Ok(false);
     };
     let caller = context.caller(path).await?;
-    Ok((writer.owner == caller.account()).then_some(writer))
+    Ok(writer.owner == caller.account())
 }
 
 /// What a client is writing under the name that a request removes, at the moment when it comes: what is
@@ -245,7 +232,7 @@ pub(super) async fn rmdir(context: &Context, sent: &str) -> Answer<()> {
             let message = "Unable to rmdir /; it is the root";
             return Err(Refusal::new(ErrorCode::NotAuthorized, message));
         }
-        Place::Bucket(bucket) => store.delete_bucket(&caller, bucket).await,
+        Place::Bucket(bucket) => store.delete_bucket(&caller, bucket, Emptiness::Bare).await,
         Place::Object(object) => match store.remove_dir(&caller, object).await {
             // A directory that only its last file kept is gone with that; clients that remove trees
             // come for it all the same, and other servers take no offence either.
@@ -319,7 +306,7 @@ pub(super) async fn locate(context: &Context, sent: &str) -> Answer<()> {
     if !sent.starts_with('*') {
         let path = context.path(sent)?;
         if let Err(refusal) = look(context, &path, "locate").await
-            && own_upload(context, &path, &refusal).await?.is_none()
+            && !(refusal.code == ErrorCode::NotFound && writes_there(context, &path).await?)
         {
             return Err(refusal);
         }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::super::pattern::ALLOCATION_BYTES;
 use crate::Fact;
 
 macro_rules! keys {
@@ -122,6 +123,20 @@ pub fn condition_keys() -> impl Iterator<Item = &'static str> {
 const NAME_BYTES_MAX: usize = 256;
 
 impl Key {
+    /// Bytes of memory that it takes beside itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::ExistingObjectTag(name)
+            | Self::RequestObjectTag(name)
+            | Self::RequestTag(name)
+            | Self::PrincipalTag(name)
+            | Self::ResourceTag(name)
+            | Self::Claim(name)
+            | Self::Unused(name) => name.len() + ALLOCATION_BYTES,
+            _ => 0,
+        }
+    }
+
     /// The key of a name, in any case of letters; tags keep theirs.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some((what, name)) = text.split_once('/') {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::PolicyError;
 use super::json::Node;
 use super::parse::{Parsing, malformed};
-use super::pattern::{Reading, Variables};
+use super::pattern::{ALLOCATION_BYTES, Reading, Variables};
 use super::truth::Truth;
 use value::{Test, Wanted};
 
@@ -70,6 +70,13 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let wanted = self.wanted.iter().map(Wanted::memory_bytes);
+        let own = self.wanted.capacity() * size_of::<Wanted>() + ALLOCATION_BYTES;
+        self.key.memory_bytes() + own + wanted.sum::<usize>()
+    }
+
     /// Whether a request that says `found` about the key meets it. About a claim that was not kept no
     /// operator says anything: it may have been there or not, with any values.
     pub(crate) fn holds(&self, found: &Found<'_>, variables: Variables<'_>) -> Truth {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use time::format_description::well_known::{Iso8601, Rfc3339};
 use time::{Date, OffsetDateTime, PrimitiveDateTime};
 
-use super::super::pattern::{Pattern, Reading, Variables};
+use super::super::pattern::{ALLOCATION_BYTES, Pattern, Reading, Variables};
 use super::super::truth::Truth;
 use super::Key;
 use crate::network::Network;
@@ -66,6 +66,18 @@ impl Number {
 }
 
 impl Wanted {
+    /// Bytes of memory that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Text(pattern) => pattern.memory_bytes(),
+            Self::Arn(parts) => {
+                let parts_own = size_of_val(&**parts) + ALLOCATION_BYTES;
+                parts_own + parts.iter().map(Pattern::memory_bytes).sum::<usize>()
+            }
+            Self::Bool(_) | Self::Number(_) | Self::Instant(_) | Self::Network(_) => 0,
+        }
+    }
+
     /// Whether it leaves over few enough to count as a restriction.
     pub(super) fn is_narrow(&self) -> bool {
         match self {

@@ -102,7 +102,7 @@ impl Tree {
 
             let mut stage = Stage::new(self);
             stage.keep_to_quotas();
-            stage.close_upload(&open, &parts);
+            stage.close_upload(&open, &parts).await?;
             let Some(copies) = self.join_copies(&chosen).await? else {
                 turn.lost().await?;
                 continue;

@@ -10,6 +10,8 @@ use crate::kv::Scan;
 const LIST_MAX: usize = 10_000;
 /// Uploads read at once, at most.
 const PAGE_MAX: usize = 1_000;
+/// Uploads read at once behind some that were rolled up: what follows is often rolled up too.
+const PAGE_AFTER_PREFIX: usize = 8;
 
 /// A page of an upload's parts.
 #[derive(Clone, Debug)]
@@ -148,15 +150,17 @@ impl Tree {
         if max == 0 {
             return Ok(page);
         }
+        let mut limit = PAGE_MAX;
         'pages: while range.from < range.to {
             let found = kv
                 .scan(Scan {
                     from: &range.from,
                     to: &range.to,
-                    limit: (max + 1 - page.items.len()).min(PAGE_MAX),
+                    limit: (max + 1 - page.items.len()).min(limit),
                     reverse: false,
                 })
                 .await?;
+            limit = (limit * 2).min(PAGE_MAX);
             for (key, value) in &found.pairs {
                 let (_, object, _) = keys::parse_upload(key)?;
                 let prefix = rolled(&object);
@@ -165,6 +169,7 @@ impl Tree {
                     break 'pages;
                 }
                 if let Some(prefix) = prefix {
+                    limit = PAGE_AFTER_PREFIX;
                     range = range.starting(&past(&prefix));
                     page.items.push(ListedUpload::Prefix(prefix));
                     continue 'pages;

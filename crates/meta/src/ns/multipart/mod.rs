@@ -7,6 +7,7 @@
 
 mod complete;
 mod list;
+mod owners;
 
 use std::collections::BTreeMap;
 
@@ -26,11 +27,12 @@ use super::record::{
 use super::resolve::Chain;
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
-use super::{Actor, Bucket, Tree, keys};
+use super::{Actor, Bucket, Tree, charge, keys};
 use crate::kv::{Read, Require, Scan};
 
 pub use complete::{CompletePart, Join, Joined};
 pub use list::{ListedUpload, PartPage, UploadPage, UploadQuery};
+pub use owners::{OpenUploadEntry, UploadUsage};
 
 /// Highest part number.
 pub const PART_NUMBER_MAX: u16 = 10_000;
@@ -90,11 +92,13 @@ impl NewUpload {
         id: UploadId,
         actor: &Actor<'_>,
         initiated: Timestamp,
+        chain: &Chain,
     ) -> UploadRecord {
         UploadRecord {
+            spaces: chain.spaces().collect(),
             id,
             owner: actor.user,
-            group: self.group,
+            group: self.group.or_else(|| chain.group()),
             mode: self.mode,
             initiated,
             principal: actor.principal.to_owned(),
@@ -161,7 +165,7 @@ impl Tree {
     /// Begins an upload.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `Conflict`; what the engine says.
+    /// `NoSuchBucket`; `Quota`; `Conflict`; what the engine says.
     pub async fn create_upload(
         &self,
         actor: &Actor<'_>,
@@ -172,11 +176,13 @@ impl Tree {
         let id = self.ids.upload().await?;
         let mut turn = Turn::new(self, bucket.path(key.as_str()));
         loop {
-            let chain = self.resolve(bucket, &[]).await?;
+            let (dirs, _) = key.split();
+            let chain = self.resolve(bucket, &dirs).await?;
             let mut stage = Stage::new(self);
-            let record = new.record(id, actor, stage.now());
-            stage.watch(&chain);
-            stage.put(keys::upload(bucket.id, key.as_str(), id), record.to_value());
+            stage.keep_to_quotas();
+            let record = new.record(id, actor, stage.now(), &chain);
+            let key = keys::upload(bucket.id, key.as_str(), id);
+            stage.begin_upload(chain, key, record.clone()).await?;
             match stage.commit().await? {
                 Committed::Done => return Ok(record),
                 Committed::Lost => turn.lost().await?,
@@ -203,7 +209,8 @@ impl Tree {
         object: &ObjectKey,
         upload: UploadId,
     ) -> Result<OpenUpload, Error> {
-        let chain = self.resolve(bucket, &[]).await?;
+        let (dirs, _) = object.split();
+        let chain = self.resolve(bucket, &dirs).await?;
         let key = keys::upload(bucket.id, object.as_str(), upload);
         let read = self.kv.get(&key).await?;
         let Some(value) = &read.value else {
@@ -224,10 +231,11 @@ impl Tree {
         })
     }
 
-    /// Adds a part, or puts another in its place (the old one's blobs are freed).
+    /// Adds a part, or puts another in its place (the old one's blobs are freed). It counts for the
+    /// owner of the upload from now on.
     ///
     /// # Errors
-    /// `NoSuchUpload`; `InvalidArgument` for a part number outside 1 to 10,000; `Conflict`.
+    /// `NoSuchUpload`; `InvalidArgument` for a part number outside 1 to 10,000; `Quota`; `Conflict`.
     pub async fn put_part(
         &self,
         bucket: &Bucket,
@@ -246,6 +254,7 @@ impl Tree {
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             for copy in &new.copies {
                 stage.fresh(&copy.extents);
             }
@@ -297,6 +306,7 @@ impl Tree {
             };
             let range = range.unwrap_or(ByteRange::whole(source.version.size));
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.watch_source(&source);
             for copy in &mut source.copies {
                 copy.extents = slice(&copy.extents, range)?;
@@ -330,19 +340,44 @@ impl Tree {
         key: &ObjectKey,
         upload: UploadId,
     ) -> Result<(), Error> {
+        let always = |_| true;
+        self.abort_upload_if(actor, bucket, key, upload, always)
+            .await?;
+        Ok(())
+    }
+
+    /// Ends an upload and frees its parts if `due` says so, which is asked with the time of its last
+    /// part, or of its beginning without one. Says whether it ended.
+    ///
+    /// # Errors
+    /// As [`Tree::abort_upload`].
+    pub async fn abort_upload_if(
+        &self,
+        actor: &Actor<'_>,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        upload: UploadId,
+        due: impl Fn(Timestamp) -> bool,
+    ) -> Result<bool, Error> {
         let mut turn = Turn::new(self, bucket.path(key.as_str()));
         loop {
             let open = self.open_upload(bucket, key, upload).await?;
             let parts = self.all_parts(upload).await?;
+            let last = parts.iter().map(|part| part.record.modified).max();
+            if !due(last.map_or(open.record.initiated, |last| {
+                last.max(open.record.initiated)
+            })) {
+                return Ok(false);
+            }
             let mut stage = Stage::new(self);
-            stage.close_upload(&open, &parts);
+            stage.close_upload(&open, &parts).await?;
             for part in &parts {
                 stage.release(part.record.id, &part.record.copies).await?;
             }
             match stage.commit().await? {
                 Committed::Done => {
                     tracing::debug!(%upload, principal = actor.principal, "upload aborted");
-                    return Ok(());
+                    return Ok(true);
                 }
                 Committed::Lost => turn.lost().await?,
             }
@@ -399,17 +434,50 @@ impl Stage<'_> {
         let key = keys::part(open.record.id, number);
         let old = self.tree().kv.get(&key).await?;
         self.same(key.clone(), &old);
+        let mut bytes = record.size as i64;
         if let Some(value) = &old.value {
             let old = PartRecord::from_value(&key, value)?;
             self.release(old.id, &old.copies).await?;
+            bytes -= old.size as i64;
         }
+        self.charge_upload(open, 0, bytes).await?;
         self.spill(record.id, &mut record.copies)?;
         self.put(key, record.to_value());
         Ok(record)
     }
 
-    /// The upload goes with exactly these parts; what they name is the caller's business.
-    fn close_upload(&mut self, open: &OpenUpload, parts: &[StoredPart]) {
+    /// An upload begins, under a key at which none is.
+    pub(super) async fn begin_upload(
+        &mut self,
+        chain: Chain,
+        key: Bytes,
+        record: UploadRecord,
+    ) -> Result<(), Error> {
+        self.watch(&chain);
+        self.put(key.clone(), record.to_value());
+        let read = Read {
+            value: None,
+            seq: 0,
+        };
+        let charge = charge::of_upload(&record);
+        let open = OpenUpload {
+            chain,
+            key,
+            read,
+            record,
+        };
+        self.charge_upload(&open, charge.objects as i64, charge.bytes as i64)
+            .await
+    }
+
+    /// The upload goes with exactly these parts, and counts no more; what they name is the caller's
+    /// business.
+    async fn close_upload(&mut self, open: &OpenUpload, parts: &[StoredPart]) -> Result<(), Error> {
+        let charge = charge::of_upload(&open.record);
+        let parts_bytes: u64 = parts.iter().map(|part| part.record.size).sum();
+        let bytes = (charge.bytes + parts_bytes) as i64;
+        self.charge_upload(open, -(charge.objects as i64), -bytes)
+            .await?;
         self.watch(&open.chain);
         self.same(open.key.clone(), &open.read);
         self.delete(open.key.clone());
@@ -437,5 +505,6 @@ impl Stage<'_> {
         if from < range.to {
             self.require(Require::Empty { from, to: range.to });
         }
+        Ok(())
     }
 }

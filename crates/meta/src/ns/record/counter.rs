@@ -23,10 +23,15 @@ pub enum Scope {
 /// A counter of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
-    /// Files with a current version that is no delete marker.
+    /// Versions of files, delete markers, and uploads in progress.
     Objects(Scope),
-    /// Bytes of all versions of files. Parts of uploads in progress do not count.
+    /// Bytes of all versions of files and of the parts of uploads in progress, with the metadata of
+    /// each version and upload beyond what is free (`METADATA_FREE`).
     Bytes(Scope),
+    /// Uploads in progress of a user.
+    Uploads(UserId),
+    /// What those uploads add to [`Counter::Bytes`].
+    UploadBytes(UserId),
     /// Bytes of dead slots in a segment.
     Dead(BlobId),
 }
@@ -46,9 +51,19 @@ impl Counter {
             Self::Bytes(Scope::Space(id)) => (b's', id.0),
             Self::Bytes(Scope::User(id)) => (b'u', id.0),
             Self::Bytes(Scope::Group(id)) => (b'g', id.0),
+            Self::Uploads(id) => (b'M', id.0),
+            Self::UploadBytes(id) => (b'm', id.0),
             Self::Dead(id) => (b'd', id.0),
         };
         keys::counter(kind, id)
+    }
+
+    /// Whether this is the key of a counter that counts what users store.
+    pub(crate) fn is_of_usage(key: &[u8]) -> bool {
+        let kind = key.get(1);
+        Self::scope_of_bytes(key).is_some()
+            || (key.first() == Some(&keys::COUNTER)
+                && kind.is_some_and(|kind| b"TBSUGMm".contains(kind)))
     }
 
     /// Whose bytes the counter with this key counts; `None` for any other key.

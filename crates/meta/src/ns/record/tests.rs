@@ -53,6 +53,15 @@ golden! {
     sample_document: "document.bin" document();
     sample_documented: "bucket-documented.bin" documented();
     sample_quota: "quota.bin" quota();
+    sample_charged_upload: "upload-charged.bin" charged_upload();
+}
+
+/// With the spaces that count it; `upload.bin` is as 708fabe wrote it.
+fn charged_upload() -> UploadRecord {
+    UploadRecord {
+        spaces: vec![EntryId(9), EntryId::new(3, 78)],
+        ..upload()
+    }
 }
 
 fn quota() -> QuotaRecord {
@@ -320,6 +329,7 @@ fn hint() -> HintRecord {
 
 fn upload() -> UploadRecord {
     UploadRecord {
+        spaces: Vec::new(),
         encryption: None,
         id: UploadId(77),
         owner: UserId(5),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dewar_checksum::DigestSet;
-use dewar_types::{GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
+use dewar_types::{EntryId, GroupId, PoolId, Timestamp, UploadId, UserId, VersionId};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -63,6 +63,10 @@ pub struct UploadRecord {
     /// How the parts are encrypted.
     #[n(16)]
     pub encryption: Option<EncryptionRecord>,
+    /// The spaces that count the upload and its parts: those above its key when it began. Uploads of
+    /// catalogs that did not count them have none.
+    #[cbor(n(17), skip_if = "is_default")]
+    pub spaces: Vec<EntryId>,
 }
 
 /// The checksum that a client announced for an upload.

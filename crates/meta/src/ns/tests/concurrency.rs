@@ -404,7 +404,7 @@ async fn what_is_empty_is_removed_while_empty_directories_are_collected() {
             let tree = tree.clone();
             tokio::spawn(async move { tree.reclaim_empty_dirs(100).await })
         };
-        tree.delete_bucket(&ALICE, &bucket)
+        tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
             .await
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
         collector.await.unwrap().unwrap();

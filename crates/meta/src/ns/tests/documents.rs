@@ -181,7 +181,9 @@ async fn documents_go_with_their_bucket() {
     let (tree, bucket) = tree().await;
     set(&tree, &bucket, DocumentKind::Policy, "policy").await;
     set(&tree, &bucket, DocumentKind::Cors, "rules").await;
-    tree.delete_bucket(&ALICE, &bucket).await.unwrap();
+    tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap();
     assert_sound(&tree).await;
     assert!(look(&tree, "one").await.is_none());
     let late = tree

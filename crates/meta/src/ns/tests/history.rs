@@ -97,7 +97,7 @@ async fn versions_are_kept_and_come_back() {
     assert_eq!(older.file.current.etag, first.version.etag);
     assert_eq!(older.file.attributes.owner, ALICE.user);
     let usage = tree.usage(Scope::Bucket(bucket.id)).await.unwrap();
-    assert_eq!((usage.objects, usage.bytes), (0, 20));
+    assert_eq!((usage.objects, usage.bytes), (3, 20));
     assert_sound(&tree).await;
 
     // The marker goes, and the file is back.
@@ -121,7 +121,9 @@ async fn versions_are_kept_and_come_back() {
     reclaim_all(&tree).await;
     let audit = assert_sound(&tree).await;
     assert_eq!((audit.files, audit.dirs, audit.queued.len()), (0, 0, 2));
-    tree.delete_bucket(&ALICE, &bucket).await.unwrap();
+    tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -348,7 +350,10 @@ async fn history_keeps_its_directory_but_not_visible() {
         1,
         "the place of the history"
     );
-    let gone = tree.delete_bucket(&ALICE, &bucket).await.unwrap_err();
+    let gone = tree
+        .delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotEmpty);
     // Neither is it overwritten by a rename.
     put(&tree, &bucket, "other/file").await;

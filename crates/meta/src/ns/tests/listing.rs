@@ -263,3 +263,107 @@ async fn uploads_are_listed_by_key_then_age() {
         assert_eq!(paged, whole);
     }
 }
+
+async fn short_page(
+    tree: &Tree,
+    bucket: &Bucket,
+    query: ListQuery<'_>,
+    names_max: usize,
+) -> (Vec<String>, Option<String>) {
+    let budget = ListBudget {
+        names_max,
+        gate: None,
+    };
+    let page = tree.list_within(bucket, query, budget).await.unwrap();
+    let names = page.items.iter().map(|item| item.name().to_owned());
+    (names.collect(), page.next)
+}
+
+/// Delete markers are looked at and not shown: a page looks at so many at most, and the next one goes on.
+#[tokio::test]
+async fn a_page_looks_at_few_dead_names() {
+    let (tree, bucket) = tree().await;
+    tree.configure_bucket(&ALICE, &bucket, |change| {
+        change.settings.versioning = record::Versioning::Enabled;
+        Ok(())
+    })
+    .await
+    .unwrap();
+    put(&tree, &bucket, "a").await;
+    for n in 0..25 {
+        let doomed = Doomed::key(key(&format!("dead/{n:02}")));
+        tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
+    }
+    put(&tree, &bucket, "dead/live").await;
+    put(&tree, &bucket, "z").await;
+    let pages = async |query: ListQuery<'_>, names_max| {
+        let (mut shown, mut empty, mut after) = (Vec::new(), 0, None::<String>);
+        loop {
+            let query = ListQuery {
+                after: after.as_deref(),
+                ..query
+            };
+            let (names, next) = short_page(&tree, &bucket, query, names_max).await;
+            empty += usize::from(names.is_empty());
+            shown.extend(names);
+            match next {
+                Some(next) => after = Some(next),
+                None => return (shown, empty),
+            }
+        }
+    };
+    let whole = ["a", "dead/live", "z"].map(str::to_owned);
+    let (shown, empty) = pages(all(), 10).await;
+    assert_eq!(shown, whole);
+    assert!(empty >= 1, "{empty} empty pages");
+    let slash = ListQuery {
+        delimiter: Some("/"),
+        ..all()
+    };
+    let (shown, _) = pages(slash, 10).await;
+    assert_eq!(shown, ["a", "dead/", "z"]);
+    // The directory is looked into with what the budget of a page allows, not with what is left of one.
+    let (shown, next) = short_page(&tree, &bucket, slash, 27).await;
+    assert_eq!(
+        (shown.as_slice(), next.as_deref()),
+        (&whole[..1], Some("a"))
+    );
+    delete_all_versions(&tree, &bucket, "dead/live").await;
+    let (shown, _) = pages(slash, 40).await;
+    assert_eq!(shown, ["a", "z"]);
+    // A cheap page asks nobody, one that passes over many names does.
+    let list: Vec<_> = (0..2010)
+        .map(|n| Doomed::key(key(&format!("e{n:04}"))))
+        .collect();
+    let marked = tree.delete_many(&ALICE, &bucket, &list, false).await;
+    marked.unwrap();
+    let budget = |names_max| ListBudget {
+        names_max,
+        gate: Some(&Refuse),
+    };
+    let cheap = tree.list_within(&bucket, all(), budget(2000)).await;
+    assert!(cheap.unwrap().truncated());
+    let expensive = tree.list_within(&bucket, all(), budget(3000)).await;
+    assert_eq!(
+        expensive.unwrap_err().kind(),
+        dewar_types::ErrorKind::Denied
+    );
+}
+
+struct Refuse;
+
+impl ListGate for Refuse {
+    fn admit(&self) -> Result<(), dewar_types::Error> {
+        let kind = dewar_types::ErrorKind::Denied;
+        Err(dewar_types::Error::new(kind, "expensive"))
+    }
+}
+
+async fn delete_all_versions(tree: &Tree, bucket: &Bucket, name: &str) {
+    let found = tree.lookup(bucket, &key(name)).await.unwrap();
+    let doomed = Doomed {
+        version: Some(found.expect("there").file.current.name()),
+        ..Doomed::key(key(name))
+    };
+    tree.delete(&ALICE, bucket, &doomed, false).await.unwrap();
+}

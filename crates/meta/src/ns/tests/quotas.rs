@@ -1,11 +1,12 @@
 //! What limits, and what it does not hinder.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dewar_types::{ErrorKind, GroupId, VersionName};
 
 use super::*;
-use crate::ns::record::{Scope, Versioning};
+use crate::ns::record::{Counter, Scope, Versioning};
 
 fn bytes(max: u64) -> Quota {
     Quota {
@@ -241,7 +242,7 @@ async fn many_at_once_fill_it_to_the_last_byte() {
     assert_sound(&tree).await;
 }
 
-/// What frees is never refused, also where it counts an object more.
+/// What frees is never refused.
 #[tokio::test]
 async fn removing_a_delete_marker_is_no_putting() {
     let (tree, bucket) = tree().await;
@@ -269,4 +270,385 @@ async fn removing_a_delete_marker_is_no_putting() {
     tree.delete(&ALICE, &bucket, &doomed, false).await.unwrap();
     let usage = tree.usage(Scope::Bucket(bucket.id)).await.unwrap();
     assert_eq!(usage.objects, 2);
+}
+
+async fn keeping(tree: &Tree, bucket: &Bucket) {
+    tree.configure_bucket(&ALICE, bucket, |change| {
+        change.settings.versioning = Versioning::Enabled;
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+async fn used(tree: &Tree, scope: Scope) -> (u64, u64) {
+    let usage = tree.usage(scope).await.unwrap();
+    (usage.objects, usage.bytes)
+}
+
+fn text(bytes: usize) -> BTreeMap<String, String> {
+    BTreeMap::from([("m".to_owned(), "x".repeat(bytes - 1))])
+}
+
+async fn fill_with(
+    tree: &Tree,
+    bucket: &Bucket,
+    name: &str,
+    metadata: usize,
+) -> Result<(), ErrorKind> {
+    let mut new = content(tree, 0, name).await;
+    new.metadata = text(metadata);
+    let published = tree
+        .publish(
+            &ALICE,
+            bucket,
+            &key(name),
+            new,
+            &Condition::NONE,
+            &Extra::default(),
+        )
+        .await;
+    published.map(drop).map_err(|error| error.kind())
+}
+
+/// Each version and marker is an object, and metadata beyond what is free is bytes.
+#[tokio::test]
+async fn versions_markers_and_their_metadata_count() {
+    let (tree, bucket) = tree().await;
+    keeping(&tree, &bucket).await;
+    let scope = Scope::Bucket(bucket.id);
+    assert_eq!(fill_with(&tree, &bucket, "a", 2048).await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (1, 0));
+    assert_eq!(fill_with(&tree, &bucket, "a", 3048).await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (2, 1000));
+    tree.limit(
+        scope,
+        Quota {
+            max_bytes: Some(1500),
+            max_objects: Some(4),
+            ..Quota::default()
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(fill_with(&tree, &bucket, "a", 2549).await, FULL);
+    assert_eq!(fill_with(&tree, &bucket, "a", 2548).await, Ok(()));
+    // Tags and extended attributes are metadata too, of the version and of the file.
+    let a = key("a");
+    let tag = async |bytes: usize| {
+        let tagged = tree.change_version(&ALICE, &bucket, &a, None, |attributes, _| {
+            attributes.tags = text(bytes);
+            Ok(())
+        });
+        tagged.await.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(tag(1).await, FULL);
+    tree.limit(scope, objects(4)).await.unwrap();
+    assert_eq!(tag(100).await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (3, 1600));
+    tree.alter_file(&ALICE, &bucket, &key("a"), |attributes| {
+        attributes.xattrs.insert("x".into(), vec![0; 9].into());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(used(&tree, scope).await, (3, 1610));
+    assert_sound(&tree).await;
+    // What takes metadata away is never refused.
+    tree.limit(scope, bytes(1)).await.unwrap();
+    assert_eq!(tag(1).await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (3, 1511));
+    // A marker over something readable always comes, one for a name without must fit. The file's
+    // extended attributes stay with it.
+    tree.limit(scope, objects(3)).await.unwrap();
+    let mark = async |name: &str| {
+        let doomed = Doomed::key(key(name));
+        let done = tree.delete(&ALICE, &bucket, &doomed, false);
+        done.await.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(mark("a").await, Ok(()));
+    assert_eq!(used(&tree, scope).await.0, 4);
+    assert_eq!(mark("a").await, FULL);
+    assert_eq!(mark("none").await, FULL);
+    assert_sound(&tree).await;
+    // In a list only that one is refused.
+    tree.limit(scope, objects(5)).await.unwrap();
+    assert_eq!(fill(&tree, &bucket, "b", 1).await, Ok(()));
+    let list = [Doomed::key(key("none")), Doomed::key(key("b"))];
+    let done = tree.delete_many(&ALICE, &bucket, &list, false).await;
+    let done: Vec<_> = done.unwrap().into_iter().collect();
+    let kinds: Vec<_> = done
+        .iter()
+        .map(|done| done.as_ref().err().map(dewar_types::Error::kind))
+        .collect();
+    assert_eq!(kinds, [Some(ErrorKind::Quota), None]);
+    assert_sound(&tree).await;
+}
+
+async fn part(tree: &Tree, size: u64) -> NewPart {
+    NewPart {
+        id: None,
+        size,
+        etag: ETag::Text(size.to_string()),
+        digests: DIGESTS(),
+        copies: content(tree, size, "part").await.copies,
+        checksum: None,
+    }
+}
+
+/// Parts count when they come, and an upload that was taken can be completed.
+#[tokio::test]
+async fn uploads_and_their_parts_count() {
+    let (tree, bucket) = tree().await;
+    put(&tree, &bucket, "s/before").await;
+    let id = tree
+        .limit_space(&ALICE, &bucket, &key("s"), bytes(100))
+        .await
+        .unwrap();
+    let (space, user) = (Scope::Space(id), Scope::User(ALICE.user));
+    let k = key("s/upload");
+    let new = NewUpload {
+        metadata: text(2050),
+        ..NewUpload::default()
+    };
+    let upload = tree.create_upload(&ALICE, &bucket, &k, &new).await;
+    let upload = upload.unwrap().id;
+    assert_eq!(used(&tree, space).await, (2, 12));
+    let add = async |number: u16, size: u64| {
+        let part = part(&tree, size).await;
+        let extra = Extra::default();
+        let done = tree.put_part(&bucket, &k, upload, number, &part, &extra);
+        done.await.map(drop).map_err(|error| error.kind())
+    };
+    let room = async |number: u16, size: u64| {
+        let checked = tree.check_part_room(&bucket, &k, upload, number, size);
+        checked.await.map_err(|error| error.kind())
+    };
+    assert_eq!(add(1, 80).await, Ok(()));
+    assert_eq!(room(2, 9).await, FULL);
+    assert_eq!(add(2, 9).await, FULL);
+    assert_eq!(room(1, 88).await, Ok(()));
+    assert_eq!(add(1, 88).await, Ok(()));
+    assert_eq!(add(1, 50).await, Ok(()));
+    assert_eq!(add(2, 38).await, Ok(()));
+    assert_eq!(used(&tree, space).await, (2, 100));
+    assert_eq!(fill(&tree, &bucket, "s/more", 1).await, FULL);
+    assert_sound(&tree).await;
+    let owners = tree.upload_usage(10).await.unwrap();
+    let owner = &owners[0];
+    assert_eq!(
+        (owner.owner, owner.uploads, owner.bytes),
+        (ALICE.user, 1, 90)
+    );
+    assert!(owner.oldest.is_some());
+    // Less than what is there already: it can be completed all the same, and gives back what it drops.
+    tree.limit_space(&ALICE, &bucket, &key("s"), bytes(20))
+        .await
+        .unwrap();
+    let list = [CompletePart {
+        number: 2,
+        etag: "38".into(),
+    }];
+    let join = |_: &record::UploadRecord, _: &[(u16, &record::PartRecord)]| {
+        Ok(Joined {
+            etag: ETag::Text("whole".into()),
+            digests: DIGESTS(),
+            checksum: None,
+            encryption: None,
+            part_digests: Vec::new(),
+            version: None,
+        })
+    };
+    let none = &Condition::NONE;
+    tree.complete_upload(&ALICE, &bucket, &k, upload, &list, 0, none, &join)
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (2, 50));
+    assert_eq!(used(&tree, user).await, (2, 50));
+    assert_eq!(tree.upload_usage(10).await.unwrap(), []);
+    assert_sound(&tree).await;
+}
+
+/// An upload stays charged to the space it began in, wherever that goes.
+#[tokio::test]
+async fn an_upload_outlives_its_space() {
+    let (tree, bucket) = tree().await;
+    put(&tree, &bucket, "s/before").await;
+    let none = Quota::default();
+    let limited = tree.limit_space(&ALICE, &bucket, &key("s"), none).await;
+    let space = Scope::Space(limited.unwrap());
+    let k = key("s/upload");
+    let new = NewUpload::default();
+    let begin = async || {
+        let begun = tree.create_upload(&ALICE, &bucket, &k, &new).await;
+        begun.unwrap().id
+    };
+    let add = async |upload, size| {
+        let part = part(&tree, size).await;
+        let extra = Extra::default();
+        tree.put_part(&bucket, &k, upload, 1, &part, &extra)
+            .await
+            .unwrap();
+    };
+    let (first, second) = (begin().await, begin().await);
+    add(first, 5).await;
+    tree.rename_dir(
+        &ALICE,
+        (&bucket, &key("s")),
+        (&bucket, &key("t")),
+        RenameOptions::default(),
+    )
+    .await
+    .unwrap();
+    add(second, 7).await;
+    assert_eq!(used(&tree, space).await, (3, 22));
+    assert_sound(&tree).await;
+    // Counted anew it is the same.
+    tree.count_space(&bucket, &key("t")).await.unwrap();
+    assert_eq!(used(&tree, space).await, (3, 22));
+    tree.abort_upload(&ALICE, &bucket, &k, first).await.unwrap();
+    assert_eq!(used(&tree, space).await, (2, 17));
+    delete(&tree, &bucket, "t/before").await.unwrap();
+    tree.remove_dir(&ALICE, &bucket, &key("t")).await.unwrap();
+    // The space is gone, and nothing is counted for it any more.
+    tree.abort_upload(&ALICE, &bucket, &k, second)
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (0, 0));
+    let counter = Counter::Bytes(space).key();
+    assert_eq!(tree.kv().get(&counter).await.unwrap().value, None);
+    assert_sound(&tree).await;
+}
+
+/// An upload without a part for a while ends, one with a late part does not.
+#[tokio::test]
+async fn an_upload_is_as_old_as_its_last_part() {
+    let (tree, bucket) = tree().await;
+    let k = key("k");
+    let upload = tree
+        .create_upload(&ALICE, &bucket, &k, &NewUpload::default())
+        .await
+        .unwrap();
+    let part = part(&tree, 5).await;
+    let part = tree
+        .put_part(&bucket, &k, upload.id, 1, &part, &Extra::default())
+        .await
+        .unwrap();
+    let ended = async |before| {
+        let due = |last| last < before;
+        let ended = tree.abort_upload_if(&ALICE, &bucket, &k, upload.id, due);
+        ended.await.unwrap()
+    };
+    assert!(!ended(part.modified).await);
+    let page = tree.uploads_after(None, 10).await.unwrap();
+    assert_eq!(page[0].upload.id, upload.id);
+    assert_eq!(tree.uploads_after(Some(&page[0]), 10).await.unwrap(), []);
+    assert!(ended(dewar_types::Timestamp(part.modified.0 + 1)).await);
+    assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
+    assert_sound(&tree).await;
+}
+
+/// A catalog of 708fabe counts otherwise; the first opening makes its counters right.
+#[tokio::test]
+async fn counters_of_an_older_release_are_made_right() {
+    let kv = MemoryKv::new();
+    let tree = tree_on(&kv).await;
+    let bucket = make_bucket(&tree, "one").await;
+    keeping(&tree, &bucket).await;
+    put(&tree, &bucket, "s/a").await;
+    put(&tree, &bucket, "s/a").await;
+    fill_with(&tree, &bucket, "s/b", 3000).await.unwrap();
+    delete(&tree, &bucket, "s/a").await;
+    let space = tree
+        .limit_space(&ALICE, &bucket, &key("s"), bytes(1 << 20))
+        .await
+        .unwrap();
+    let upload = tree
+        .create_upload(&ALICE, &bucket, &key("u"), &NewUpload::default())
+        .await
+        .unwrap();
+    let new = part(&tree, 77).await;
+    tree.put_part(&bucket, &key("u"), upload.id, 1, &new, &Extra::default())
+        .await
+        .unwrap();
+    let scopes = [
+        Scope::Tenant(bucket.tenant.id),
+        Scope::Bucket(bucket.id),
+        Scope::Space(space),
+        Scope::User(ALICE.user),
+    ];
+    // As it counted: readable files and their bytes.
+    for scope in scopes {
+        let right = tree.usage(scope).await.unwrap();
+        let batch = crate::kv::Batch {
+            adds: vec![
+                (Counter::Objects(scope).key(), 1 - right.objects as i64),
+                (Counter::Bytes(scope).key(), 20 - right.bytes as i64),
+            ],
+            ..Default::default()
+        };
+        tree.kv().commit(batch).await.unwrap();
+    }
+    let batch = crate::kv::Batch {
+        deletes: vec![
+            Counter::Uploads(ALICE.user).key(),
+            Counter::UploadBytes(ALICE.user).key(),
+        ],
+        ..Default::default()
+    };
+    tree.kv().commit(batch).await.unwrap();
+    assert!(!tree.audit().await.unwrap().faults.is_empty());
+    let tree = tree_on(&kv).await;
+    assert!(tree.recount_if_outdated().await.unwrap());
+    assert_sound(&tree).await;
+    assert_eq!(used(&tree, scopes[2]).await, (4, 20 + 952));
+    assert_eq!(used(&tree, scopes[3]).await, (5, 20 + 952 + 77));
+    assert!(!tree.recount_if_outdated().await.unwrap());
+}
+
+/// Directories hinder S3 from nothing, however they were made and limited.
+#[tokio::test]
+async fn a_bucket_of_directories_can_be_deleted() {
+    let kv = MemoryKv::new();
+    let tree = tree_on(&kv).await;
+    let bucket = make_bucket(&tree, "one").await;
+    let options = DirOptions {
+        group: None,
+        mode: 0o755,
+        make_parents: true,
+    };
+    tree.make_dir(&ALICE, &bucket, &key("made/below"), options)
+        .await
+        .unwrap();
+    put(&tree, &bucket, "limited/once/file").await;
+    let id = tree
+        .limit_space(&ALICE, &bucket, &key("limited/once"), bytes(100))
+        .await
+        .unwrap();
+    let upload = tree
+        .create_upload(
+            &ALICE,
+            &bucket,
+            &key("limited/once/u"),
+            &NewUpload::default(),
+        )
+        .await;
+    upload.unwrap();
+    let delete_bucket = async |emptiness| {
+        let done = tree.delete_bucket(&ALICE, &bucket, emptiness).await;
+        done.map_err(|error| error.kind())
+    };
+    let refused = Err(ErrorKind::NotEmpty);
+    assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, refused);
+    // What was refused took nothing away.
+    let made = tree.find_dir(&bucket, &key("made/below")).await.unwrap();
+    assert!(made.is_some());
+    delete(&tree, &bucket, "limited/once/file").await.unwrap();
+    assert_eq!(delete_bucket(Emptiness::Bare).await, refused);
+    assert_eq!(delete_bucket(Emptiness::DirectoriesOnly).await, Ok(()));
+    assert_eq!(tree.all_quotas().await.unwrap(), []);
+    let counter = Counter::Bytes(Scope::Space(id)).key();
+    assert_eq!(tree.kv().get(&counter).await.unwrap().value, None);
+    assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
+    assert_sound(&tree).await;
 }

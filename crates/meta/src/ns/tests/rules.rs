@@ -129,7 +129,10 @@ async fn buckets_are_listed_by_name_in_pages() {
 async fn a_bucket_goes_when_nothing_is_in_it() {
     let (tree, bucket) = tree().await;
     put(&tree, &bucket, "a/b").await;
-    let refused = tree.delete_bucket(&ALICE, &bucket).await.unwrap_err();
+    let refused = tree
+        .delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotEmpty);
     delete(&tree, &bucket, "a/b").await.unwrap();
     // Uploads do not hinder it, and are not leaked.
@@ -158,7 +161,9 @@ async fn a_bucket_goes_when_nothing_is_in_it() {
                 .unwrap();
         }
     }
-    tree.delete_bucket(&ALICE, &bucket).await.unwrap();
+    tree.delete_bucket(&ALICE, &bucket, Emptiness::Bare)
+        .await
+        .unwrap();
     let audit = assert_sound(&tree).await;
     assert_eq!(
         (audit.named.len(), audit.queued.len(), audit.dirs),

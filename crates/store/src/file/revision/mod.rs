@@ -13,6 +13,8 @@
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
 //!   next start; dropping a revision removes them.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -80,7 +82,8 @@ pub struct FileWrite {
 /// was never there.
 pub struct Revision {
     shared: Shared,
-    caller: Caller,
+    /// Who began it, for the change log. The caller itself would keep its policies in memory.
+    principal: String,
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
@@ -208,7 +211,7 @@ impl Store {
             (permissions, xattrs) = (file.attributes.mode, file.attributes.xattrs);
         }
         Ok(Revision {
-            caller: caller.clone(),
+            principal: caller.to_string(),
             bucket,
             key,
             owner,
@@ -647,7 +650,7 @@ impl Revision {
         }
         let naming = Naming {
             shared: self.shared,
-            caller: self.caller,
+            principal: self.principal,
             bucket: self.bucket,
             key: self.key,
             owner: self.owner,
@@ -669,7 +672,7 @@ fn shown_checksum(digests: &DigestSet) -> Option<ShownChecksum> {
 /// What is needed to give a version its name.
 struct Naming {
     shared: Shared,
-    caller: Caller,
+    principal: String,
     bucket: Bucket,
     key: ObjectKey,
     owner: ObjectOwner,
@@ -682,7 +685,6 @@ struct Naming {
 
 impl Naming {
     async fn publish(mut self, new: NewVersion, clear: DigestSet) -> Result<ObjectInfo> {
-        let principal = self.caller.to_string();
         let mut extra: Extra = self.held.extra();
         for log in &self.sealed.logs {
             extra.puts.extend(blob_extra(&log.record).puts);
@@ -691,7 +693,7 @@ impl Naming {
             .shared
             .tree
             .publish(
-                &self.owner.actor(&principal),
+                &self.owner.actor(&self.principal),
                 &self.bucket,
                 &self.key,
                 new,

@@ -1,0 +1,311 @@
+//! How many records of one account are written one by one.
+//!
+//! The log is bounded, so an account that causes very many records would remove those of all others.
+//! Beyond its rate, the records of an account are counted, and one record a minute says how many.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+
+use dewar_auth::{AuditEvent, AuditRecord};
+use dewar_types::{Timestamp, UserId};
+
+use super::set::AuditSet;
+
+/// Accounts and addresses that are counted apart in a minute; further ones share one rate.
+const SOURCES_MAX: usize = 4096;
+
+/// Actions that are counted apart when records of a source are not written one by one.
+const ACTIONS_MAX: usize = 8;
+
+/// Sources that a record of their own says it of; a last one speaks for all others.
+const SKIPPED_MAX: usize = 64;
+
+/// Seconds of a window.
+const WINDOW_SECS: u64 = 60;
+
+/// The rates, in records of one account and minute.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditRates {
+    /// Of what is allowed to happen to data.
+    pub data: u32,
+    /// Of logins, sessions, the IAM API and refusals. Nobody in particular counts as one account, of
+    /// which one address takes half at most.
+    pub security: u32,
+}
+
+/// Whose records are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Account(UserId),
+    /// Nobody in particular from an address, or from a network of 64 bits.
+    Address(Option<IpAddr>),
+    /// Nobody in particular, from wherever.
+    Nobody,
+    /// All that no room was left for.
+    Others,
+}
+
+impl Source {
+    fn of(record: &AuditRecord) -> Self {
+        if record.account != UserId(0) {
+            return Self::Account(record.account);
+        }
+        let address = record.origin.address.map(|address| address.to_canonical());
+        Self::Address(address.map(|address| match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(v6) => {
+                let network = v6.to_bits() & !u128::from(u64::MAX);
+                IpAddr::V6(Ipv6Addr::from_bits(network))
+            }
+        }))
+    }
+}
+
+/// What was counted of a source in one set.
+#[derive(Debug, Default)]
+struct SourceCount {
+    taken: u32,
+    skipped: u64,
+    who: String,
+    actions: BTreeMap<String, u64>,
+}
+
+/// Records that were only counted in a window that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Skipped {
+    pub(super) set: AuditSet,
+    pub(super) who: String,
+    pub(super) count: u64,
+    pub(super) why: String,
+}
+
+/// Counts the records of a minute.
+#[derive(Debug)]
+pub(super) struct RateLimiter {
+    rates: AuditRates,
+    window: u64,
+    counts: [BTreeMap<Source, SourceCount>; 2],
+    skipped: Vec<Skipped>,
+}
+
+impl RateLimiter {
+    pub(super) fn new(rates: AuditRates) -> Self {
+        Self {
+            rates,
+            window: 0,
+            counts: [BTreeMap::new(), BTreeMap::new()],
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Whether a record is written. One that is not is counted.
+    pub(super) fn admits(&mut self, now: Timestamp, set: AuditSet, record: &AuditRecord) -> bool {
+        self.begin(now);
+        if matches!(record.event, AuditEvent::Admin | AuditEvent::Log) {
+            return true;
+        }
+        let (index, most) = match set {
+            AuditSet::Data => (0, self.rates.data),
+            AuditSet::Security => (1, self.rates.security),
+        };
+        let mut source = Source::of(record);
+        let counts = &mut self.counts[index];
+        let is_nobody = matches!(source, Source::Address(_));
+        if counts.len() >= SOURCES_MAX && !counts.contains_key(&source) {
+            source = Source::Others;
+        }
+        let nobody_is_over = is_nobody
+            && counts
+                .get(&Source::Nobody)
+                .is_some_and(|all| all.taken >= most);
+        let mine = counts.entry(source).or_default();
+        let share = if is_nobody { most.div_ceil(2) } else { most };
+        if mine.taken >= share || nobody_is_over {
+            mine.skip(record);
+            return false;
+        }
+        mine.taken += 1;
+        if is_nobody {
+            counts.entry(Source::Nobody).or_default().taken += 1;
+        }
+        true
+    }
+
+    /// Ends the window if its time is over.
+    pub(super) fn begin(&mut self, now: Timestamp) {
+        let window = now.secs() / WINDOW_SECS;
+        if window != self.window {
+            self.window = window;
+            self.end();
+        }
+    }
+
+    /// Ends the window: what was only counted in it can be taken.
+    pub(super) fn end(&mut self) {
+        for (set, counts) in AuditSet::ALL.into_iter().zip(&mut self.counts) {
+            let over = std::mem::take(counts).into_values();
+            let mut over: Vec<_> = over.filter(|count| count.skipped > 0).collect();
+            over.sort_by_key(|count| std::cmp::Reverse(count.skipped));
+            let rest = over.split_off(over.len().min(SKIPPED_MAX));
+            self.skipped
+                .extend(over.into_iter().map(|count| count.told(set)));
+            if !rest.is_empty() {
+                self.skipped.push(Skipped::of_many(set, &rest));
+            }
+        }
+    }
+
+    /// Takes what was only counted in windows that are over.
+    pub(super) fn take_skipped(&mut self) -> Vec<Skipped> {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// Whether records of this window or an earlier one were only counted.
+    pub(super) fn has_skipped(&self) -> bool {
+        let skips = |count: &SourceCount| count.skipped > 0;
+        !self.skipped.is_empty() || self.counts.iter().any(|all| all.values().any(skips))
+    }
+
+    /// Whether a window with such records is over.
+    pub(super) fn is_due(&mut self, now: Timestamp) -> bool {
+        self.begin(now);
+        !self.skipped.is_empty()
+    }
+}
+
+impl Skipped {
+    fn of_many(set: AuditSet, rest: &[SourceCount]) -> Self {
+        let count = rest.iter().map(|count| count.skipped).sum();
+        let sources = rest.len();
+        Self {
+            set,
+            who: "others".to_owned(),
+            count,
+            why: format!(
+                "{count} decisions of {sources} further accounts or addresses were only counted"
+            ),
+        }
+    }
+}
+
+impl SourceCount {
+    fn skip(&mut self, record: &AuditRecord) {
+        self.skipped += record.count;
+        self.who.clone_from(&record.who);
+        let action = match self.actions.len() < ACTIONS_MAX {
+            false if !self.actions.contains_key(&*record.action) => "others",
+            _ => &*record.action,
+        };
+        *self.actions.entry(action.to_owned()).or_default() += record.count;
+    }
+
+    fn told(self, set: AuditSet) -> Skipped {
+        let mut why = format!(
+            "{} decisions of this account or address were only counted, since it has more than its rate:",
+            self.skipped
+        );
+        for (action, count) in &self.actions {
+            // Writing to a text never fails.
+            let _ = write!(why, " {action} {count},");
+        }
+        why.pop();
+        Skipped {
+            set,
+            who: self.who,
+            count: self.skipped,
+            why,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dewar_auth::{Caller, Origin};
+
+    use super::*;
+
+    const RATES: AuditRates = AuditRates {
+        data: 100,
+        security: 10,
+    };
+
+    fn record(account: u64, address: &str) -> AuditRecord {
+        let origin = Origin {
+            address: address.parse().ok(),
+            secure: true,
+        };
+        AuditRecord {
+            account: UserId(account),
+            by_nobody: account == 0,
+            ..AuditRecord::of(&Caller::anonymous(origin), "s3:PutObject", "/data/a".into())
+        }
+    }
+
+    fn second(secs: u64) -> Timestamp {
+        Timestamp(secs * 1_000_000_000)
+    }
+
+    #[test]
+    fn an_account_has_a_rate_of_its_own() {
+        let mut limiter = RateLimiter::new(RATES);
+        let mut taken = |account, at, times| {
+            let record = record(account, "192.0.2.7");
+            let admits = |_: &u32| limiter.admits(second(at), AuditSet::Data, &record);
+            (0..times).filter(admits).count()
+        };
+        assert_eq!(taken(1, 60, 500), 100);
+        assert_eq!(taken(2, 60, 50), 50);
+        assert_eq!(taken(1, 120, 500), 100);
+        let skipped = limiter.take_skipped();
+        assert_eq!(skipped.len(), 1);
+        assert_eq!((skipped[0].count, skipped[0].set), (400, AuditSet::Data));
+        assert!(skipped[0].why.ends_with("s3:PutObject 400"), "{skipped:?}");
+        assert!(limiter.has_skipped() && !limiter.is_due(second(130)));
+        assert!(limiter.is_due(second(180)));
+    }
+
+    #[test]
+    fn an_address_has_half_of_the_rate_of_nobody() {
+        let mut limiter = RateLimiter::new(RATES);
+        let mut taken = |address: &str, times| {
+            let record = record(0, address);
+            let admits = |_: &u32| limiter.admits(second(0), AuditSet::Security, &record);
+            (0..times).filter(admits).count()
+        };
+        assert_eq!(taken("2001:db8::1", 20), 5);
+        assert_eq!(taken("2001:db8::2", 20), 0, "the same network");
+        assert_eq!(taken("192.0.2.1", 3), 3);
+        assert_eq!(taken("192.0.2.2", 20), 2);
+        limiter.end();
+        assert_eq!(
+            limiter
+                .take_skipped()
+                .iter()
+                .map(|one| one.count)
+                .sum::<u64>(),
+            53
+        );
+    }
+
+    #[test]
+    fn what_it_keeps_is_bounded_and_administrators_have_no_rate() {
+        let mut limiter = RateLimiter::new(AuditRates {
+            data: 1,
+            security: 1,
+        });
+        for account in 1..10_000 {
+            for _ in 0..2 {
+                limiter.admits(second(0), AuditSet::Data, &record(account, ""));
+            }
+        }
+        assert!(limiter.counts[0].len() <= SOURCES_MAX + 2);
+        limiter.end();
+        assert_eq!(limiter.take_skipped().len(), SKIPPED_MAX + 1);
+        let admin = AuditRecord {
+            event: AuditEvent::Admin,
+            ..record(0, "")
+        };
+        assert!((0..10).all(|_| limiter.admits(second(0), AuditSet::Security, &admin)));
+    }
+}

@@ -1,0 +1,271 @@
+//! What was looked up lately: keys, users, sessions, tokens, issuers and what was revoked.
+//!
+//! Each entry names the accounts by whose records it was decided. A change of an account clears what
+//! names it, and nothing else; a change of something that is no account's clears everything.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dewar_auth::token::Issuer;
+use dewar_auth::{AccessKey, User};
+use dewar_meta::kv::Batch;
+use dewar_meta::ns::keys as catalog;
+use dewar_types::{Timestamp, UserId};
+
+use super::bearer::Bearers;
+use super::{BY_EMAIL, BY_ID, CACHED_MAX, Digest, GROUP, GROUP_BY_ID, POLICY, ROLE};
+
+/// Changes that are remembered, so that what was read before one is not kept after it.
+const CHANGES_REMEMBERED: usize = 256;
+
+/// An account, by the name of the user whose it is, in lower case; of all tenants that have one of
+/// that name. Empty for what belongs to a tenant and no account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Scope(Arc<str>);
+
+impl Scope {
+    /// The account of a user: `ann`, of `ann` and of `ann/robot`.
+    pub(super) fn of_user(name: &str) -> Self {
+        let root = name.split_once('/').map_or(name, |(root, _)| root);
+        Self(root.to_ascii_lowercase().into())
+    }
+
+    /// The account of a group, role or policy: `ann` of `ann/readers`; that of a tenant has none.
+    pub(super) fn of_entity(name: &str) -> Self {
+        let root = name.split_once('/').map_or("", |(root, _)| root);
+        Self(root.to_ascii_lowercase().into())
+    }
+}
+
+/// What a change may have changed for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Anything.
+    All,
+    /// What was decided by records of these accounts, and what these access keys are.
+    Some(Vec<Scope>, Vec<String>),
+}
+
+impl Change {
+    /// A change of one account.
+    pub(super) fn of(scope: &Scope) -> Self {
+        match scope.0.is_empty() {
+            true => Self::All,
+            false => Self::Some(vec![scope.clone()], Vec::new()),
+        }
+    }
+
+    /// What a batch changes.
+    pub(super) fn by(batch: &Batch) -> Self {
+        let (mut scopes, mut ids) = (Vec::new(), Vec::new());
+        let mut places = false;
+        let puts = batch.puts.iter().map(|(key, _)| key);
+        for key in puts.chain(&batch.deletes) {
+            match changed_by(key) {
+                Changed::Nothing => {}
+                Changed::Place => places = true,
+                Changed::Account(scope) => scopes.push(scope),
+                Changed::Key(id) => ids.push(id),
+                Changed::Anything => return Self::All,
+            }
+        }
+        match places && scopes.is_empty() {
+            true => Self::All,
+            false => Self::Some(scopes, ids),
+        }
+    }
+
+    /// Whether records of accounts have changed, by which an issuer's rules are read.
+    fn is_of_records(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(scopes, _) => !scopes.is_empty(),
+        }
+    }
+
+    fn concerns(&self, scopes: &[Scope], key: Option<&str>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(changed, keys) => {
+                let id = key.is_some_and(|key| keys.iter().any(|id| id == key));
+                id || changed.iter().any(|scope| scopes.contains(scope))
+            }
+        }
+    }
+}
+
+enum Changed {
+    Nothing,
+    Account(Scope),
+    Key(String),
+    /// By what a record is found, which is written together with the record.
+    Place,
+    Anything,
+}
+
+/// What depends on a record of the catalog, by its key.
+fn changed_by(key: &Bytes) -> Changed {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let users = catalog::all_users().from;
+    let keys = catalog::access_keys().from;
+    // Behind the kind and the tenant's id.
+    let name = |from: usize| key.get(from..).map(text).unwrap_or_default();
+    let id_len = size_of::<u64>();
+    if key.starts_with(&users) {
+        return Changed::Account(Scope::of_user(&name(users.len() + id_len)));
+    }
+    if key.starts_with(&keys) {
+        return Changed::Key(name(keys.len()));
+    }
+    let of_kind = |kind| key.starts_with(&catalog::user_by(kind, b""));
+    if [GROUP, ROLE, POLICY].into_iter().any(of_kind) {
+        let scope = Scope::of_entity(&name(2 + id_len));
+        return match scope.0.is_empty() {
+            true => Changed::Anything,
+            false => Changed::Account(scope),
+        };
+    }
+    if of_kind(super::keys::KEYS_BY_USER) {
+        return Changed::Nothing;
+    }
+    match [BY_ID, BY_EMAIL, GROUP_BY_ID].into_iter().any(of_kind) {
+        true => Changed::Place,
+        false => Changed::Anything,
+    }
+}
+
+/// An access key, with whose user it is.
+pub(super) struct CachedKey {
+    pub(super) key: AccessKey,
+    pub(super) scopes: Arc<[Scope]>,
+}
+
+/// A user, with the accounts by whose records its policies were decided.
+#[derive(Clone)]
+pub(super) struct CachedUser {
+    pub(super) user: Arc<User>,
+    pub(super) scopes: Arc<[Scope]>,
+}
+
+impl From<(User, Vec<Scope>)> for CachedUser {
+    fn from((user, scopes): (User, Vec<Scope>)) -> Self {
+        Self {
+            user: Arc::new(user),
+            scopes: scopes.into(),
+        }
+    }
+}
+
+/// A session that was opened.
+#[derive(Clone)]
+pub(super) struct CachedSession {
+    pub(super) key: AccessKey,
+    pub(super) expires: Timestamp,
+    /// Accounts by whose records it was decided.
+    pub(super) scopes: Arc<[Scope]>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Cache {
+    pub(super) keys: BTreeMap<String, CachedKey>,
+    pub(super) users: BTreeMap<UserId, CachedUser>,
+    pub(super) issuers: Option<Arc<BTreeMap<String, Arc<Issuer>>>>,
+    pub(super) revoked: Option<Arc<BTreeMap<String, Timestamp>>>,
+    pub(super) sessions: BTreeMap<Digest, CachedSession>,
+    pub(super) bearers: Bearers,
+    /// Changes so far.
+    pub(super) changes: u64,
+    /// The last of them, the newest at the end.
+    recent: VecDeque<Change>,
+}
+
+/// What was taken out of the cache, to be dropped when its lock is not held.
+pub(super) struct Dropped {
+    _keys: Vec<CachedKey>,
+    _users: Vec<CachedUser>,
+    _sessions: Vec<CachedSession>,
+    _bearers: Bearers,
+}
+
+impl Cache {
+    /// Something was changed: what depends on it is looked up anew.
+    #[must_use]
+    pub(super) fn forget(&mut self, change: Change) -> Dropped {
+        self.changes += 1;
+        let dropped = self.drop_entries(&change);
+        if change == Change::All {
+            self.revoked = None;
+        }
+        if change.is_of_records() {
+            // Their rules name users and groups of any account.
+            self.issuers = None;
+        }
+        if self.recent.len() >= CHANGES_REMEMBERED {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(change);
+        dropped
+    }
+
+    /// Takes out what depends on something, though nothing has changed.
+    #[must_use]
+    pub(super) fn drop_entries(&mut self, change: &Change) -> Dropped {
+        let keys = self
+            .keys
+            .extract_if(.., |id, cached| change.concerns(&cached.scopes, Some(id)));
+        let keys = keys.map(|(_, cached)| cached).collect();
+        let users = self
+            .users
+            .extract_if(.., |_, cached| change.concerns(&cached.scopes, None));
+        let users = users.map(|(_, user)| user).collect();
+        let sessions = self
+            .sessions
+            .extract_if(.., |_, cached| change.concerns(&cached.scopes, None));
+        let sessions = sessions.map(|(_, cached)| cached).collect();
+        Dropped {
+            _keys: keys,
+            _users: users,
+            _sessions: sessions,
+            _bearers: self.bearers.extract(|scopes| change.concerns(scopes, None)),
+        }
+    }
+
+    /// Whether what was read when there were `since` changes still holds: nothing by which it was
+    /// decided has changed.
+    pub(super) fn holds(&self, since: u64, scopes: &[Scope], key: Option<&str>) -> bool {
+        let newer = usize::try_from(self.changes - since).unwrap_or(usize::MAX);
+        if newer > self.recent.len() {
+            return false;
+        }
+        let changes = self.recent.iter().rev().take(newer);
+        !changes
+            .into_iter()
+            .any(|change| change.concerns(scopes, key))
+    }
+
+    /// Makes room for one more key.
+    pub(super) fn put_key(&mut self, id: &str, cached: CachedKey) {
+        if self.keys.len() >= CACHED_MAX {
+            self.keys.clear();
+        }
+        self.keys.insert(id.to_owned(), cached);
+    }
+
+    /// The same for a user.
+    pub(super) fn put_user(&mut self, cached: CachedUser) {
+        if self.users.len() >= CACHED_MAX {
+            self.users.clear();
+        }
+        self.users.insert(cached.user.id, cached);
+    }
+
+    /// The same for a session.
+    pub(super) fn put_session(&mut self, digest: Digest, cached: CachedSession) {
+        if self.sessions.len() >= CACHED_MAX {
+            self.sessions.clear();
+        }
+        self.sessions.insert(digest, cached);
+    }
+}
