@@ -150,10 +150,10 @@ fn a_provider_vouches_for_roles_of_its_own_account_alone() {
         let rig = Rig::new(41).await;
         let accounts = rig.store.accounts();
         accounts.set_federation(open());
-        let (ann, ann_id) = root(accounts, "ann").await;
-        let (_, bob_id) = root(accounts, "bob").await;
+        let (ann, ann_id) = root(accounts, "one").await;
+        let (_, bob_id) = root(accounts, "two").await;
         let condition = format!(r#"{{"StringEquals":{{"{NAME}:sub":"bob"}}}}"#);
-        for name in ["ann/r", "bob/r", "r"] {
+        for name in ["one/r", "two/r", "r"] {
             role(accounts, name, &condition).await;
         }
         let made = accounts.make_provider(&ann, URL, vec!["portal".into()], Vec::new());
@@ -203,9 +203,9 @@ fn sessions_end_with_their_provider_and_with_a_ban_of_its_issuer() {
         let rig = Rig::new(42).await;
         let accounts = rig.store.accounts();
         accounts.set_federation(open());
-        let (ann, id) = root(accounts, "ann").await;
+        let (ann, id) = root(accounts, "one").await;
         let condition = format!(r#"{{"StringEquals":{{"{NAME}:sub":"bob"}}}}"#);
-        role(accounts, "ann/r", &condition).await;
+        role(accounts, "one/r", &condition).await;
         let made = accounts.make_provider(&ann, URL, Vec::new(), Vec::new());
         made.await.expect("made");
         let idp = Arc::new(Idp::new());
@@ -249,7 +249,7 @@ fn providers_are_closed_by_default_and_bounded() {
     run(async {
         let rig = Rig::new(43).await;
         let accounts = rig.store.accounts();
-        let (ann, _) = root(accounts, "ann").await;
+        let (ann, _) = root(accounts, "one").await;
         let make = |url: String| {
             let (accounts, ann) = (&accounts, &ann);
             async move {
@@ -299,7 +299,7 @@ fn trust_in_all_users_of_a_client_is_the_administrators_to_allow() {
     run(async {
         let rig = Rig::new(44).await;
         let accounts = rig.store.accounts();
-        root(accounts, "ann").await;
+        root(accounts, "one").await;
         let trust = |condition: &str| {
             let text = format!(
                 r#"{{"Version":"2012-10-17","Statement":{{"Effect":"Allow",
@@ -320,22 +320,22 @@ fn trust_in_all_users_of_a_client_is_the_administrators_to_allow() {
         };
         let client = || format!(r#""{NAME}:azp":"portal""#);
         let refused = Some(ErrorKind::MalformedPolicy);
-        assert_eq!(make("ann/a", client()).await, refused);
+        assert_eq!(make("one/a", client()).await, refused);
         assert_eq!(
-            make("ann/b", r#""aws:TagKeys":"team""#.into()).await,
+            make("one/b", r#""aws:TagKeys":"team""#.into()).await,
             refused
         );
         // What the provider says about somebody tells apart.
         assert_eq!(
-            make("ann/c", r#""aws:RequestTag/team":"a""#.into()).await,
+            make("one/c", r#""aws:RequestTag/team":"a""#.into()).await,
             None
         );
         accounts.set_federation(FederationConfig {
             client_trust: true,
             ..open()
         });
-        assert_eq!(make("ann/a", client()).await, None);
+        assert_eq!(make("one/a", client()).await, None);
         let issuer = format!(r#""{NAME}:iss":"{URL}""#);
-        assert_eq!(make("ann/d", issuer).await, refused);
+        assert_eq!(make("one/d", issuer).await, refused);
     });
 }
