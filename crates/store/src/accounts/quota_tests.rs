@@ -41,6 +41,12 @@ async fn user(accounts: &Accounts, name: &str) {
     accounts.make_user(new).await.expect(name);
 }
 
+/// Fails where something is not refused for a quota.
+fn over(result: Result<()>, what: &str) {
+    let error = result.expect_err(what);
+    assert_eq!(error.kind(), ErrorKind::Quota, "{what}: {error}");
+}
+
 /// A user of an account with an inline policy, and a key of its.
 async fn user_with_policy(accounts: &Accounts, name: &str, statements: usize) -> String {
     user(accounts, name).await;
@@ -277,10 +283,6 @@ fn an_account_has_the_quotas_of_aws() {
             ..AccountLimits::default()
         });
         let none = TenantName::default();
-        let over = |result: Result<()>, what: &str| {
-            let error = result.expect_err(what);
-            assert_eq!(error.kind(), ErrorKind::Quota, "{what}: {error}");
-        };
         let make = |name: &str| NewUser {
             name: name.to_owned(),
             ..NewUser::default()
@@ -342,6 +344,22 @@ fn an_account_has_the_quotas_of_aws() {
             accounts.attach_policy(&ann, "ann/r").await,
             "attached policies",
         );
+    });
+}
+
+#[test]
+fn policies_of_an_account_have_the_sizes_of_aws() {
+    run(async {
+        let rig = Rig::new(306).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        user(accounts, "ann/1").await;
+        let made = accounts.make_group(&none, "ann/1", "/").await;
+        made.expect("made");
+        let short = policy("b", 1);
+        let made = accounts.make_policy(&none, "ann/p", "/", None, &short);
+        made.await.expect("made");
+        let ann = holder(HolderKind::User, "ann/1");
         // Sizes are those of all inline policies, without white space.
         let spaced = policy("b", 8).replace(',', ", \n   ");
         accounts
