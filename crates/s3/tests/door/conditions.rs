@@ -129,6 +129,7 @@ fn cases() -> Vec<Case> {
         get("aws:PrincipalType", "Account"),
         get("aws:PrincipalType", "AssumedRole").by(Session),
         get("aws:PrincipalIsAWSService", "false"),
+        get("sts:authentication", "false"),
         get("aws:ViaAWSService", "false"),
         get("aws:SourceIp", "192.0.2.7"),
         get("aws:SecureTransport", "true"),

@@ -290,13 +290,13 @@ sections! {
         /// Memory that directories and documents of buckets (policies, lifecycle rules, tags and the like)
         /// may take which are remembered. What does not fit is read again when it is needed.
         remembered_directories: ByteSize = "64MiB" { range: Range::Between("8MiB", "64GiB") };
-        /// Users of an account.
+        /// How many users an account may have.
         users_max: u32 = "5000" { range: Range::Between("1", "1000000"), unit: "users" };
-        /// Groups of an account.
+        /// How many groups an account may have.
         groups_max: u32 = "300" { range: Range::Between("1", "1000000"), unit: "groups" };
-        /// Roles of an account.
+        /// How many roles an account may have.
         roles_max: u32 = "1000" { range: Range::Between("1", "1000000"), unit: "roles" };
-        /// Managed policies of an account.
+        /// How many managed policies an account may have.
         policies_max: u32 = "1500" { range: Range::Between("1", "1000000"), unit: "policies" };
         /// Access keys that a user may have for another one to be made over the IAM API. `dewar key add`
         /// makes any number.
@@ -309,9 +309,9 @@ sections! {
         managed_policy_size: u32 = "6144" { range: Range::Between("1", "20480"), unit: "characters" };
         /// Characters of all inline policies of a user of an account, white space not counted.
         user_policy_size: u32 = "2048" { range: Range::Between("1", "655360"), unit: "characters" };
-        /// The same for a group.
+        /// Characters of all inline policies of a group of an account, white space not counted.
         group_policy_size: u32 = "5120" { range: Range::Between("1", "655360"), unit: "characters" };
-        /// The same for a role.
+        /// Characters of all inline policies of a role of an account, white space not counted.
         role_policy_size: u32 = "10240" { range: Range::Between("1", "655360"), unit: "characters" };
     }
 

@@ -150,6 +150,10 @@ fn fields(action: Action) -> Vec<Field> {
         | A::ListRoles
         | A::ListPolicies
         | A::ListEntitiesForPolicy
+        | A::GenerateCredentialReport
+        | A::GenerateServiceLastAccessedDetails
+        | A::SimulateCustomPolicy
+        | A::SimulatePrincipalPolicy
         | A::GetAccountSummary
         | A::PassRole
         | A::TagRole
