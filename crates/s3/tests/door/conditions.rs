@@ -139,6 +139,8 @@ fn cases() -> Vec<Case> {
         get("aws:ResourceAccount", OWNER),
         get("s3:ResourceAccount", OWNER),
         get("aws:MultiFactorAuthPresent", "false").by(Session),
+        get("sts:authentication", "false"),
+        get("sts:authentication", "true").by(Session),
         get("aws:TokenIssueTime", "*").by(Session),
         get("aws:SourceIdentity", "ann@example.org").by(Session),
         get("aws:PrincipalTag/team", "muons").by(Session),
