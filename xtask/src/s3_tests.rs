@@ -59,6 +59,8 @@ const IAM_ADMINS: &[&str] = &["iam"];
 /// expects.
 const REGION: &str = "us-east-1";
 
+const OWNERSHIP: &str = "DEWAR_S3_OBJECT_OWNERSHIP";
+
 /// Settings of the server that the suite counts on.
 const SETTINGS: [(&str, &str); 5] = [
     ("DEWAR_LOG_LEVEL", "warn"),
@@ -66,7 +68,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("DEWAR_LIFECYCLE_DAY", "10s"),
     ("DEWAR_LIFECYCLE_STORAGE_CLASSES", "LUKEWARM,FROZEN"),
     // Its tests of access control lists want them to count.
-    ("DEWAR_S3_OBJECT_OWNERSHIP", "ObjectWriter"),
+    (OWNERSHIP, "ObjectWriter"),
 ];
 
 /// Whom the tokens of the tests of web identity are for.
@@ -134,34 +136,21 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     )?;
     let scratch = workspace.target.join("s3-suite");
     let port_base = PORT_BASE + u16::try_from(std::process::id() % 1000).unwrap_or_default() * 8;
-    let mut settings = SETTINGS.to_vec();
+    let paths = SuitePaths {
+        python: &python,
+        checkout: &suite,
+        folder: &folder,
+        binary: &binary,
+        scratch: &scratch,
+        port_base,
+    };
     if asked.iam {
-        settings.extend(IAM_SETTINGS);
+        return iam_tests(&paths, asked);
     }
-    let demo = Demo::start(&binary, &scratch, port_base, &settings)?;
+    let demo = Demo::start(&binary, &scratch, port_base, &SETTINGS)?;
     let configuration = scratch.join("suite.conf");
-    let mut text = configure(&demo, port_base, asked)?;
-    let mut provider = None;
-    if asked.iam {
-        let keycloak = Provider::start(&python, &folder, &scratch, AUDIENCE)?;
-        text.push_str(keycloak.section());
-        provider = Some(keycloak);
-    }
-    std::fs::write(&configuration, text)
+    std::fs::write(&configuration, configure(&demo, port_base, asked)?)
         .with_context(|| format!("write {}", configuration.display()))?;
-    if let Some(provider) = provider {
-        let suite = |files, outcomes: &'static str| SuiteRun {
-            python: python.clone(),
-            checkout: suite.clone(),
-            folder: folder.clone(),
-            configuration: configuration.clone(),
-            outcomes: scratch.join(outcomes),
-            files,
-        };
-        let outcome = iam_tests(&folder, asked, suite);
-        drop(provider);
-        return outcome;
-    }
 
     let mut ran = BTreeMap::new();
     let selection = match &asked.only {
@@ -172,14 +161,7 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
         (asked.jobs, format!("({selection}) and not ({ALONE})")),
         (0, format!("({selection}) and ({ALONE})")),
     ] {
-        let suite = SuiteRun {
-            python: python.clone(),
-            checkout: suite.clone(),
-            folder: folder.clone(),
-            configuration: configuration.clone(),
-            outcomes: scratch.join("outcomes"),
-            files: FILES,
-        };
+        let suite = paths.run_of(&configuration, FILES, "outcomes");
         ran.extend(suite.run(&selection, jobs, &asked.pytest)?);
     }
     ensure!(!ran.is_empty(), "no test ran");
@@ -191,34 +173,90 @@ pub(crate) fn s3_tests(workspace: &Workspace, asked: &S3Tests) -> Result<()> {
     passes::judge(&folder.join(list), &ran, asked.only.is_some(), asked.record)
 }
 
-/// Runs the tests of IAM and STS, and judges each of the two by a list of its own.
-fn iam_tests(
-    folder: &Path,
-    asked: &S3Tests,
-    suite: impl Fn(&'static [&'static str], &'static str) -> SuiteRun,
-) -> Result<()> {
+/// Where everything is that runs of the suite need.
+struct SuitePaths<'a> {
+    python: &'a Path,
+    checkout: &'a Path,
+    folder: &'a Path,
+    binary: &'a Path,
+    scratch: &'a Path,
+    port_base: u16,
+}
+
+impl SuitePaths<'_> {
+    fn run_of(
+        &self,
+        configuration: &Path,
+        files: &'static [&'static str],
+        outcomes: &str,
+    ) -> SuiteRun {
+        SuiteRun {
+            python: self.python.to_owned(),
+            checkout: self.checkout.to_owned(),
+            folder: self.folder.to_owned(),
+            configuration: configuration.to_owned(),
+            outcomes: self.scratch.join(outcomes),
+            files,
+        }
+    }
+
+    /// A demo for tests of IAM or STS, and the configuration for it.
+    fn demo_of_iam(
+        &self,
+        asked: &S3Tests,
+        settings: &[(&str, &str)],
+        section: &str,
+    ) -> Result<(Demo, PathBuf)> {
+        let demo = Demo::start(self.binary, self.scratch, self.port_base, settings)?;
+        let configuration = self.scratch.join("suite.conf");
+        let text = configure(&demo, self.port_base, asked)? + section;
+        std::fs::write(&configuration, text)
+            .with_context(|| format!("write {}", configuration.display()))?;
+        Ok((demo, configuration))
+    }
+}
+
+/// Runs the tests of IAM and STS, and judges each of the two by a list of its own. Each test removes
+/// all roles of one user when it ends, so they run one by one.
+fn iam_tests(paths: &SuitePaths<'_>, asked: &S3Tests) -> Result<()> {
     let only = asked.only.as_deref().unwrap_or("test");
-    let expiry = suite(STS_FILES, "outcomes-expiry");
+    let mut iam = BTreeMap::new();
+    let (demo, configuration) =
+        paths.demo_of_iam(asked, &[&SETTINGS[..], &IAM_SETTINGS].concat(), "")?;
+    for selection in [
+        format!("({only}) and not {LEFT_BEHIND}"),
+        format!("({only}) and {LEFT_BEHIND}"),
+    ] {
+        let run = paths.run_of(&configuration, IAM_FILES, "outcomes");
+        iam.extend(run.run(&selection, 0, &asked.pytest)?);
+    }
+    drop(demo);
+
+    let log = paths.scratch.with_extension("provider");
+    std::fs::create_dir_all(&log).with_context(|| format!("make {}", log.display()))?;
+    let provider = Provider::start(paths.python, paths.folder, &log, AUDIENCE)?;
+    // Roles of a tenant write objects that are theirs where lists count, and the tests of STS have
+    // the bucket's policy speak of these.
+    let others = SETTINGS.iter().filter(|(name, _)| *name != OWNERSHIP);
+    let settings: Vec<_> = others.chain(&IAM_SETTINGS).copied().collect();
+    let (demo, configuration) = paths.demo_of_iam(asked, &settings, provider.section())?;
+    let expiry = paths.run_of(&configuration, STS_FILES, "outcomes-expiry");
     let (selection, more) = (format!("({only}) and {EXPIRY}"), asked.pytest.clone());
     let expiry = std::thread::spawn(move || expiry.run(&selection, 0, &more));
     std::thread::sleep(EXPIRY_START);
-    // Each test removes all roles of one user when it ends, so they run one by one.
-    let selection = format!("({only}) and not {EXPIRY}");
-    let mut iam = BTreeMap::new();
-    for selection in [
-        format!("{selection} and not {LEFT_BEHIND}"),
-        format!("{selection} and {LEFT_BEHIND}"),
-    ] {
-        iam.extend(suite(IAM_FILES, "outcomes-iam").run(&selection, 0, &asked.pytest)?);
-    }
-    let mut sts = suite(STS_FILES, "outcomes-sts").run(&selection, 0, &asked.pytest)?;
+    let run = paths.run_of(&configuration, STS_FILES, "outcomes");
+    let mut sts = run.run(&format!("({only}) and not {EXPIRY}"), 0, &asked.pytest)?;
     let expiry = expiry
         .join()
         .map_err(|_| anyhow!("the run of {EXPIRY} panicked"))?;
     sts.extend(expiry?);
+    drop((demo, provider));
+
     ensure!(!iam.is_empty() || !sts.is_empty(), "no test ran");
-    let judge =
-        |list, ran| passes::judge(&folder.join(list), ran, asked.only.is_some(), asked.record);
+    let judge = |list, ran| {
+        let list = paths.folder.join(list);
+        passes::judge(&list, ran, asked.only.is_some(), asked.record)
+    };
     let (iam, sts) = (judge("passes-iam.txt", &iam), judge("passes-sts.txt", &sts));
     iam.and(sts)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rand as chance;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use dewar_auth::Secret;
 use dewar_auth::token::Issuer;
@@ -61,7 +61,9 @@ impl Idp {
             now + 3600
         );
         let message = format!("{}.{}", b64(head.as_bytes()), b64(claims.as_bytes()));
-        let signature = self.pair.sign(&SystemRandom::new(), message.as_bytes());
+        let signature = self
+            .pair
+            .sign(&chance::SystemRandom::new(), message.as_bytes());
         format!("{message}.{}", b64(signature.expect("signs").as_ref()))
     }
 }

@@ -517,7 +517,7 @@ fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<Token
 
 /// The account field of a role's ARN: whose providers may vouch for who becomes it.
 fn owner_field(arn: &str) -> &str {
-    arn.splitn(6, ':').nth(4).unwrap_or_default()
+    arn.split(':').nth(4).unwrap_or_default()
 }
 
 /// Tags that an issuer gives the session, a pair for each value, and those of them that go on.
