@@ -2,8 +2,7 @@
 //! kept with the version.
 //!
 //! - **One reader a version.** Clients that ask meanwhile wait for the same pass.
-//! - **Nobody waits, nothing runs.** The pass is a future that those who wait share. It ends with the
-//!   last of them.
+//! - **No client, no pass.** The clients that wait share one future. It ends with the last of them.
 //! - **Bounded.** Passes are shared as [`Shares`] has it, and end after [`DigestLimits::time_max`].
 
 use std::collections::BTreeMap;

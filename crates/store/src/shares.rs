@@ -1,7 +1,7 @@
-//! What users have in common and none may use up: keys that wait, copies and computations that run.
+//! Fair shares of a bounded number of things: keys that wait, copies and computations that run.
 //!
-//! Whoever takes one more must hold fewer than are free. So one user alone gets half of all, a
-//! second one a quarter, and whoever comes late finds something too, as long as not all is held in
+//! A user that takes one more must hold fewer than are free. So one user alone gets half of all, a
+//! second one a quarter, and a late one finds something too, as long as not all is held in
 //! single pieces.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Counting what users store anew, for catalogs that counted otherwise.
 //!
-//! Up to commit 708fabe only readable files were objects, metadata was free, and uploads counted for
+//! Earlier releases counted only readable files as objects, metadata was free, and uploads counted for
 //! nothing. A catalog says by a mark of its own how its counters count; where the mark is missing or
 //! older, everything is counted from one snapshot when the store opens, before anything else changes the
 //! catalog. Each counter is corrected by what it is wrong by, so a crash on the way only means that the

@@ -1,10 +1,10 @@
 //! Compiled policies: one for each text of an account, whoever has it, and bounded by bytes.
 //!
-//! A policy that is compiled is charged to the account whose it is, until the last user, session or
-//! request that holds it is gone. An account may have compiled policies as long as these take no more
-//! memory than is free for others: alone it gets half of it. Where there is too little,
-//! what is cached goes first, from the account that has most; what remains belongs to requests that
-//! run, and who needs more shall ask again.
+//! A compiled policy is charged to the account that owns it, until the last user, session or request
+//! that holds it is gone. An account may have compiled policies as long as these take no more memory
+//! than is free for others: alone it gets half of it. If there is too little, cached policies are
+//! dropped first, from the account that has most. The rest belongs to requests that run, and a request
+//! that needs more is told to ask again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};

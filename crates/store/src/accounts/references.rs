@@ -3,8 +3,8 @@
 //! A reference that leads nowhere fails the lookup of whoever has it: the group could have denied
 //! something.
 //!
-//! Catalogs of releases up to the first half of 2026 refer to groups by name. Opening such a
-//! catalog turns these references into ids, one user at a time. Either form of a user means the
+//! Catalogs of earlier releases refer to groups by name. Opening such a catalog turns these
+//! references into ids, one user at a time. Either form of a user means the
 //! same, so that a crash in between leaves nothing half done; the next opening goes on. A name that
 //! leads to no group stays a name and never leads to a later group.
 
