@@ -133,7 +133,7 @@ impl Store {
     /// computed by reading the content, and then stored.
     ///
     /// # Errors
-    /// As [`Store::head`]. As [`Store::get`] for what must be read, and also
+    /// As [`Store::head`] for a stored one. As [`Store::get`] for one that must be computed, and also
     /// [`ErrorKind::Busy`] where too many passes run, and [`ErrorKind::Timeout`] for content that
     /// takes too long.
     pub async fn digest(
@@ -154,9 +154,13 @@ impl Store {
             }
             let version = file.current.id;
             let pass = match inner.digests.running(version) {
-                Some(pass) => pass,
+                // A digest that was not stored tells of the content: it is for those who may read that.
+                Some(pass) => {
+                    inner.find(caller, &bucket, &request, false).await?;
+                    pass
+                }
                 None => {
-                    let opened = self.open_to_digest(caller, &bucket, &request).await?;
+                    let opened = self.open_version(caller, &bucket, &request).await?;
                     if opened.info.version != version {
                         continue;
                     }

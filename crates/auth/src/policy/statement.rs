@@ -297,7 +297,8 @@ impl<'a> Ask<'a> {
     /// Whether the caller's name tells it apart where the resource is. Accounts name their users
     /// as they like: in the tenant, and in other accounts, somebody else may have the name.
     fn names_user(&self) -> bool {
-        let Some(user) = self.caller.user().filter(|_| self.tenant_wide) else {
+        let reaches_others = self.tenant_wide || self.on_resource;
+        let Some(user) = self.caller.user().filter(|_| reaches_others) else {
             return true;
         };
         match self.resource {
@@ -361,7 +362,8 @@ impl<'a> Ask<'a> {
         choices: &Choices,
     ) -> Result<Option<String>, Unkept> {
         if *key == Key::Username && effect == Effect::Allow && !self.names_user() {
-            return Ok(None);
+            // An absent value would make the negation of a condition or of a resource match.
+            return Err(Unkept);
         }
         match self.find(key) {
             Found::One(value) | Found::Implied(value) => Ok(Some(value.into_owned())),

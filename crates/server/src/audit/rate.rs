@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
-use dewar_auth::{AuditEvent, AuditRecord};
+use dewar_auth::{AuditEvent, AuditOutcome, AuditRecord};
 use dewar_types::{Timestamp, UserId};
 
 use super::set::AuditSet;
@@ -16,7 +16,7 @@ use super::set::AuditSet;
 const SOURCES_MAX: usize = 4096;
 
 /// Actions that are counted apart when records of a source are not written one by one.
-const ACTIONS_MAX: usize = 8;
+const ACTIONS_MAX: usize = 128;
 
 /// Sources that a record of their own says it of; a last one speaks for all others.
 const SKIPPED_MAX: usize = 64;
@@ -29,9 +29,42 @@ const WINDOW_SECS: u64 = 60;
 pub struct AuditRates {
     /// Of what is allowed to happen to data.
     pub data: u32,
-    /// Of logins, sessions, the IAM API and refusals. Nobody in particular counts as one account, of
+    /// Of refusals, as many of logins and sessions, and as many of the IAM API. Nobody in particular counts as one account, of
     /// which one address takes half at most.
     pub security: u32,
+}
+
+/// What has a rate of its own, so that none of it can be hidden behind much of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateClass {
+    /// Allowed and about data.
+    Data,
+    /// Refused.
+    Refusals,
+    /// Allowed logins and sessions.
+    Logins,
+    /// Allowed calls of the IAM API and the like.
+    Access,
+}
+
+impl RateClass {
+    const ALL: [Self; 4] = [Self::Data, Self::Refusals, Self::Logins, Self::Access];
+
+    fn of(set: AuditSet, record: &AuditRecord) -> Self {
+        match (set, record.event) {
+            (AuditSet::Data, _) => Self::Data,
+            _ if record.outcome == AuditOutcome::Refused => Self::Refusals,
+            (_, AuditEvent::Login | AuditEvent::Session) => Self::Logins,
+            _ => Self::Access,
+        }
+    }
+
+    fn set(self) -> AuditSet {
+        match self {
+            Self::Data => AuditSet::Data,
+            Self::Refusals | Self::Logins | Self::Access => AuditSet::Security,
+        }
+    }
 }
 
 /// Whose records are counted together.
@@ -62,7 +95,7 @@ impl Source {
     }
 }
 
-/// What was counted of a source in one set.
+/// What was counted of a source in one class.
 #[derive(Debug, Default)]
 struct SourceCount {
     taken: u32,
@@ -85,7 +118,8 @@ pub(super) struct Skipped {
 pub(super) struct RateLimiter {
     rates: AuditRates,
     window: u64,
-    counts: [BTreeMap<Source, SourceCount>; 2],
+    /// By class.
+    counts: [BTreeMap<Source, SourceCount>; 4],
     skipped: Vec<Skipped>,
 }
 
@@ -94,7 +128,7 @@ impl RateLimiter {
         Self {
             rates,
             window: 0,
-            counts: [BTreeMap::new(), BTreeMap::new()],
+            counts: Default::default(),
             skipped: Vec::new(),
         }
     }
@@ -105,12 +139,13 @@ impl RateLimiter {
         if matches!(record.event, AuditEvent::Admin | AuditEvent::Log) {
             return true;
         }
-        let (index, most) = match set {
-            AuditSet::Data => (0, self.rates.data),
-            AuditSet::Security => (1, self.rates.security),
+        let class = RateClass::of(set, record);
+        let most = match class.set() {
+            AuditSet::Data => self.rates.data,
+            AuditSet::Security => self.rates.security,
         };
         let mut source = Source::of(record);
-        let counts = &mut self.counts[index];
+        let counts = &mut self.counts[class as usize];
         let is_nobody = matches!(source, Source::Address(_));
         if counts.len() >= SOURCES_MAX && !counts.contains_key(&source) {
             source = Source::Others;
@@ -143,7 +178,8 @@ impl RateLimiter {
 
     /// Ends the window: what was only counted in it can be taken.
     pub(super) fn end(&mut self) {
-        for (set, counts) in AuditSet::ALL.into_iter().zip(&mut self.counts) {
+        for (class, counts) in RateClass::ALL.into_iter().zip(&mut self.counts) {
+            let set = class.set();
             let over = std::mem::take(counts).into_values();
             let mut over: Vec<_> = over.filter(|count| count.skipped > 0).collect();
             over.sort_by_key(|count| std::cmp::Reverse(count.skipped));

@@ -332,8 +332,8 @@ sections! {
         account_records_per_minute: u32 = "6000" {
             range: Range::Between("1", "10000000"), unit: "records",
         };
-        /// The same for logins, sessions, the IAM API and refusals of one account. Requests of nobody in
-        /// particular count as those of one account, and one address has at most half of it.
+        /// The same for refusals of one account, for its logins and sessions, and for its calls of the IAM
+        /// API: each of the three has this rate of its own. Requests of nobody in particular count as those of one account, and one address has at most half of it.
         account_security_records_per_minute: u32 = "600" {
             range: Range::Between("1", "10000000"), unit: "records",
         };

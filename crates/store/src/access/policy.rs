@@ -59,7 +59,9 @@ impl Store {
             .await?;
         let kind = PolicyKind::Bucket(found.name.as_str());
         Policy::parse(text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
-        let text = self.inner.accounts.stored_policy(text).await?;
+        let before = document_of::<PolicyDocument>(&found)?;
+        let before = before.as_ref().map(|document| document.text.as_str());
+        let text = self.inner.accounts.stored_policy(text, before).await?;
         let policy = Policy::parse(&text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
         let public = policy.is_public();
         let document = PolicyDocument {

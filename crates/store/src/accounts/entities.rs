@@ -317,7 +317,7 @@ impl Accounts {
         let client_trust = self.federation_config().client_trust;
         change_role(&mut record, &change, client_trust)?;
         check_trust(&record.trust, client_trust)?;
-        record.trust = self.stored_policy(&record.trust).await?;
+        record.trust = self.stored_policy(&record.trust, None).await?;
         let tenant = self.make_tenant(tenant).await?;
         let _making = self
             .within_quota(EntityKind::Role, name, &own_of(ROLE, tenant, name))
@@ -365,7 +365,8 @@ impl Accounts {
         let mut change = change;
         if let Some(trust) = &change.trust {
             check_trust(trust, client_trust)?;
-            change.trust = Some(self.stored_policy(trust).await?);
+            let before = self.role(tenant, name).await?.trust;
+            change.trust = Some(self.stored_policy(trust, Some(&before)).await?);
         }
         let edit = |record: &mut RoleRecord, _: &mut Batch| {
             change_role(record, &change, client_trust)?;

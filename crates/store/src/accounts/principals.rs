@@ -7,7 +7,7 @@
 //! it is written. A user that is an account of its own stays in its ARN too: its id alone means all
 //! of the account.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dewar_auth::{principals_of, role_arn, with_principals};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
@@ -20,15 +20,25 @@ use super::{Accounts, ROLE, Role, account_of};
 const ID_CHARS: usize = 16;
 
 impl Accounts {
-    /// A policy as it is stored.
+    /// A policy as it is stored, in the place of the one `before`.
     ///
     /// # Errors
-    /// [`ErrorKind::MalformedPolicy`] for what is no JSON; those of the catalog.
-    pub(crate) async fn stored_policy(&self, text: &str) -> Result<String> {
+    /// [`ErrorKind::MalformedPolicy`] for what is no JSON, and for the id of somebody who is no
+    /// account, unless the policy before had it: a policy that is read would tell the name. Those of
+    /// the catalog.
+    pub(crate) async fn stored_policy(&self, text: &str, before: Option<&str>) -> Result<String> {
+        let before = before.map_or(Ok(Vec::new()), principals_of);
+        let before = before.map_err(malformed)?;
         let mut ids = BTreeMap::new();
-        for arn in principals_of(text).map_err(malformed)? {
-            if let Some(id) = self.principal_id(&arn).await? {
-                ids.insert(arn, UserId(id).to_string());
+        for principal in principals_of(text).map_err(malformed)? {
+            if let Some(id) = self.principal_id(&principal).await? {
+                ids.insert(principal, UserId(id).to_string());
+            } else if let Some(id) = id_of(&principal).filter(|_| !before.contains(&principal)) {
+                let account = self.record_by_id(id).await?;
+                if !account.is_some_and(|record| record.account.is_none()) {
+                    let message = format!("principal {principal:?} is no account");
+                    return Err(Error::new(ErrorKind::MalformedPolicy, message));
+                }
             }
         }
         with_principals(text, &ids).map_err(malformed)
@@ -39,15 +49,7 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::MalformedPolicy`] for what is no JSON; those of the catalog.
     pub(crate) async fn shown_policy(&self, text: &str) -> Result<String> {
-        let mut arns = BTreeMap::new();
-        for principal in principals_of(text).map_err(malformed)? {
-            let id = Some(&principal).filter(|text| text.len() == ID_CHARS);
-            if let Some(id) = id.and_then(|text| text.parse().ok())
-                && let Some(arn) = self.principal_arn(id).await?
-            {
-                arns.insert(principal, arn);
-            }
-        }
+        let arns = self.principal_arns([text]).await?;
         with_principals(text, &arns).map_err(malformed)
     }
 
@@ -58,6 +60,20 @@ impl Accounts {
     pub async fn shown_role(&self, role: Role) -> Result<Role> {
         let trust = self.shown_policy(&role.trust).await?;
         Ok(Role { trust, ..role })
+    }
+
+    /// Roles with their trust policies as they are shown.
+    ///
+    /// # Errors
+    /// As [`Accounts::role`].
+    pub async fn shown_roles(&self, roles: Vec<Role>) -> Result<Vec<Role>> {
+        let texts = roles.iter().map(|role| role.trust.as_str());
+        let arns = self.principal_arns(texts).await?;
+        let shown = roles.into_iter().map(|role| {
+            let trust = with_principals(&role.trust, &arns).map_err(malformed)?;
+            Ok(Role { trust, ..role })
+        });
+        shown.collect()
     }
 
     /// The id of the user or role of an ARN that has this very name and path.
@@ -111,20 +127,43 @@ impl Accounts {
         }
     }
 
-    /// The ARN of the user of an account, or of the role, that has an id.
-    async fn principal_arn(&self, id: UserId) -> Result<Option<String>> {
-        if let Some(user) = self.record_by_id(id).await? {
+    /// The ARNs of the users of accounts, and of the roles, whose ids stand in policies. However many ids
+    /// there are, roles are looked through once.
+    async fn principal_arns<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut ids = BTreeSet::new();
+        for text in texts {
+            let principals = principals_of(text).map_err(malformed)?;
+            ids.extend(principals.iter().filter_map(|text| id_of(text)));
+        }
+        let (mut arns, mut others) = (BTreeMap::new(), BTreeSet::new());
+        for id in ids {
+            let Some(user) = self.record_by_id(id).await? else {
+                others.insert(id);
+                continue;
+            };
             let user = bare(&user)?;
-            return Ok(Some(user.arn()).filter(|_| !user.is_root()));
+            if !user.is_root() {
+                arns.insert(id.to_string(), user.arn());
+            }
+        }
+        if others.is_empty() {
+            return Ok(arns);
         }
         for tenant in self.tree.tenants().await? {
             let roles: Vec<RoleRecord> = self.entities(ROLE, &tenant.name, None).await?;
-            let Some(role) = roles.into_iter().find(|role| role.id == id.0) else {
-                continue;
-            };
-            return self.arn_of_role(&tenant.name, tenant.id, &role).await;
+            for role in roles
+                .iter()
+                .filter(|role| others.contains(&UserId(role.id)))
+            {
+                let arn = self.arn_of_role(&tenant.name, tenant.id, role).await?;
+                arns.extend(arn.map(|arn| (UserId(role.id).to_string(), arn)));
+            }
+            tokio::task::yield_now().await;
         }
-        Ok(None)
+        Ok(arns)
     }
 
     async fn arn_of_role(
@@ -147,6 +186,12 @@ impl Accounts {
         };
         Ok(Some(role_arn(&account, &role.path, name)))
     }
+}
+
+/// The id that a principal is, if it is one.
+fn id_of(principal: &str) -> Option<UserId> {
+    let id = Some(principal).filter(|text| text.len() == ID_CHARS);
+    id.and_then(|text| text.parse().ok())
 }
 
 fn malformed(error: dewar_auth::PolicyError) -> Error {

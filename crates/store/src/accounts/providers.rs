@@ -339,7 +339,7 @@ impl Accounts {
     }
 
     /// A provider as an issuer whose tokens are checked; `None` where there is none of this name and
-    /// address, or where the administrator has switched the issuer of this address off.
+    /// address, or where the administrator has switched the issuer of this address off or allows its host no longer.
     async fn as_issuer(&self, owner: &str, url: &str) -> Result<Option<Arc<Issuer>>> {
         let key = key_of(owner, provider_name(url));
         let found = self.read::<ProviderRecord>(&key).await?;
@@ -348,6 +348,10 @@ impl Accounts {
         };
         let issuers = self.issuers().await?;
         if issuers.get(url).is_some_and(|issuer| issuer.disabled) {
+            return Ok(None);
+        }
+        // The administrator may have taken its host off the list since it was made.
+        if !is_listed(&self.federation_config().provider_hosts, url) {
             return Ok(None);
         }
         let audiences = match record.client_ids.is_empty() {

@@ -61,36 +61,15 @@ impl Store {
         self.open_version(caller, &bucket, &request).await
     }
 
-    pub(super) async fn open_version(
+    pub(crate) async fn open_version(
         &self,
         caller: &Caller,
         bucket: &Bucket,
         request: &GetRequest,
-    ) -> Result<OpenFile> {
-        self.open_as(caller, bucket, request, false).await
-    }
-
-    /// The same for who may look at the file and not necessarily read it: a digest is shown of it, and
-    /// nothing else.
-    pub(crate) async fn open_to_digest(
-        &self,
-        caller: &Caller,
-        bucket: &Bucket,
-        request: &GetRequest,
-    ) -> Result<OpenFile> {
-        self.open_as(caller, bucket, request, true).await
-    }
-
-    async fn open_as(
-        &self,
-        caller: &Caller,
-        bucket: &Bucket,
-        request: &GetRequest,
-        stat: bool,
     ) -> Result<OpenFile> {
         let inner = &self.inner;
         loop {
-            let (file, _, key) = inner.find(caller, bucket, request, stat).await?;
+            let (file, _, key) = inner.find(caller, bucket, request, false).await?;
             let extents = match inner.extents(&file).await {
                 Err(_) if !inner.is_current(bucket, request, &file).await? => continue,
                 extents => extents

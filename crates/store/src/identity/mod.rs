@@ -552,11 +552,7 @@ impl Identities<'_> {
         if self.manages_tenant() {
             found.extend(accounts.roles(&self.tenant, None).await?);
         }
-        let mut roles = Vec::new();
-        for role in found {
-            roles.push(accounts.shown_role(role).await?);
-        }
-        Ok(roles)
+        accounts.shown_roles(found).await
     }
 
     /// Changes a role.
