@@ -469,7 +469,7 @@ def test_removing_says_what_it_did(tended):
     done = subprocess.run([BIN, "disk", "remove", "6", "--dir", str(server.data)],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for words in ["disk 6 was removed", "shards", "final", f"dewar disk readmit {server.disk(6)}",
+    for words in ["disk 6 was removed", "shards", "out of the journal for good", f"dewar disk readmit {server.disk(6)}",
                   "what is there without it", "PROVEN SINCE"]:
         assert words in done.stdout, done.stdout
     # Taken back by its number it is as before.

@@ -494,11 +494,15 @@ s = socket.socket()
 s.connect(("127.0.0.1", int(sys.argv[1])))
 frame = lambda code, body: struct.pack(">HH", 0, code) + body + struct.pack(">i", 0)
 s.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012) + frame(3006, struct.pack(">iBB10x", 0x520, 0, 3))
-          + frame(3007, struct.pack(">i8s4B", 1, b"demo", 0, 0, 0x85, 0)))
+          + frame(3007, struct.pack(">i8s4B", 1, b"demo", 0, 0, 0x85, 0))
+          + struct.pack(">HH16xi", 0, 3017, 5) + b"/demo")
+# Behind the answers to handshake, protocol and login, the first request hears why.
 data = b""
-while more := s.recv(1000):
+while len(data) < 72:
+    more = s.recv(1000)
+    assert more, data
     data += more
-status, _, error = struct.unpack(">Hii", data[34:44])
+status, _, error = struct.unpack(">Hii", data[58:68])
 assert (status, error) == (4003, 3030), data
 """
     python(code, address(own_server).rsplit(":", 1)[1])

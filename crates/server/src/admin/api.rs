@@ -372,7 +372,7 @@ pub enum Reply {
     /// It was done.
     Done,
     /// How the server fares.
-    Status(Status),
+    Status(Box<Status>),
     /// The disks.
     Disks(Vec<DiskInfo>),
     /// What was decided about a disk.
@@ -582,7 +582,7 @@ pub trait AdminApi: Send + Sync {
 /// As the method.
 pub(super) async fn dispatch(api: &dyn AdminApi, request: Request) -> Result<Reply> {
     Ok(match request {
-        Request::Status {} => Reply::Status(api.status().await?),
+        Request::Status {} => Reply::Status(Box::new(api.status().await?)),
         Request::DiskList {} => Reply::Disks(api.disk_list().await?),
         Request::DiskDecide {
             disk,

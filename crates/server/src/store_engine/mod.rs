@@ -242,16 +242,9 @@ impl OpenEngine for OpenStore {
             );
         }
         limit_accounts(engine.store(), &config.accounts);
-        engine.store().accounts().set_federation(FederationConfig {
-            provider_hosts: config.federation.provider_hosts.clone(),
-            audiences: config.federation.audiences.clone(),
-            client_trust: config.federation.client_trust,
-            session_tag_keys: config.federation.session_tag_keys,
-        });
+        limit_logins(engine.store(), config);
         let audit = Arc::new(AuditLog::open(audit_config(config), env)?);
         engine.store().tell(Arc::clone(&audit) as _);
-        let lifetime_max = config.security.token_lifetime_max;
-        engine.store().accounts().limit_token_lifetime(lifetime_max);
         if purpose.serves() {
             attempt::forget_ended(config, false)?;
             let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
@@ -295,13 +288,7 @@ impl OpenEngine for OpenStore {
             tokio::spawn(async move { store.accounts().keep_keys(fetcher, unknown_every).await })
         });
         if purpose.serves() {
-            for id in changes.nowhere() {
-                tracing::warn!(
-                    disk = %id,
-                    "a disk of the pool is missing, and its folder is not known: mount it and name its \
-                     folder in pool.disks"
-                );
-            }
+            warn_of_unknown_folders(&changes);
         }
         metrics::register(metrics, &engine, &changes, &audit);
         Ok(StoreEngine {
@@ -384,6 +371,29 @@ fn flags(wish: &RebuildWish) -> String {
     ];
     let given = flags.iter().filter(|(given, _)| *given);
     given.map(|(_, flag)| *flag).collect::<Vec<_>>().join(" ")
+}
+
+/// Says which disks are missing that no known folder has.
+fn warn_of_unknown_folders(changes: &DiskChanges) {
+    for id in changes.nowhere() {
+        tracing::warn!(
+            disk = %id,
+            "a disk of the pool is missing, and its folder is not known: mount it and name its \
+             folder in pool.disks"
+        );
+    }
+}
+
+/// Bounds which logins from outside are taken, and for how long.
+fn limit_logins(store: &Store, config: &Config) {
+    store.accounts().set_federation(FederationConfig {
+        provider_hosts: config.federation.provider_hosts.clone(),
+        audiences: config.federation.audiences.clone(),
+        client_trust: config.federation.client_trust,
+        session_tag_keys: config.federation.session_tag_keys,
+    });
+    let lifetime_max = config.security.token_lifetime_max;
+    store.accounts().limit_token_lifetime(lifetime_max);
 }
 
 /// How the audit log is to be kept.

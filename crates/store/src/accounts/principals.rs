@@ -35,7 +35,7 @@ impl Accounts {
                 ids.insert(principal, UserId(id).to_string());
             } else if let Some(id) = id_of(&principal).filter(|_| !before.contains(&principal)) {
                 let account = self.record_by_id(id).await?;
-                if !account.is_some_and(|record| record.account.is_none()) {
+                if account.is_none_or(|record| record.account.is_some()) {
                     let message = format!("principal {principal:?} is no account");
                     return Err(Error::new(ErrorKind::MalformedPolicy, message));
                 }

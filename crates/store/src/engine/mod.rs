@@ -340,10 +340,8 @@ impl Engine {
         let replacing = replacing.collect();
         let members = found.into_iter().map(|(member, _)| member).collect();
         let pool = Arc::new(config.pool_of(env, dewar, members)?);
-        let disks = pool
-            .members()
-            .map(|member| (member.id, member.disk))
-            .collect::<Vec<_>>();
+        let disks = pool.members().map(|member| (member.id, member.disk));
+        let disks: Vec<_> = disks.collect();
         let journal = fitting(&config.journal, &disks).await;
         let (journal, recovery) = Journal::open(env.clone(), disks.clone(), journal)
             .await
