@@ -486,6 +486,19 @@ fn a_name_that_an_account_gives_counts_in_the_account() {
     assert!(!bucket.may(&by(namesake), Action::GetObject));
     let own = with_policy(member(3, 1, "ann/a"), &allow, true);
     assert!(bucket.may(&by(own), Action::GetObject));
+    // Where the name does not count, its negation does not either.
+    let others = allow.replace(r#""Resource""#, r#""NotResource""#);
+    let other = with_policy(user(2, "z"), &others, true);
+    assert!(bucket.may(&by(other), Action::GetObject));
+    let namesake = with_policy(member(3, 2, "bob/a"), &others, true);
+    assert!(!bucket.may(&by(namesake), Action::GetObject));
+    // A policy on the bucket gives a name to nobody who chose it in another account.
+    let open = bucket_policy(&statement("Allow", ANYBODY, "s3:GetObject", homes, ""));
+    let anything = statement("Allow", "", "s3:*", "*", "");
+    let of_bucket = |user| Bucket::new(&open).may(&by(user), Action::GetObject);
+    assert!(of_bucket(user(2, "a")));
+    let namesake = member(3, 2, "bob/a");
+    assert!(!of_bucket(with_policy(namesake, &anything, false)));
     let all = statement("Allow", "", "s3:*", "*", "").replace(
         r#""Statement":"#,
         r#""Statement":[{"Effect":"Deny","Action":"s3:GetObject","Resource":"arn:aws:s3:::data/${aws:username}/*"},"#,

@@ -302,6 +302,18 @@ mod tests {
     }
 
     #[test]
+    fn refusals_hide_nothing_that_was_allowed() {
+        let mut limiter = RateLimiter::new(RATES);
+        let mut refused = record(1, "192.0.2.7");
+        refused.outcome = AuditOutcome::Refused;
+        let tries = 0..10_000;
+        let admits = |_: &u32| limiter.admits(second(60), AuditSet::Security, &refused);
+        assert!(tries.filter(admits).count() < 10_000);
+        let allowed = record(1, "192.0.2.7");
+        assert!(limiter.admits(second(60), AuditSet::Security, &allowed));
+    }
+
+    #[test]
     fn an_address_has_half_of_the_rate_of_nobody() {
         let mut limiter = RateLimiter::new(RATES);
         let mut taken = |address: &str, times| {
