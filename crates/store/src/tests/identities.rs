@@ -794,8 +794,8 @@ fn a_policy_of_a_bucket_names_users_and_roles_for_good() {
         put(&shown().await).await;
         // An id that the policy did not have would be told as a name.
         let hidden = site.caller("ann/Other", &[]).await.user_id().to_string();
-        let name = bucket("first");
-        let refused = store.put_bucket_policy(&site.rig.ann, &name, &text(&hidden), false);
+        let (name, hidden) = (bucket("first"), text(&hidden));
+        let refused = store.put_bucket_policy(&site.rig.ann, &name, &hidden, false);
         let refused = refused.await.expect_err("an id of no account");
         assert_eq!(refused.kind(), ErrorKind::MalformedPolicy);
         assert!(!lists(&site.caller("ann/Other", &[]).await).await);
