@@ -110,7 +110,7 @@ impl Run<'_> {
             return Ok(outcomes);
         }
         let mut unit = self.cargo(["test", "--workspace", "--lib", "--bins", "--tests"]);
-        unit.args(&self.asked.args);
+        unit.arg("--no-fail-fast").args(&self.asked.args);
         outcomes.push(foreground("unit tests", vec![unit]));
         let beside = self.beside()?;
         if let Some(install) = install {

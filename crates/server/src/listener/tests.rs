@@ -665,9 +665,13 @@ async fn who_has_not_authenticated_idles_for_less_while_it_is_crowded() {
     // Nobody needs the room yet.
     send(&mut guest, GET).await;
     one_answer(&mut guest).await;
+    // Others must not leave before the guest is looked at, so they authenticate.
     let mut others = Vec::new();
     for _ in 0..13 {
-        others.push(running.connect().await);
+        let mut other = running.connect().await;
+        send(&mut other, "GET /ann HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        one_answer(&mut other).await;
+        others.push(other);
     }
     let (rest, after) = to_end(&mut guest).await;
     assert_eq!(rest, "");
