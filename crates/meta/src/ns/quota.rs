@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::record::{Counter, Entry, PartRecord, QuotaRecord, Record, Scope, SpaceMark};
+use super::reservation::Reserved;
 use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::{Actor, Bucket, Tree, Usage, charge, keys};
@@ -87,10 +88,12 @@ pub struct SetQuota {
     pub place: Option<(EntryId, ObjectKey)>,
 }
 
-/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some.
+/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some. And what open
+/// writers have reserved.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     by_scope: RwLock<BTreeMap<Scope, Quota>>,
+    pub(super) reserved: Reserved,
     /// One change at a time, so that memory and catalog agree.
     changing: Mutex<()>,
 }
@@ -103,6 +106,7 @@ impl Quotas {
         let by_scope = all.map(|set| (set.scope, set.quota)).collect();
         Ok(Self {
             by_scope: RwLock::new(by_scope),
+            reserved: Reserved::default(),
             changing: Mutex::default(),
         })
     }
@@ -297,8 +301,13 @@ impl Tree {
             };
             let Some(quota) = limit else { continue };
             let usage = self.usage(scope).await?;
-            if !quota.fits(usage, more.objects, more.bytes) {
-                return Err(exceeded(scope, quota, usage));
+            let reserved = self.quotas.reserved.bytes(scope);
+            let taken = Usage {
+                bytes: usage.bytes.saturating_add(reserved),
+                ..usage
+            };
+            if !quota.fits(taken, more.objects, more.bytes) {
+                return Err(exceeded(scope, quota, usage, reserved));
             }
         }
         Ok(())
@@ -390,8 +399,8 @@ fn record(quota: Quota, place: Option<(EntryId, &ObjectKey)>) -> QuotaRecord {
     }
 }
 
-/// Refuses what does not fit.
-pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
+/// Refuses what does not fit beside what is there and what open writers have `reserved`.
+pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage, reserved: u64) -> Error {
     let what = match scope {
         Scope::Tenant(_) => "the tenant",
         Scope::Bucket(_) => "the bucket",
@@ -400,9 +409,15 @@ pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
         Scope::Group(_) => "the group",
     };
     let mut words = format!(
-        "{what} holds {} bytes in {} objects (versions, delete markers and open uploads count), and may hold",
+        "{what} holds {} bytes in {} objects (versions, delete markers and open uploads count)",
         usage.bytes, usage.objects
     );
+    if reserved > 0 {
+        words.push_str(&format!(
+            ", files that are being written take {reserved} bytes"
+        ));
+    }
+    words.push_str(", and may hold");
     let mut and = "";
     if let Some(max) = quota.max_bytes {
         words.push_str(&format!(" {max} bytes"));

@@ -116,7 +116,12 @@ impl<'t> Stage<'t> {
         added
             .filter_map(|(counter, delta)| {
                 let (scope, quota) = self.limit(*counter)?;
-                let max = i64::try_from(quota.max(*counter)?).unwrap_or(i64::MAX);
+                let reserved = match counter {
+                    Counter::Bytes(_) => self.tree.quotas.reserved.bytes(scope),
+                    _ => 0,
+                };
+                let max = quota.max(*counter)?.saturating_sub(reserved);
+                let max = i64::try_from(max).unwrap_or(i64::MAX);
                 let require = Require::AtMost {
                     counter: counter.key(),
                     max: max.saturating_sub(*delta),
@@ -592,7 +597,8 @@ impl<'t> Stage<'t> {
                 let limit = index.checked_sub(first_limit);
                 if let Some((_, scope, quota)) = limit.and_then(|at| limits.get(at)) {
                     let usage = self.tree.usage(*scope).await?;
-                    return Err(quota::exceeded(*scope, *quota, usage));
+                    let reserved = self.tree.quotas.reserved.bytes(*scope);
+                    return Err(quota::exceeded(*scope, *quota, usage, reserved));
                 }
                 Ok(Committed::Lost)
             }

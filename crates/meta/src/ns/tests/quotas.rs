@@ -652,3 +652,80 @@ async fn a_bucket_of_directories_can_be_deleted() {
     assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
     assert_sound(&tree).await;
 }
+
+/// What open writers have on disks counts for others, up to what is limited, until they go.
+#[tokio::test]
+async fn open_writers_reserve_what_they_write() {
+    let (tree, bucket) = tree().await;
+    let (k, owner) = (key("s/open"), ALICE.user);
+    let mut writer = tree.reservation(&bucket, &k, owner, None);
+    // Nothing is limited, so nobody is asked.
+    tree.reserve(&mut writer, &bucket, &k, 70).await.unwrap();
+    assert_eq!(writer.covers(), 0);
+    put(&tree, &bucket, "s/before").await;
+    let space = tree
+        .limit_space(&ALICE, &bucket, &key("s"), bytes(100))
+        .await
+        .unwrap();
+    for scope in [Scope::User(owner), Scope::Bucket(bucket.id)] {
+        tree.limit(scope, bytes(1000)).await.unwrap();
+    }
+    let reserve = async |writer: &mut Reservation, bytes| {
+        let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
+        reserved.map_err(|error| error.kind())
+    };
+    assert_eq!(reserve(&mut writer, 30).await, Ok(()));
+    assert_eq!(writer.covers(), 30);
+    // It takes twice of what it has where that fits, else what it needs.
+    assert_eq!(reserve(&mut writer, 31).await, Ok(()));
+    assert_eq!(writer.covers(), 60);
+    assert_eq!(reserve(&mut writer, 61).await, Ok(()));
+    assert_eq!(writer.covers(), 61);
+    assert_eq!(room(&tree, &bucket, "s/more", 30).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "s/more", 30).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "s/more", 29).await, Ok(()));
+    assert_eq!(reserve(&mut writer, 62).await, FULL);
+    assert_eq!(writer.covers(), 61);
+    let said = tree.reserve(&mut writer, &bucket, &k, 62).await;
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("take 62 bytes"), "{said}");
+    drop(writer);
+    assert_eq!(fill(&tree, &bucket, "s/more2", 61).await, Ok(()));
+    assert_eq!(used(&tree, Scope::Space(space)).await, (3, 100));
+    for scope in [Scope::Space(space), Scope::User(owner)] {
+        assert_eq!(tree.quotas.reserved.bytes(scope), 0);
+    }
+    assert_sound(&tree).await;
+}
+
+/// One writer of a name may take the bytes of the version that it replaces, if that goes.
+#[tokio::test]
+async fn a_writer_has_the_room_of_what_it_replaces_once() {
+    let (tree, bucket) = tree().await;
+    let k = key("a");
+    fill(&tree, &bucket, "a", 80).await.unwrap();
+    tree.limit(Scope::Bucket(bucket.id), bytes(100))
+        .await
+        .unwrap();
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let begin = |bucket: &Bucket| tree.reservation(bucket, &k, ALICE.user, Some(&there));
+    let reserve = async |writer: &mut Reservation, bytes| {
+        let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
+        reserved.map_err(|error| error.kind())
+    };
+    let (mut first, mut second) = (begin(&bucket), begin(&bucket));
+    assert_eq!(reserve(&mut first, 90).await, Ok(()));
+    assert_eq!(reserve(&mut second, 11).await, FULL);
+    assert_eq!(reserve(&mut second, 10).await, Ok(()));
+    assert_eq!(reserve(&mut first, 91).await, FULL);
+    drop((first, second));
+    let mut third = begin(&bucket);
+    assert_eq!(reserve(&mut third, 100).await, Ok(()));
+    drop(third);
+    keeping(&tree, &bucket).await;
+    let tenant = bucket.tenant.clone();
+    let now = tree.bucket(&tenant, &bucket.name).await.unwrap().unwrap();
+    let mut fourth = begin(&now);
+    assert_eq!(reserve(&mut fourth, 21).await, FULL);
+    assert_eq!(reserve(&mut fourth, 20).await, Ok(()));
+}

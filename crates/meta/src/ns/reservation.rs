@@ -1,0 +1,194 @@
+//! Room that open writers take in quotas before anything of theirs has a name.
+//!
+//! What a writer puts on disks counts in no counter until it is published. Meanwhile it is reserved, in
+//! memory only: a writer does not outlive the process. A reservation grows in steps, so that most writes
+//! ask nobody. Everything that judges a quota adds what is reserved to what the counters say.
+//!
+//! The bytes of the version that a writer replaces go when it publishes, so it may take as many without
+//! a reservation. Only one writer of a name has this credit at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
+use parking_lot::Mutex;
+
+use super::quota::{Quotas, exceeded};
+use super::record::{FileRecord, Scope};
+use super::{Bucket, Quota, Tree, charge};
+
+/// A reservation grows by as much as it has, but at most by this.
+const STEP_MAX: u64 = 16 << 20;
+
+/// What is reserved now.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_scope: BTreeMap<Scope, u64>,
+    /// Names whose current version is credited to a writer.
+    credited: BTreeSet<(EntryId, ObjectKey)>,
+}
+
+impl Reserved {
+    /// Bytes that are reserved in a scope.
+    pub(super) fn bytes(&self, scope: Scope) -> u64 {
+        let state = self.state.lock();
+        state.by_scope.get(&scope).copied().unwrap_or(0)
+    }
+
+    fn take(&self, scopes: &[Scope], bytes: u64) {
+        let mut state = self.state.lock();
+        for &scope in scopes {
+            let reserved = state.by_scope.entry(scope).or_default();
+            *reserved = reserved.saturating_add(bytes);
+        }
+    }
+
+    fn release(&self, scopes: &[Scope], bytes: u64) {
+        let mut state = self.state.lock();
+        for scope in scopes {
+            if let Some(reserved) = state.by_scope.get_mut(scope) {
+                *reserved = reserved.saturating_sub(bytes);
+                if *reserved == 0 {
+                    state.by_scope.remove(scope);
+                }
+            }
+        }
+    }
+}
+
+/// What one writer has reserved; dropped, it is free again.
+#[derive(Debug)]
+pub struct Reservation {
+    quotas: Arc<Quotas>,
+    owner: UserId,
+    /// The name whose version goes, and its bytes, if this writer may count on them.
+    credited: Option<(EntryId, ObjectKey)>,
+    credit: u64,
+    scopes: Vec<Scope>,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Bytes that the writer may have put on disks without asking again.
+    #[must_use]
+    pub fn covers(&self) -> u64 {
+        self.credit.saturating_add(self.bytes)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let reserved = &self.quotas.reserved;
+        reserved.release(&self.scopes, self.bytes);
+        if let Some(name) = &self.credited {
+            reserved.state.lock().credited.remove(name);
+        }
+    }
+}
+
+impl Tree {
+    /// A reservation of nothing for a writer of a name that has `there` now.
+    #[must_use]
+    pub fn reservation(
+        &self,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        owner: UserId,
+        there: Option<&FileRecord>,
+    ) -> Reservation {
+        let versioning = bucket.settings().map(|settings| settings.versioning);
+        let goes = there.and_then(|file| charge::replaced(file, versioning.unwrap_or_default()));
+        let goes = goes.map_or(0, |goes| goes.bytes);
+        let name = (bucket.id, key.clone());
+        let mut state = self.quotas.reserved.state.lock();
+        let has_credit = goes > 0 && state.credited.insert(name.clone());
+        Reservation {
+            quotas: Arc::clone(&self.quotas),
+            owner,
+            credited: has_credit.then_some(name),
+            credit: if has_credit { goes } else { 0 },
+            scopes: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Makes a reservation large enough for a writer that has put `bytes` on disks in all, and larger
+    /// where there is room. While nothing is limited, nothing is reserved.
+    ///
+    /// # Errors
+    /// `Quota`, with what is limited and how full it is; then it is as it was. `NoSuchBucket`; what the
+    /// engine says.
+    pub async fn reserve(
+        &self,
+        reservation: &mut Reservation,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        if bytes <= reservation.covers() || !self.has_quotas() {
+            return Ok(());
+        }
+        let (dirs, _) = key.split();
+        let chain = self.resolve(bucket, &dirs).await?;
+        let mut scopes = chain.scopes();
+        scopes.push(Scope::User(reservation.owner));
+        scopes.extend(chain.group().map(Scope::Group));
+        let limits: BTreeMap<Scope, Quota> = chain.quotas().collect();
+        let needed = bytes - reservation.credit;
+        let more = reservation.bytes.min(STEP_MAX);
+        let roomy = needed.max(reservation.bytes.saturating_add(more));
+        if roomy > needed {
+            let enlarged = self.enlarge(reservation, &scopes, &limits, roomy).await;
+            match enlarged {
+                Err(error) if error.kind() == ErrorKind::Quota => {}
+                outcome => return outcome,
+            }
+        }
+        self.enlarge(reservation, &scopes, &limits, needed).await
+    }
+
+    async fn enlarge(
+        &self,
+        reservation: &mut Reservation,
+        scopes: &[Scope],
+        limits: &BTreeMap<Scope, Quota>,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        let reserved = &self.quotas.reserved;
+        // First taken, then judged: two that ask at once may both be refused, never both admitted. The
+        // scopes may be others than before, since directories are renamed and limited.
+        let before = (std::mem::take(&mut reservation.scopes), reservation.bytes);
+        reserved.take(scopes, bytes);
+        reserved.release(&before.0, before.1);
+        (reservation.scopes, reservation.bytes) = (scopes.to_vec(), bytes);
+        let judged = self.judge(scopes, limits).await;
+        if judged.is_err() {
+            reserved.take(&before.0, before.1);
+            reserved.release(scopes, bytes);
+            (reservation.scopes, reservation.bytes) = before;
+        }
+        judged
+    }
+
+    /// Whether what is reserved fits beside what is there.
+    async fn judge(&self, scopes: &[Scope], limits: &BTreeMap<Scope, Quota>) -> Result<(), Error> {
+        for &scope in scopes {
+            let quota = match scope {
+                Scope::Space(_) => limits.get(&scope).copied(),
+                _ => self.quota(scope),
+            };
+            let Some(quota) = quota else { continue };
+            let usage = self.usage(scope).await?;
+            let reserved = self.quotas.reserved.bytes(scope);
+            if !quota.fits(usage, 0, reserved) {
+                return Err(exceeded(scope, quota, usage, reserved));
+            }
+        }
+        Ok(())
+    }
+}
