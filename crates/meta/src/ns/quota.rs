@@ -28,7 +28,8 @@ const PAGE: usize = 1000;
 pub struct Quota {
     /// Most bytes: of all versions, of parts of uploads in progress, and of metadata beyond what is free.
     pub max_bytes: Option<u64>,
-    /// Most objects: versions, delete markers and uploads in progress.
+    /// Most objects: versions, delete markers, uploads in progress and directories that were made on
+    /// request.
     pub max_objects: Option<u64>,
     /// Bytes from which on it is said that there are many.
     pub soft_bytes: Option<u64>,
@@ -257,10 +258,8 @@ impl Tree {
             objects: 1_u64.saturating_sub(goes.objects),
             bytes: size.saturating_sub(goes.bytes),
         };
-        let mut scopes = target.chain.scopes();
-        scopes.push(Scope::User(owner));
-        scopes.extend(target.chain.group().map(Scope::Group));
-        self.check_fit(&scopes, &target.chain, more).await
+        let scopes = target.chain.scopes_with((owner, target.chain.group()));
+        self.check_fit(&scopes, &target.chain, more, 0).await
     }
 
     /// The same for a part of an upload, in place of the part that has its number.
@@ -289,10 +288,20 @@ impl Tree {
             bytes: size.saturating_sub(replaced),
         };
         let scopes = charge::scopes_of_upload(bucket, &open.record);
-        self.check_fit(&scopes, &open.chain, more).await
+        self.check_fit(&scopes, &open.chain, more, 0).await
     }
 
-    async fn check_fit(&self, scopes: &[Scope], chain: &Chain, more: Usage) -> Result<(), Error> {
+    /// Whether so much more fits beside what is there and what is reserved but for `own` bytes.
+    ///
+    /// # Errors
+    /// As [`Tree::check_room`].
+    pub(super) async fn check_fit(
+        &self,
+        scopes: &[Scope],
+        chain: &Chain,
+        more: Usage,
+        own: u64,
+    ) -> Result<(), Error> {
         let spaces: BTreeMap<Scope, Quota> = chain.quotas().collect();
         for &scope in scopes {
             let limit = match scope {
@@ -303,7 +312,7 @@ impl Tree {
             let usage = self.usage(scope).await?;
             let reserved = self.quotas.reserved.bytes(scope);
             let taken = Usage {
-                bytes: usage.bytes.saturating_add(reserved),
+                bytes: usage.bytes.saturating_add(reserved.saturating_sub(own)),
                 ..usage
             };
             if !quota.fits(taken, more.objects, more.bytes) {
@@ -409,7 +418,7 @@ pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage, reserved: u64) 
         Scope::Group(_) => "the group",
     };
     let mut words = format!(
-        "{what} holds {} bytes in {} objects (versions, delete markers and open uploads count)",
+        "{what} holds {} bytes in {} objects (versions, delete markers, open uploads and made directories count)",
         usage.bytes, usage.objects
     );
     if reserved > 0 {

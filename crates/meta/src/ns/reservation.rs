@@ -13,9 +13,10 @@ use std::sync::Arc;
 use dewar_types::{EntryId, Error, ErrorKind, ObjectKey, UserId};
 use parking_lot::Mutex;
 
-use super::quota::{Quotas, exceeded};
+use super::quota::Quotas;
 use super::record::{FileRecord, Scope};
-use super::{Bucket, Quota, Tree, charge};
+use super::resolve::Chain;
+use super::{Bucket, Tree, Usage, charge};
 
 /// A reservation grows by as much as it has, but at most by this.
 const STEP_MAX: u64 = 16 << 20;
@@ -135,28 +136,25 @@ impl Tree {
         }
         let (dirs, _) = key.split();
         let chain = self.resolve(bucket, &dirs).await?;
-        let mut scopes = chain.scopes();
-        scopes.push(Scope::User(reservation.owner));
-        scopes.extend(chain.group().map(Scope::Group));
-        let limits: BTreeMap<Scope, Quota> = chain.quotas().collect();
+        let scopes = chain.scopes_with((reservation.owner, chain.group()));
         let needed = bytes - reservation.credit;
         let more = reservation.bytes.min(STEP_MAX);
         let roomy = needed.max(reservation.bytes.saturating_add(more));
         if roomy > needed {
-            let enlarged = self.enlarge(reservation, &scopes, &limits, roomy).await;
+            let enlarged = self.enlarge(reservation, &scopes, &chain, roomy).await;
             match enlarged {
                 Err(error) if error.kind() == ErrorKind::Quota => {}
                 outcome => return outcome,
             }
         }
-        self.enlarge(reservation, &scopes, &limits, needed).await
+        self.enlarge(reservation, &scopes, &chain, needed).await
     }
 
     async fn enlarge(
         &self,
         reservation: &mut Reservation,
         scopes: &[Scope],
-        limits: &BTreeMap<Scope, Quota>,
+        chain: &Chain,
         bytes: u64,
     ) -> Result<(), Error> {
         let reserved = &self.quotas.reserved;
@@ -166,29 +164,13 @@ impl Tree {
         reserved.take(scopes, bytes);
         reserved.release(&before.0, before.1);
         (reservation.scopes, reservation.bytes) = (scopes.to_vec(), bytes);
-        let judged = self.judge(scopes, limits).await;
+        let more = Usage { objects: 0, bytes };
+        let judged = self.check_fit(scopes, chain, more, bytes).await;
         if judged.is_err() {
             reserved.take(&before.0, before.1);
             reserved.release(scopes, bytes);
             (reservation.scopes, reservation.bytes) = before;
         }
         judged
-    }
-
-    /// Whether what is reserved fits beside what is there.
-    async fn judge(&self, scopes: &[Scope], limits: &BTreeMap<Scope, Quota>) -> Result<(), Error> {
-        for &scope in scopes {
-            let quota = match scope {
-                Scope::Space(_) => limits.get(&scope).copied(),
-                _ => self.quota(scope),
-            };
-            let Some(quota) = quota else { continue };
-            let usage = self.usage(scope).await?;
-            let reserved = self.quotas.reserved.bytes(scope);
-            if !quota.fits(usage, 0, reserved) {
-                return Err(exceeded(scope, quota, usage, reserved));
-            }
-        }
-        Ok(())
     }
 }

@@ -194,16 +194,23 @@ impl<'t> Stage<'t> {
     pub(super) fn charge(
         &mut self,
         chain: &Chain,
-        (owner, group): (UserId, Option<GroupId>),
+        owner: (UserId, Option<GroupId>),
         usage: Usage,
         sign: i64,
     ) {
         self.limits_of(chain);
+        self.charge_scopes(chain.scopes_with(owner), usage, sign);
+    }
+
+    /// The same for scopes that are known.
+    pub(super) fn charge_scopes(
+        &mut self,
+        scopes: impl IntoIterator<Item = Scope>,
+        usage: Usage,
+        sign: i64,
+    ) {
         let objects = sign * usage.objects as i64;
         let bytes = sign * usage.bytes as i64;
-        let mut scopes = chain.scopes();
-        scopes.push(Scope::User(owner));
-        scopes.extend(group.map(Scope::Group));
         for scope in scopes {
             self.add(Counter::Objects(scope), objects);
             self.add(Counter::Bytes(scope), bytes);

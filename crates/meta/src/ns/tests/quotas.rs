@@ -464,7 +464,8 @@ async fn uploads_and_their_parts_count() {
         .await
         .unwrap();
     assert_eq!(used(&tree, space).await, (2, 50));
-    assert_eq!(used(&tree, user).await, (2, 50));
+    // With the directory, which stays since it is limited.
+    assert_eq!(used(&tree, user).await, (3, 50));
     assert_eq!(tree.upload_usage(10).await.unwrap(), []);
     assert_sound(&tree).await;
 }
@@ -602,8 +603,113 @@ async fn counters_of_an_older_release_are_made_right() {
     assert!(tree.recount_if_outdated().await.unwrap());
     assert_sound(&tree).await;
     assert_eq!(used(&tree, scopes[2]).await, (4, 20 + 952));
-    assert_eq!(used(&tree, scopes[3]).await, (5, 20 + 952 + 77));
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
     assert!(!tree.recount_if_outdated().await.unwrap());
+    // As a release counted that knew all but directories.
+    let directory = [scopes[0], scopes[1], scopes[3]];
+    let adds = directory.map(|scope| (Counter::Objects(scope).key(), -1));
+    let batch = crate::kv::Batch {
+        adds: adds.to_vec(),
+        puts: vec![(keys::work(b'c'), bytes::Bytes::from_static(&[2]))],
+        ..Default::default()
+    };
+    tree.kv().commit(batch).await.unwrap();
+    assert!(!tree.audit().await.unwrap().faults.is_empty());
+    let tree = tree_on(&kv).await;
+    assert!(tree.recount_if_outdated().await.unwrap());
+    assert_sound(&tree).await;
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
+}
+
+/// Directories that were made are objects, and their attributes beyond what is free are bytes; those that
+/// only slashes made are free until somebody wants them to stay.
+#[tokio::test]
+async fn directories_and_their_attributes_count() {
+    let (tree, bucket) = tree().await;
+    let scope = Scope::Bucket(bucket.id);
+    let make = async |path: &str| {
+        let options = DirOptions {
+            group: None,
+            mode: 0o755,
+            make_parents: true,
+        };
+        let made = tree.make_dir(&ALICE, &bucket, &key(path), options).await;
+        made.map(drop).map_err(|error| error.kind())
+    };
+    let attribute = async |path: &str, len: usize| {
+        let path = key(path);
+        let altered = tree.alter_dir(&ALICE, &bucket, &path, |attributes| {
+            let value = vec![0; len - 1].into();
+            attributes.xattrs.insert("x".into(), value);
+            Ok(())
+        });
+        altered.await.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(make("a/b/made").await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (1, 0));
+    let space = tree
+        .limit_space(&ALICE, &bucket, &key("a"), objects(4))
+        .await
+        .unwrap();
+    let space = Scope::Space(space);
+    // The directory that is limited counts above itself.
+    assert_eq!(used(&tree, space).await, (1, 0));
+    assert_eq!(used(&tree, scope).await, (2, 0));
+    put(&tree, &bucket, "a/c/d/file").await;
+    assert_eq!(used(&tree, space).await, (2, 10));
+    // Who sets an attribute of a directory keeps it.
+    assert_eq!(attribute("a/c/d", 2058).await, Ok(()));
+    assert_eq!(used(&tree, space).await, (3, 20));
+    delete(&tree, &bucket, "a/c/d/file").await.unwrap();
+    while tree.reclaim_empty_dirs(10).await.unwrap().more {}
+    assert_eq!(used(&tree, space).await, (2, 10));
+    assert_eq!(make("a/c/e").await, Ok(()));
+    assert_eq!(make("a/c/f").await, Ok(()));
+    assert_eq!(make("a/c/g").await, FULL);
+    // A directory above the one that is attributed is not there for free either.
+    assert_eq!(attribute("a/c", 1).await, FULL);
+    let limits = Quota {
+        max_bytes: Some(12),
+        ..Quota::default()
+    };
+    let limited = tree.limit_space(&ALICE, &bucket, &key("a"), limits).await;
+    limited.unwrap();
+    assert_eq!(attribute("a/c/e", 2051).await, FULL);
+    assert_eq!(attribute("a/c/e", 2050).await, Ok(()));
+    assert_eq!(used(&tree, space).await, (4, 12));
+    assert_sound(&tree).await;
+    // It is the same when all is counted anew, and less when they go.
+    tree.count_space(&bucket, &key("a")).await.unwrap();
+    assert_eq!(used(&tree, space).await, (4, 12));
+    tree.remove_dir(&ALICE, &bucket, &key("a/c/e"))
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (3, 10));
+    let options = RenameOptions {
+        replace_empty: true,
+        ..RenameOptions::default()
+    };
+    let (from, to) = (key("a/c/d"), key("a/c/f"));
+    tree.rename_dir(&ALICE, (&bucket, &from), (&bucket, &to), options)
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (2, 10));
+    assert_sound(&tree).await;
+    // Spaces in spaces, and all of it goes.
+    let inner = tree
+        .limit_space(&ALICE, &bucket, &key("a/b"), objects(9))
+        .await
+        .unwrap();
+    let inner = Scope::Space(inner);
+    assert_eq!(used(&tree, inner).await, (1, 0));
+    let emptied = tree.delete_bucket(&ALICE, &bucket, Emptiness::DirectoriesOnly);
+    emptied.await.unwrap();
+    for scope in [inner, space, scope, Scope::User(ALICE.user)] {
+        assert_eq!(used(&tree, scope).await, (0, 0), "{scope:?}");
+    }
+    let tenant = Scope::Tenant(bucket.tenant.id);
+    assert_eq!(used(&tree, tenant).await, (0, 0));
+    assert_sound(&tree).await;
 }
 
 /// Directories hinder S3 from nothing, however they were made and limited.
