@@ -5,7 +5,8 @@
 //! ask nobody. Everything that judges a quota adds what is reserved to what the counters say.
 //!
 //! The bytes of the version that a writer replaces go when it publishes, so it may take as many without
-//! a reservation. Only one writer of a name has this credit at a time.
+//! a reservation, up to [`CREDIT_MAX`]. Only one writer of a name has this credit at a time. It is small,
+//! because the version may go by other means while the writer is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use super::{Bucket, Tree, Usage, charge};
 
 /// A reservation grows by as much as it has, but at most by this.
 const STEP_MAX: u64 = 16 << 20;
+
+/// Most bytes of a version that goes which its writer may take without a reservation.
+const CREDIT_MAX: u64 = 16 << 20;
 
 /// What is reserved now.
 #[derive(Debug, Default)]
@@ -104,7 +108,7 @@ impl Tree {
     ) -> Reservation {
         let versioning = bucket.settings().map(|settings| settings.versioning);
         let goes = there.and_then(|file| charge::replaced(file, versioning.unwrap_or_default()));
-        let goes = goes.map_or(0, |goes| goes.bytes);
+        let goes = goes.map_or(0, |goes| goes.bytes.min(CREDIT_MAX));
         let name = (bucket.id, key.clone());
         let mut state = self.quotas.reserved.state.lock();
         let has_credit = goes > 0 && state.credited.insert(name.clone());
@@ -116,6 +120,32 @@ impl Tree {
             scopes: Vec::new(),
             bytes: 0,
         }
+    }
+
+    /// Whether a reservation could grow so that a writer puts `bytes` on disks in all. It may be otherwise
+    /// when they come: this is to refuse early what would be refused late.
+    ///
+    /// # Errors
+    /// As [`Tree::reserve`].
+    pub async fn check_reservation(
+        &self,
+        reservation: &Reservation,
+        bucket: &Bucket,
+        key: &ObjectKey,
+        bytes: u64,
+    ) -> Result<(), Error> {
+        if !self.has_quotas() {
+            return Ok(());
+        }
+        let (dirs, _) = key.split();
+        let chain = self.resolve(bucket, &dirs).await?;
+        let scopes = chain.scopes_with((reservation.owner, chain.group()));
+        let more = Usage {
+            objects: 0,
+            bytes: bytes.saturating_sub(reservation.credit),
+        };
+        self.check_fit(&scopes, &chain, more, reservation.bytes)
+            .await
     }
 
     /// Makes a reservation large enough for a writer that has put `bytes` on disks in all, and larger

@@ -835,3 +835,24 @@ async fn a_writer_has_the_room_of_what_it_replaces_once() {
     assert_eq!(reserve(&mut fourth, 21).await, FULL);
     assert_eq!(reserve(&mut fourth, 20).await, Ok(()));
 }
+
+/// The room of what is replaced is small, since that may go by other means. What does not fit for that is
+/// refused when its size is announced.
+#[tokio::test]
+async fn a_large_version_makes_little_room_for_its_successor() {
+    let (tree, bucket) = tree().await;
+    let (k, mib) = (key("a"), 1 << 20);
+    fill(&tree, &bucket, "a", 40 * mib).await.unwrap();
+    tree.limit(Scope::Bucket(bucket.id), bytes(60 * mib))
+        .await
+        .unwrap();
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let mut writer = tree.reservation(&bucket, &k, ALICE.user, Some(&there));
+    assert_eq!(writer.covers(), 16 * mib);
+    for (size, expected) in [(36 * mib, Ok(())), (36 * mib + 1, FULL)] {
+        let checked = tree.check_reservation(&writer, &bucket, &k, size).await;
+        assert_eq!(checked.map_err(|error| error.kind()), expected);
+        let reserved = tree.reserve(&mut writer, &bucket, &k, size).await;
+        assert_eq!(reserved.map_err(|error| error.kind()), expected);
+    }
+}

@@ -197,6 +197,11 @@ impl Store {
             ..Written::default()
         };
         let reservation = tree.reservation(&bucket, &key, owner.owner, there.as_ref());
+        if base.is_none() {
+            // The size of a changed file does not say how much will be written.
+            let fits = tree.check_reservation(&reservation, &bucket, &key, size);
+            fits.await?;
+        }
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
         let log = Incoming::new(shared, want, write.size, origin, data_key).await?;
         let mut map = RunMap::default();
