@@ -49,7 +49,9 @@ impl StoppedClock {
     )]
     fn new() -> Self {
         let (stopped, ended) = mpsc::channel();
-        let task = tokio::task::spawn_blocking(move || drop(ended.recv_timeout(TEST_TIME)));
+        let task = tokio::task::spawn_blocking(move || {
+            let _ = ended.recv_timeout(TEST_TIME);
+        });
         Self {
             _stopped: stopped,
             task,

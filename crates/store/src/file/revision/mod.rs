@@ -469,11 +469,7 @@ impl Revision {
         log.is_part(self.fragment().await?);
         self.logged = 0;
         let received = log.finish(&Expect::default(), |_| Ok((None, None))).await?;
-        let extent = received
-            .copies
-            .into_iter()
-            .flat_map(|copy| copy.extents)
-            .next();
+        let extent = first_extent(received.copies);
         match (received.held, extent) {
             (Held::Large { record }, Some(extent)) => {
                 self.sealed.logs.push(SealedLog {
@@ -593,11 +589,7 @@ impl Revision {
                 Ok(encrypted.clone().unzip())
             })
             .await?;
-        let new_extent = received
-            .copies
-            .into_iter()
-            .flat_map(|copy| copy.extents)
-            .next();
+        let new_extent = first_extent(received.copies);
         let assembled = Assembled {
             logs: self
                 .sealed
@@ -749,6 +741,11 @@ fn of_base(len: u64) -> Run {
         origin: Origin::Base,
         offset: 0,
     }
+}
+
+/// Where a log lies; an empty one lies nowhere.
+fn first_extent(copies: Vec<ContentCopy>) -> Option<Extent> {
+    copies.into_iter().flat_map(|copy| copy.extents).next()
 }
 
 /// Copies a range of what lies in several buffers.
