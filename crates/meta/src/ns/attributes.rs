@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// The same for a directory.
+    /// The same for a directory. One that only slashes made stays from then on.
     ///
     /// # Errors
     /// As [`Tree::alter_file`].
@@ -90,15 +90,18 @@ impl Tree {
             if record.attributes == before {
                 return Ok(before);
             }
+            record.implicit = false;
+            let above = chain.above();
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.watch(&chain);
             record.attributes.ctime = stage.now();
+            stage.recharge_dir(&above, Some(&chain.last().record), Some(&record));
             let key = chain.last().key.clone();
             // The cache knows it as it was.
             stage.forget(key.clone());
             let attributes = record.attributes.clone();
             stage.put_dir(key, record);
-            let above = chain.above();
             let log = dir_change(
                 Verb::SetAttributes,
                 bucket,

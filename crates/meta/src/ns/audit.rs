@@ -164,6 +164,10 @@ impl Auditor<'_> {
                     Entry::Symlink(_) => {}
                     Entry::Dir(child) => {
                         let id = child.attributes.id;
+                        let owner = charge::scopes_of_owner((child.attributes.owner, None));
+                        for scope in scopes.iter().copied().chain(owner) {
+                            self.charge(scope, charge::of_dir(&child));
+                        }
                         let mut inside = scopes.clone();
                         if let Some(settings) = &child.bucket {
                             self.buckets.insert(id, settings.documents);

@@ -1,6 +1,7 @@
 //! Tenants and buckets.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use bytes::Bytes;
 use dewar_types::{
@@ -73,10 +74,17 @@ pub struct BucketPage {
 /// What a counter scope holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Versions of files, delete markers, and uploads in progress.
+    /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
     pub objects: u64,
     /// Bytes of all versions and of the parts of uploads, with the metadata that is charged.
     pub bytes: u64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.objects = self.objects.saturating_add(more.objects);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
 }
 
 /// When a bucket is empty enough to be deleted.
@@ -364,7 +372,9 @@ impl Tree {
             // Before the directories: uploads are charged to spaces among them.
             self.abort_all(actor, bucket).await?;
             if emptiness == Emptiness::DirectoriesOnly
-                && !self.purge_empty(bucket.id, Purge::All).await?
+                && !self
+                    .purge_empty(bucket.id, Purge::All(&chain.scopes()))
+                    .await?
             {
                 return Err(not_empty());
             }

@@ -1,22 +1,29 @@
-//! What versions, delete markers and uploads in progress count for in quotas.
+//! What versions, delete markers, uploads in progress and directories count for in quotas.
 //!
-//! - Each version, delete marker and upload in progress is one object.
+//! - Each version, delete marker and upload in progress is one object, and each directory that was made on
+//!   request.
 //! - The bytes of a version are its content, and its metadata beyond [`METADATA_FREE`]: headers, user
 //!   metadata, tags and the access control list, with the extended attributes of the file for the current
 //!   version. The bytes of an upload are those of its parts, and its metadata in the same way.
+//!
+//! A directory is charged to its owner and to everything above it, not to its group: that is charged for
+//! what is put into it. Its bytes are its extended attributes beyond [`METADATA_FREE`]. A directory that
+//! only slashes of keys made is free: it goes with the last key below it, and a key has few slashes. It has
+//! no extended attributes, since who sets some makes it one that stays. A bucket is free too; accounts have
+//! a limit of them. Nothing makes symlinks.
 //!
 //! An upload is charged to the spaces that its record names. It hangs on its key, not on a directory, so
 //! the spaces above the key may be renamed or removed while it is open.
 
 use std::collections::BTreeMap;
 
-use dewar_types::{EntryId, Error};
+use dewar_types::{EntryId, Error, GroupId, UserId};
 use minicbor::bytes::ByteVec;
 
 use super::multipart::OpenUpload;
 use super::record::{
-    Counter, FileRecord, PartRecord, Record, Scope, SystemHeaders, UploadRecord, VersionRecord,
-    Versioning,
+    Attributes, Counter, DirRecord, FileRecord, PartRecord, Record, Scope, SystemHeaders,
+    UploadRecord, VersionRecord, Versioning,
 };
 use super::resolve::{Chain, Target};
 use super::stage::Stage;
@@ -75,6 +82,22 @@ fn metadata_bytes(version: &VersionRecord) -> usize {
         + acl_bytes(version.acl.as_ref())
 }
 
+fn xattr_bytes(attributes: &Attributes) -> usize {
+    let xattrs = attributes.xattrs.iter();
+    xattrs.map(|(name, value)| name.len() + value.len()).sum()
+}
+
+/// What a directory counts for.
+pub(super) fn of_dir(dir: &DirRecord) -> Usage {
+    if dir.implicit || dir.bucket.is_some() {
+        return Usage::default();
+    }
+    Usage {
+        objects: 1,
+        bytes: excess(xattr_bytes(&dir.attributes)),
+    }
+}
+
 /// What an older version or delete marker counts for.
 pub(super) fn of_version(version: &VersionRecord) -> Usage {
     Usage {
@@ -85,9 +108,7 @@ pub(super) fn of_version(version: &VersionRecord) -> Usage {
 
 /// What a file's current version counts for; the file's extended attributes belong to it.
 pub(super) fn of_current(file: &FileRecord) -> Usage {
-    let xattrs = file.attributes.xattrs.iter();
-    let xattrs: usize = xattrs.map(|(name, value)| name.len() + value.len()).sum();
-    let metadata = excess(metadata_bytes(&file.current) + xattrs);
+    let metadata = excess(metadata_bytes(&file.current) + xattr_bytes(&file.attributes));
     Usage {
         objects: 1,
         bytes: file.current.size.saturating_add(metadata),
@@ -121,9 +142,17 @@ pub(super) fn of_upload(upload: &UploadRecord) -> Usage {
 pub(super) fn scopes_of_upload(bucket: &Bucket, upload: &UploadRecord) -> Vec<Scope> {
     let mut scopes = vec![Scope::Tenant(bucket.tenant.id), Scope::Bucket(bucket.id)];
     scopes.extend(upload.spaces.iter().copied().map(Scope::Space));
-    scopes.push(Scope::User(upload.owner));
-    scopes.extend(upload.group.map(Scope::Group));
+    scopes.extend(scopes_of_owner((upload.owner, upload.group)));
     scopes
+}
+
+/// What counts what an account and a group own.
+pub(super) fn scopes_of_owner(
+    (owner, group): (UserId, Option<GroupId>),
+) -> impl Iterator<Item = Scope> {
+    [Some(Scope::User(owner)), group.map(Scope::Group)]
+        .into_iter()
+        .flatten()
 }
 
 /// The bytes of an upload's parts.
@@ -172,9 +201,8 @@ pub(super) async fn uploads_of_space(
         for (key, value) in &page.pairs {
             let upload = UploadRecord::from_value(key, value)?;
             if upload.spaces.contains(&space) {
-                let charge = of_upload(&upload);
-                usage.objects += charge.objects;
-                usage.bytes += charge.bytes + part_bytes(kv, upload.id).await?;
+                usage += of_upload(&upload);
+                usage.bytes += part_bytes(kv, upload.id).await?;
             }
         }
         match page.pairs.last() {
@@ -202,6 +230,19 @@ impl Stage<'_> {
     ) {
         let owner = owner_of(version, &file.attributes);
         self.charge(&target.chain, owner, of_version(version), sign);
+    }
+
+    /// A directory in the last one of `above` changes, comes (`before` is none) or goes.
+    pub(super) fn recharge_dir(
+        &mut self,
+        above: &Chain,
+        before: Option<&DirRecord>,
+        after: Option<&DirRecord>,
+    ) {
+        for (dir, sign) in [(before, -1), (after, 1)] {
+            let Some(dir) = dir else { continue };
+            self.charge(above, (dir.attributes.owner, None), of_dir(dir), sign);
+        }
     }
 
     /// A version changes into one with other attributes, or into one of another owner.
@@ -247,7 +288,7 @@ pub(super) enum Charged<'a> {
 }
 
 impl Charged<'_> {
-    fn charge(self) -> ((dewar_types::UserId, Option<dewar_types::GroupId>), Usage) {
+    fn charge(self) -> ((UserId, Option<GroupId>), Usage) {
         match self {
             Self::Current(file) => {
                 let owner = (file.attributes.owner, file.attributes.group);

@@ -8,7 +8,7 @@ use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::turn::Turn;
 use super::walk::{Living, Step, Walk, has_live};
-use super::{Actor, Bucket, Tree, keys};
+use super::{Actor, Bucket, Tree, charge, keys};
 use crate::kv::{Read, Scan};
 
 /// Entries read at once.
@@ -19,12 +19,13 @@ const PAGE: usize = 1000;
 const VISIBLE_NAMES_MAX: usize = 1000;
 
 /// Which directories go where nothing else is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purge {
+#[derive(Clone, Copy)]
+pub(super) enum Purge<'s> {
     /// Those that only slashes of keys made.
     Implicit,
-    /// Also those that were made on request, and spaces with their limits.
-    All,
+    /// Also those that were made on request, and spaces with their limits. These scopes count what is in the
+    /// directory where it begins, whatever happens meanwhile.
+    All(&'s [Scope]),
 }
 
 /// How to make a directory.
@@ -77,6 +78,7 @@ impl Tree {
             }
             let chain = self.dir_chain(bucket, path).await?;
             let mut stage = Stage::new(self);
+            stage.keep_to_quotas();
             stage.watch(&above);
             stage.watch(&chain);
             let id = if chain.missing.is_none() {
@@ -97,6 +99,8 @@ impl Tree {
                 bucket: None,
                 space: None,
             };
+            // What was there was free.
+            stage.recharge_dir(&above, None, Some(&record));
             let key = keys::dir(parent, name);
             // One that was there and invisible changes what the cache knows of it.
             stage.forget(key.clone());
@@ -141,6 +145,7 @@ impl Tree {
                 stage.drop_space(id);
             }
             let above = chain.above();
+            stage.recharge_dir(&above, Some(&chain.last().record), None);
             stage.hint(&above).await?;
             let change = dir_change(Verb::RemoveDir, bucket, above.last_id(), id, turn.path());
             stage.log(actor, change).await?;
@@ -206,7 +211,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Conflict` when others change what is below for too long; what the engine says.
-    pub(super) async fn purge_empty(&self, dir: EntryId, purge: Purge) -> Result<bool, Error> {
+    pub(super) async fn purge_empty(&self, dir: EntryId, purge: Purge<'_>) -> Result<bool, Error> {
         // Directories on the way down: id, and key and content of its entry but for the first.
         let mut open: Vec<(EntryId, Option<(bytes::Bytes, Read)>)> = vec![(dir, None)];
         let mut inside = 0;
@@ -219,7 +224,8 @@ impl Tree {
                 };
                 match Entry::from_value(&key, value)? {
                     Entry::Dir(child)
-                        if purge == Purge::All || (child.implicit && child.space.is_none()) =>
+                        if matches!(purge, Purge::All(_))
+                            || (child.implicit && child.space.is_none()) =>
                     {
                         inside += 1;
                         open.push((child.attributes.id, Some((key, read))));
@@ -237,12 +243,27 @@ impl Tree {
             let mut stage = Stage::new(self);
             stage.same(key.clone(), &read);
             stage.delete(key.clone());
-            let space = match &read.value {
-                Some(value) => DirRecord::from_value(&key, value)?.space.is_some(),
-                None => false,
+            let record = match &read.value {
+                Some(value) => Some(DirRecord::from_value(&key, value)?),
+                None => None,
             };
+            let space = record.as_ref().is_some_and(|dir| dir.space.is_some());
             if space {
                 stage.drop_space(dir);
+            }
+            if let (Purge::All(outside), Some(record)) = (purge, &record) {
+                let mut scopes = outside.to_vec();
+                for (id, entry) in &open {
+                    let Some((key, read)) = entry else { continue };
+                    // It may have become a space meanwhile, which counts what is in it.
+                    stage.same(key.clone(), read);
+                    let Some(value) = &read.value else { continue };
+                    if DirRecord::from_value(key, value)?.space.is_some() {
+                        scopes.push(Scope::Space(*id));
+                    }
+                }
+                scopes.extend(charge::scopes_of_owner((record.attributes.owner, None)));
+                stage.charge_scopes(scopes, charge::of_dir(record), -1);
             }
             stage.vanish(key, dir);
             match stage.commit().await? {

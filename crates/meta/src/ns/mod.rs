@@ -72,6 +72,7 @@ pub mod record;
 mod recount;
 mod relocate;
 mod rename;
+mod reservation;
 mod resolve;
 mod space;
 mod stage;
@@ -110,6 +111,7 @@ pub use quota::{Quota, SetQuota};
 pub use reclaim::{Reclaimed, Unnamed};
 pub use relocate::Moved;
 pub use rename::RenameOptions;
+pub use reservation::Reservation;
 pub use versions::{Circumstances, VersionAttributes};
 
 use self::cache::DirCache;

@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::record::{Counter, Entry, PartRecord, QuotaRecord, Record, Scope, SpaceMark};
+use super::reservation::Reserved;
 use super::resolve::{Chain, not_found};
 use super::stage::{Committed, Stage};
 use super::{Actor, Bucket, Tree, Usage, charge, keys};
@@ -27,7 +28,8 @@ const PAGE: usize = 1000;
 pub struct Quota {
     /// Most bytes: of all versions, of parts of uploads in progress, and of metadata beyond what is free.
     pub max_bytes: Option<u64>,
-    /// Most objects: versions, delete markers and uploads in progress.
+    /// Most objects: versions, delete markers, uploads in progress and directories that were made on
+    /// request.
     pub max_objects: Option<u64>,
     /// Bytes from which on it is said that there are many.
     pub soft_bytes: Option<u64>,
@@ -87,10 +89,12 @@ pub struct SetQuota {
     pub place: Option<(EntryId, ObjectKey)>,
 }
 
-/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some.
+/// The quotas of tenants, users and buckets, in memory; of spaces only that there are some. And what open
+/// writers have reserved.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     by_scope: RwLock<BTreeMap<Scope, Quota>>,
+    pub(super) reserved: Reserved,
     /// One change at a time, so that memory and catalog agree.
     changing: Mutex<()>,
 }
@@ -103,6 +107,7 @@ impl Quotas {
         let by_scope = all.map(|set| (set.scope, set.quota)).collect();
         Ok(Self {
             by_scope: RwLock::new(by_scope),
+            reserved: Reserved::default(),
             changing: Mutex::default(),
         })
     }
@@ -253,10 +258,8 @@ impl Tree {
             objects: 1_u64.saturating_sub(goes.objects),
             bytes: size.saturating_sub(goes.bytes),
         };
-        let mut scopes = target.chain.scopes();
-        scopes.push(Scope::User(owner));
-        scopes.extend(target.chain.group().map(Scope::Group));
-        self.check_fit(&scopes, &target.chain, more).await
+        let scopes = target.chain.scopes_with((owner, target.chain.group()));
+        self.check_fit(&scopes, &target.chain, more, 0).await
     }
 
     /// The same for a part of an upload, in place of the part that has its number.
@@ -285,10 +288,20 @@ impl Tree {
             bytes: size.saturating_sub(replaced),
         };
         let scopes = charge::scopes_of_upload(bucket, &open.record);
-        self.check_fit(&scopes, &open.chain, more).await
+        self.check_fit(&scopes, &open.chain, more, 0).await
     }
 
-    async fn check_fit(&self, scopes: &[Scope], chain: &Chain, more: Usage) -> Result<(), Error> {
+    /// Whether so much more fits beside what is there and what is reserved but for `own` bytes.
+    ///
+    /// # Errors
+    /// As [`Tree::check_room`].
+    pub(super) async fn check_fit(
+        &self,
+        scopes: &[Scope],
+        chain: &Chain,
+        more: Usage,
+        own: u64,
+    ) -> Result<(), Error> {
         let spaces: BTreeMap<Scope, Quota> = chain.quotas().collect();
         for &scope in scopes {
             let limit = match scope {
@@ -297,8 +310,13 @@ impl Tree {
             };
             let Some(quota) = limit else { continue };
             let usage = self.usage(scope).await?;
-            if !quota.fits(usage, more.objects, more.bytes) {
-                return Err(exceeded(scope, quota, usage));
+            let reserved = self.quotas.reserved.bytes(scope);
+            let taken = Usage {
+                bytes: usage.bytes.saturating_add(reserved.saturating_sub(own)),
+                ..usage
+            };
+            if !quota.fits(taken, more.objects, more.bytes) {
+                return Err(exceeded(scope, quota, usage, reserved));
             }
         }
         Ok(())
@@ -390,8 +408,8 @@ fn record(quota: Quota, place: Option<(EntryId, &ObjectKey)>) -> QuotaRecord {
     }
 }
 
-/// Refuses what does not fit.
-pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
+/// Refuses what does not fit beside what is there and what open writers have `reserved`.
+pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage, reserved: u64) -> Error {
     let what = match scope {
         Scope::Tenant(_) => "the tenant",
         Scope::Bucket(_) => "the bucket",
@@ -400,9 +418,15 @@ pub(super) fn exceeded(scope: Scope, quota: Quota, usage: Usage) -> Error {
         Scope::Group(_) => "the group",
     };
     let mut words = format!(
-        "{what} holds {} bytes in {} objects (versions, delete markers and open uploads count), and may hold",
+        "{what} holds {} bytes in {} objects (versions, delete markers, open uploads and made directories count)",
         usage.bytes, usage.objects
     );
+    if reserved > 0 {
+        words.push_str(&format!(
+            ", files that are being written take {reserved} bytes"
+        ));
+    }
+    words.push_str(", and may hold");
     let mut and = "";
     if let Some(max) = quota.max_bytes {
         words.push_str(&format!(" {max} bytes"));

@@ -1,7 +1,7 @@
 //! Counting what users store anew, for catalogs that counted otherwise.
 //!
 //! Earlier releases counted only readable files as objects, metadata was free, and uploads counted for
-//! nothing. A catalog says by a mark of its own how its counters count; where the mark is missing or
+//! nothing; later ones counted all of that, and no directories. A catalog says by a mark of its own how its counters count; where the mark is missing or
 //! older, everything is counted from one snapshot when the store opens, before anything else changes the
 //! catalog. Each counter is corrected by what it is wrong by, so a crash on the way only means that the
 //! next opening counts again: the mark comes last.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dewar_types::{EntryId, Error, ErrorKind, GroupId, UserId};
 
-use super::charge::{of_current, of_upload, of_version, part_bytes};
+use super::charge::{of_current, of_dir, of_upload, of_version, part_bytes, scopes_of_owner};
 use super::record::{
     Attributes, Counter, Entry, FileRecord, Record, Scope, TenantRecord, UploadRecord,
     VersionRecord,
@@ -22,7 +22,7 @@ use super::{Tree, Usage, ids, keys};
 use crate::kv::{Batch, CommitError, KvRead, Page, Require, Scan};
 
 /// How this release counts.
-const COUNTING: u8 = 2;
+const COUNTING: u8 = 3;
 
 /// Entries read at once.
 const PAGE: usize = 1000;
@@ -50,8 +50,8 @@ impl Tree {
                 let message = "the catalog's counters were written by a newer release";
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
+            Some([_]) | None => {}
             Some(_) => return Err(keys::corrupt(&mark(), "mark of the counters")),
-            None => {}
         }
         let kv = self.kv.snapshot();
         let recount = Recount::of(kv.as_ref()).await?;
@@ -117,14 +117,13 @@ impl<'k> Recount<'k> {
     }
 
     fn count(&mut self, scopes: &[Scope], owner: (UserId, Option<GroupId>), usage: Usage) {
-        let owners = [Some(Scope::User(owner.0)), owner.1.map(Scope::Group)];
-        for scope in scopes.iter().copied().chain(owners.into_iter().flatten()) {
+        for scope in scopes.iter().copied().chain(scopes_of_owner(owner)) {
             *self.counters.entry(Counter::Objects(scope)).or_default() += usage.objects as i64;
             *self.counters.entry(Counter::Bytes(scope)).or_default() += usage.bytes as i64;
         }
     }
 
-    /// All files with their versions, from the roots of the tenants down.
+    /// All directories and files with their versions, from the roots of the tenants down.
     async fn entries(&mut self) -> Result<(), Error> {
         let mut open: Vec<(EntryId, Arc<[Scope]>)> = Vec::new();
         let range = keys::tenants();
@@ -150,7 +149,8 @@ impl<'k> Recount<'k> {
                             self.count(&scopes, (owner, group), of_current(&file));
                         }
                         Entry::Dir(child) => {
-                            let id = child.attributes.id;
+                            let Attributes { id, owner, .. } = child.attributes;
+                            self.count(&scopes, (owner, None), of_dir(&child));
                             let mut inside = scopes.to_vec();
                             if child.bucket.is_some() {
                                 inside.push(Scope::Bucket(id));

@@ -173,6 +173,7 @@ impl Tree {
                 format!("directory {path} is not empty"),
             ));
         }
+        stage.recharge_dir(&old.above(), Some(dir), None);
         stage.vanish(old.last().key.clone(), id);
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey};
+use dewar_types::{EntryId, Error, ErrorKind, GroupId, ObjectKey, UserId};
 
 use super::cache::{Dir, Generation};
 use super::record::{DirRecord, Entry, FileRecord, HintStep, Record, Scope};
-use super::{Bucket, Quota, Tree, keys};
+use super::{Bucket, Quota, Tree, charge, keys};
 use crate::kv::Read;
 
 /// The directories on a path, the bucket first.
@@ -103,6 +103,13 @@ impl Chain {
             let mark = dir.record.space.as_ref()?;
             Some((Scope::Space(dir.record.attributes.id), Quota::of_mark(mark)))
         })
+    }
+
+    /// Everything that counts what these own in the last directory.
+    pub(super) fn scopes_with(&self, owner: (UserId, Option<GroupId>)) -> Vec<Scope> {
+        let mut scopes = self.scopes();
+        scopes.extend(charge::scopes_of_owner(owner));
+        scopes
     }
 
     /// Everything that counts what is in the last directory, apart from owners.

@@ -213,6 +213,8 @@ impl Tree {
         record.attributes.ctime = stage.now();
         stage.watch(chain);
         change(&mut record, stage);
+        let before = &chain.last().record;
+        stage.recharge_dir(&chain.above(), Some(before), Some(&record));
         let key = chain.last().key.clone();
         stage.forget(key.clone());
         stage.put(key, record.to_value());
@@ -253,9 +255,7 @@ impl Tree {
                 self.counter_in(kv, bytes).await?,
             );
             let mut usage = count_below(kv, id).await?;
-            let uploads = charge::uploads_of_space(kv, bucket.id, id).await?;
-            usage.objects += uploads.objects;
-            usage.bytes += uploads.bytes;
+            usage += charge::uploads_of_space(kv, bucket.id, id).await?;
             let mut stage = Stage::new(self);
             self.stage_mark(&mut stage, &chain, |record, stage| {
                 if let Some(mark) = &mut record.space {
@@ -272,7 +272,7 @@ impl Tree {
     }
 }
 
-/// All versions of the files below a directory.
+/// All versions of the files below a directory, and the directories.
 pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, Error> {
     let mut usage = Usage::default();
     let mut walk = Walk::new(kv, dir, PAGE);
@@ -280,11 +280,10 @@ pub(super) async fn count_below(kv: &dyn KvRead, dir: EntryId) -> Result<Usage, 
     while let Some(step) = walk.next().await? {
         match step {
             Step::File(_, file) => {
-                let current = charge::of_current(&file);
-                usage.objects += current.objects;
-                usage.bytes += current.bytes;
+                usage += charge::of_current(&file);
             }
             Step::Dir(path, dir) => {
+                usage += charge::of_dir(&dir);
                 count_history(kv, dir.attributes.id, &mut usage).await?;
                 walk.enter(path, &dir);
             }
@@ -307,9 +306,7 @@ async fn count_history(kv: &dyn KvRead, dir: EntryId, usage: &mut Usage) -> Resu
             })
             .await?;
         for (key, value) in &page.pairs {
-            let older = charge::of_version(&VersionRecord::from_value(key, value)?);
-            usage.objects += older.objects;
-            usage.bytes += older.bytes;
+            *usage += charge::of_version(&VersionRecord::from_value(key, value)?);
         }
         match page.pairs.last() {
             Some((last, _)) if page.more => from = keys::just_after(last),

@@ -116,7 +116,12 @@ impl<'t> Stage<'t> {
         added
             .filter_map(|(counter, delta)| {
                 let (scope, quota) = self.limit(*counter)?;
-                let max = i64::try_from(quota.max(*counter)?).unwrap_or(i64::MAX);
+                let reserved = match counter {
+                    Counter::Bytes(_) => self.tree.quotas.reserved.bytes(scope),
+                    _ => 0,
+                };
+                let max = quota.max(*counter)?.saturating_sub(reserved);
+                let max = i64::try_from(max).unwrap_or(i64::MAX);
                 let require = Require::AtMost {
                     counter: counter.key(),
                     max: max.saturating_sub(*delta),
@@ -189,16 +194,23 @@ impl<'t> Stage<'t> {
     pub(super) fn charge(
         &mut self,
         chain: &Chain,
-        (owner, group): (UserId, Option<GroupId>),
+        owner: (UserId, Option<GroupId>),
         usage: Usage,
         sign: i64,
     ) {
         self.limits_of(chain);
+        self.charge_scopes(chain.scopes_with(owner), usage, sign);
+    }
+
+    /// The same for scopes that are known.
+    pub(super) fn charge_scopes(
+        &mut self,
+        scopes: impl IntoIterator<Item = Scope>,
+        usage: Usage,
+        sign: i64,
+    ) {
         let objects = sign * usage.objects as i64;
         let bytes = sign * usage.bytes as i64;
-        let mut scopes = chain.scopes();
-        scopes.push(Scope::User(owner));
-        scopes.extend(group.map(Scope::Group));
         for scope in scopes {
             self.add(Counter::Objects(scope), objects);
             self.add(Counter::Bytes(scope), bytes);
@@ -592,7 +604,8 @@ impl<'t> Stage<'t> {
                 let limit = index.checked_sub(first_limit);
                 if let Some((_, scope, quota)) = limit.and_then(|at| limits.get(at)) {
                     let usage = self.tree.usage(*scope).await?;
-                    return Err(quota::exceeded(*scope, *quota, usage));
+                    let reserved = self.tree.quotas.reserved.bytes(*scope);
+                    return Err(quota::exceeded(*scope, *quota, usage, reserved));
                 }
                 Ok(Committed::Lost)
             }

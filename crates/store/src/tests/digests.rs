@@ -1,6 +1,9 @@
 //! Digests that are computed when somebody asks.
 
-use dewar_auth::Caller;
+use std::sync::Arc;
+
+use dewar_auth::token::{Base, Capabilities};
+use dewar_auth::{Bounds, Caller, Limit, Origin, Principal};
 use dewar_checksum::{Algorithm, Digest};
 use dewar_types::{ErrorKind, Result};
 use futures_util::FutureExt as _;
@@ -147,6 +150,60 @@ fn who_may_not_look_has_nothing_computed() {
         assert_eq!(nearline.expect_err("nearline").kind(), ErrorKind::Nearline);
         // What is stored needs no reading.
         digest(&rig, &rig.ann, "key", Algorithm::Adler32)
+            .await
+            .expect("stored");
+    });
+}
+
+/// A token that lets its bearer write a path lets it stat the path, and not read it. Such a caller gets the
+/// digests that are stored, and neither begins a pass over the content nor joins one.
+#[test]
+fn who_may_only_stat_gets_stored_digests_and_has_none_computed() {
+    run(async {
+        let rig = Rig::new(54).await;
+        let all = DigestLimits::default().running_max;
+        rig.put("key", &content(3_000_000, 1)).await.expect("put");
+        let Principal::User(ann) = rig.ann.principal() else {
+            panic!("ann is a user");
+        };
+        let limited = |scope: &str| {
+            let base = Base::parse("/").expect("a base");
+            let parsed = Capabilities::parse(scope, &base, false).expect("scopes");
+            let bounds = Bounds {
+                limits: vec![Limit::Capabilities(Arc::new(parsed.expect("some")))],
+                ..Bounds::default()
+            };
+            let origin = Origin {
+                address: None,
+                secure: true,
+            };
+            Caller::by_token(Arc::clone(ann), Arc::new(bounds), origin)
+        };
+        let (looks, reads) = (
+            limited("storage.create:/first/key"),
+            limited("storage.read:/first/key"),
+        );
+        let head = rig.store.stat(&looks, &object("key")).await;
+        head.expect("it may look");
+        digest(&rig, &looks, "key", Algorithm::Adler32)
+            .await
+            .expect("stored");
+        let refused = digest(&rig, &looks, "key", Algorithm::Sha1).await;
+        assert_eq!(refused.expect_err("to read").kind(), ErrorKind::Denied);
+        assert_eq!(free(&rig), all);
+        assert_eq!(info(&rig, "key").await.digests.sha1(), None);
+        // Nor does it get what a pass computes for another.
+        let mut waits = Box::pin(digest(&rig, &reads, "key", Algorithm::Sha1));
+        while free(&rig) == all {
+            assert!((&mut waits).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        let refused = digest(&rig, &looks, "key", Algorithm::Sha1).await;
+        assert_eq!(refused.expect_err("to read").kind(), ErrorKind::Denied);
+        assert_eq!(free(&rig), all - 1);
+        waits.await.expect("it may read");
+        // It is stored by now.
+        digest(&rig, &looks, "key", Algorithm::Sha1)
             .await
             .expect("stored");
     });

@@ -414,7 +414,7 @@ struct Task {
     /// The memory that the revision and its checkpoint hold.
     lease: FileLease,
     /// What failed first: the file is not what was written to it, and never will be.
-    failed: Option<String>,
+    failed: Option<(ErrorCode, String)>,
     path: String,
     size: Arc<AtomicU64>,
     checkpoint: Option<Snapshot>,
@@ -489,7 +489,11 @@ impl Task {
                             let done = self.revision.commit(size).await;
                             done.map_err(|error| Refusal::of(&error, "close", &path))
                         }
-                        Err(refusal) => Err(refusal),
+                        Err(refusal) => {
+                            // What it has reserved is free before the answer.
+                            drop(self.revision);
+                            Err(refusal)
+                        }
                     };
                     // Whoever hears of the close may open the next file.
                     drop(self.lease);
@@ -548,11 +552,16 @@ impl Task {
         let written = self.revision.write_paged(offset, bytes).await;
         self.size.store(self.revision.size(), Relaxed);
         written.map_err(|error| {
-            self.failed = Some(error.to_string());
+            // Whoever looks at the close only shall see this too.
+            let code = match error.kind() {
+                ErrorKind::Quota => ErrorCode::OverQuota,
+                _ => ErrorCode::IoError,
+            };
+            self.failed = Some((code, error.to_string()));
             self.refusal(&error, "write")
         })?;
         self.account_for_memory(0).await.inspect_err(|refusal| {
-            self.failed = Some(refusal.message.clone());
+            self.failed = Some((ErrorCode::IoError, refusal.message.clone()));
         })
     }
 
@@ -586,9 +595,9 @@ impl Task {
     fn sound(&self) -> Answer<()> {
         match &self.failed {
             None => Ok(()),
-            Some(why) => {
+            Some((code, why)) => {
                 let message = format!("Unable to close {}; a write failed: {why}", self.path);
-                Err(Refusal::new(ErrorCode::IoError, message))
+                Err(Refusal::new(*code, message))
             }
         }
     }

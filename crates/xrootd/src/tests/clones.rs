@@ -121,3 +121,38 @@ fn a_file_begins_as_the_copy_of_an_open_one() {
         assert_eq!(&read(&mut client, template, 0, 20).await[..], b"hello");
     });
 }
+
+#[test]
+fn cloned_and_overwritten_bytes_of_open_files_are_charged() {
+    run(async {
+        let rig = Rig::new(1).await;
+        rig.put("/first/stored", &bytes(1_000_000, 7)).await;
+        rig.limit(4_000_000).await;
+        let mut client = rig.client().await;
+        let reader = opened(&mut client, "/first/stored", open::READ).await;
+        let target = opened(&mut client, "/first/target", open::NEW).await;
+        let item = CloneItem {
+            source: reader,
+            source_offset: 0,
+            len: 0,
+            offset: 0,
+        };
+        for _ in 0..3 {
+            let done = clone(&mut client, target, &[item]).await;
+            assert_eq!(done, Reply::Ok(Bytes::new()));
+        }
+        let full = ErrorCode::OverQuota.number();
+        assert_eq!(code_of(&clone(&mut client, target, &[item]).await), full);
+        // The close says why too.
+        let closed = client.ask(&Request::Close { handle: target }).await;
+        assert_eq!(code_of(&closed), full);
+
+        let target = opened(&mut client, "/first/target", open::NEW).await;
+        for _ in 0..3 {
+            let done = write(&mut client, target, 0, &bytes(1_000_000, 11)).await;
+            assert_eq!(done, Reply::Ok(Bytes::new()));
+        }
+        let refused = write(&mut client, target, 0, &bytes(1_000_000, 11)).await;
+        assert_eq!(code_of(&refused), full);
+    });
+}

@@ -17,6 +17,7 @@ use dewar_meta::kv::MemoryKv;
 use dewar_meta::ns::Tree;
 use dewar_store::api::{BucketRef, ObjectRef};
 use dewar_store::file::{FileWrite, WriteMode};
+use dewar_store::quota::{Quota, QuotaTarget};
 use dewar_store::upkeep::UpkeepConfig;
 use dewar_store::workers::Workers;
 use dewar_store::{BlobTable, JournalHold, Parts, Store};
@@ -281,6 +282,18 @@ impl Rig {
     /// A client that is logged in.
     pub(super) async fn client(&self) -> Client {
         Self::logged_in(self.connect().await).await
+    }
+
+    /// Limits the bytes of the first bucket.
+    pub(super) async fn limit(&self, max_bytes: u64) {
+        let first = BucketRef::own(BucketName::new("first").expect("valid"));
+        let quota = Quota {
+            max_bytes: Some(max_bytes),
+            ..Quota::default()
+        };
+        let target = QuotaTarget::Bucket(first);
+        let limited = self.door.store.set_quota(&target, quota).await;
+        limited.expect("limited");
     }
 
     /// Puts a file as S3 does.

@@ -23,10 +23,10 @@ pub enum Scope {
 /// A counter of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
-    /// Versions of files, delete markers, and uploads in progress.
+    /// Versions of files, delete markers, uploads in progress, and directories that were made on request.
     Objects(Scope),
     /// Bytes of all versions of files and of the parts of uploads in progress, with the metadata of
-    /// each version and upload beyond what is free (`METADATA_FREE`).
+    /// each version, upload and directory beyond what is free (`METADATA_FREE`).
     Bytes(Scope),
     /// Uploads in progress of a user.
     Uploads(UserId),

@@ -243,7 +243,7 @@ async fn compare(world: &World) {
         let parts = model.uploads.values().flat_map(BTreeMap::values);
         let parts: u64 = parts.map(|part| part.size).sum();
         let files: u64 = model.files.values().map(|file| file.size).sum();
-        let count = model.files.len() + model.uploads.len();
+        let count = model.files.len() + model.uploads.len() + model.dirs.len();
         assert_eq!((usage.objects, usage.bytes), (count as u64, files + parts));
         objects += usage.objects;
         bytes += usage.bytes;

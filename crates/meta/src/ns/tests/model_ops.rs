@@ -798,9 +798,12 @@ impl World {
                     .iter()
                     .filter(|(k, _)| k.starts_with(&dir))
                     .collect();
+                let dirs = model.dirs.iter();
+                let dirs = dirs.filter(|inner| inner.starts_with(&dir) && **inner != dir);
                 // Uploads that began while it was a space before still count; the audit says which.
-                let most = below.len() + model.uploads.len();
-                let counted = below.len() as u64..=most as u64;
+                let least = below.len() + dirs.count();
+                let most = least + model.uploads.len();
+                let counted = least as u64..=most as u64;
                 assert!(counted.contains(&usage.objects), "{note}");
                 model.dirs.insert(dir.clone());
                 model.spaces.insert(dir);

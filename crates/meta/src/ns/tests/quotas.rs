@@ -464,7 +464,8 @@ async fn uploads_and_their_parts_count() {
         .await
         .unwrap();
     assert_eq!(used(&tree, space).await, (2, 50));
-    assert_eq!(used(&tree, user).await, (2, 50));
+    // With the directory, which stays since it is limited.
+    assert_eq!(used(&tree, user).await, (3, 50));
     assert_eq!(tree.upload_usage(10).await.unwrap(), []);
     assert_sound(&tree).await;
 }
@@ -602,8 +603,113 @@ async fn counters_of_an_older_release_are_made_right() {
     assert!(tree.recount_if_outdated().await.unwrap());
     assert_sound(&tree).await;
     assert_eq!(used(&tree, scopes[2]).await, (4, 20 + 952));
-    assert_eq!(used(&tree, scopes[3]).await, (5, 20 + 952 + 77));
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
     assert!(!tree.recount_if_outdated().await.unwrap());
+    // As a release counted that knew all but directories.
+    let directory = [scopes[0], scopes[1], scopes[3]];
+    let adds = directory.map(|scope| (Counter::Objects(scope).key(), -1));
+    let batch = crate::kv::Batch {
+        adds: adds.to_vec(),
+        puts: vec![(keys::work(b'c'), bytes::Bytes::from_static(&[2]))],
+        ..Default::default()
+    };
+    tree.kv().commit(batch).await.unwrap();
+    assert!(!tree.audit().await.unwrap().faults.is_empty());
+    let tree = tree_on(&kv).await;
+    assert!(tree.recount_if_outdated().await.unwrap());
+    assert_sound(&tree).await;
+    assert_eq!(used(&tree, scopes[3]).await, (6, 20 + 952 + 77));
+}
+
+/// Directories that were made are objects, and their attributes beyond what is free are bytes; those that
+/// only slashes made are free until somebody wants them to stay.
+#[tokio::test]
+async fn directories_and_their_attributes_count() {
+    let (tree, bucket) = tree().await;
+    let scope = Scope::Bucket(bucket.id);
+    let make = async |path: &str| {
+        let options = DirOptions {
+            group: None,
+            mode: 0o755,
+            make_parents: true,
+        };
+        let made = tree.make_dir(&ALICE, &bucket, &key(path), options).await;
+        made.map(drop).map_err(|error| error.kind())
+    };
+    let attribute = async |path: &str, len: usize| {
+        let path = key(path);
+        let altered = tree.alter_dir(&ALICE, &bucket, &path, |attributes| {
+            let value = vec![0; len - 1].into();
+            attributes.xattrs.insert("x".into(), value);
+            Ok(())
+        });
+        altered.await.map(drop).map_err(|error| error.kind())
+    };
+    assert_eq!(make("a/b/made").await, Ok(()));
+    assert_eq!(used(&tree, scope).await, (1, 0));
+    let space = tree
+        .limit_space(&ALICE, &bucket, &key("a"), objects(4))
+        .await
+        .unwrap();
+    let space = Scope::Space(space);
+    // The directory that is limited counts above itself.
+    assert_eq!(used(&tree, space).await, (1, 0));
+    assert_eq!(used(&tree, scope).await, (2, 0));
+    put(&tree, &bucket, "a/c/d/file").await;
+    assert_eq!(used(&tree, space).await, (2, 10));
+    // Who sets an attribute of a directory keeps it.
+    assert_eq!(attribute("a/c/d", 2058).await, Ok(()));
+    assert_eq!(used(&tree, space).await, (3, 20));
+    delete(&tree, &bucket, "a/c/d/file").await.unwrap();
+    while tree.reclaim_empty_dirs(10).await.unwrap().more {}
+    assert_eq!(used(&tree, space).await, (2, 10));
+    assert_eq!(make("a/c/e").await, Ok(()));
+    assert_eq!(make("a/c/f").await, Ok(()));
+    assert_eq!(make("a/c/g").await, FULL);
+    // A directory above the one that is attributed is not there for free either.
+    assert_eq!(attribute("a/c", 1).await, FULL);
+    let limits = Quota {
+        max_bytes: Some(12),
+        ..Quota::default()
+    };
+    let limited = tree.limit_space(&ALICE, &bucket, &key("a"), limits).await;
+    limited.unwrap();
+    assert_eq!(attribute("a/c/e", 2051).await, FULL);
+    assert_eq!(attribute("a/c/e", 2050).await, Ok(()));
+    assert_eq!(used(&tree, space).await, (4, 12));
+    assert_sound(&tree).await;
+    // It is the same when all is counted anew, and less when they go.
+    tree.count_space(&bucket, &key("a")).await.unwrap();
+    assert_eq!(used(&tree, space).await, (4, 12));
+    tree.remove_dir(&ALICE, &bucket, &key("a/c/e"))
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (3, 10));
+    let options = RenameOptions {
+        replace_empty: true,
+        ..RenameOptions::default()
+    };
+    let (from, to) = (key("a/c/d"), key("a/c/f"));
+    tree.rename_dir(&ALICE, (&bucket, &from), (&bucket, &to), options)
+        .await
+        .unwrap();
+    assert_eq!(used(&tree, space).await, (2, 10));
+    assert_sound(&tree).await;
+    // Spaces in spaces, and all of it goes.
+    let inner = tree
+        .limit_space(&ALICE, &bucket, &key("a/b"), objects(9))
+        .await
+        .unwrap();
+    let inner = Scope::Space(inner);
+    assert_eq!(used(&tree, inner).await, (1, 0));
+    let emptied = tree.delete_bucket(&ALICE, &bucket, Emptiness::DirectoriesOnly);
+    emptied.await.unwrap();
+    for scope in [inner, space, scope, Scope::User(ALICE.user)] {
+        assert_eq!(used(&tree, scope).await, (0, 0), "{scope:?}");
+    }
+    let tenant = Scope::Tenant(bucket.tenant.id);
+    assert_eq!(used(&tree, tenant).await, (0, 0));
+    assert_sound(&tree).await;
 }
 
 /// Directories hinder S3 from nothing, however they were made and limited.
@@ -651,4 +757,102 @@ async fn a_bucket_of_directories_can_be_deleted() {
     assert_eq!(tree.kv().get(&counter).await.unwrap().value, None);
     assert_eq!(used(&tree, Scope::User(ALICE.user)).await, (0, 0));
     assert_sound(&tree).await;
+}
+
+/// What open writers have on disks counts for others, up to what is limited, until they go.
+#[tokio::test]
+async fn open_writers_reserve_what_they_write() {
+    let (tree, bucket) = tree().await;
+    let (k, owner) = (key("s/open"), ALICE.user);
+    let mut writer = tree.reservation(&bucket, &k, owner, None);
+    // Nothing is limited, so nobody is asked.
+    tree.reserve(&mut writer, &bucket, &k, 70).await.unwrap();
+    assert_eq!(writer.covers(), 0);
+    put(&tree, &bucket, "s/before").await;
+    let space = tree
+        .limit_space(&ALICE, &bucket, &key("s"), bytes(100))
+        .await
+        .unwrap();
+    for scope in [Scope::User(owner), Scope::Bucket(bucket.id)] {
+        tree.limit(scope, bytes(1000)).await.unwrap();
+    }
+    let reserve = async |writer: &mut Reservation, bytes| {
+        let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
+        reserved.map_err(|error| error.kind())
+    };
+    assert_eq!(reserve(&mut writer, 30).await, Ok(()));
+    assert_eq!(writer.covers(), 30);
+    // It takes twice of what it has where that fits, else what it needs.
+    assert_eq!(reserve(&mut writer, 31).await, Ok(()));
+    assert_eq!(writer.covers(), 60);
+    assert_eq!(reserve(&mut writer, 61).await, Ok(()));
+    assert_eq!(writer.covers(), 61);
+    assert_eq!(room(&tree, &bucket, "s/more", 30).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "s/more", 30).await, FULL);
+    assert_eq!(fill(&tree, &bucket, "s/more", 29).await, Ok(()));
+    assert_eq!(reserve(&mut writer, 62).await, FULL);
+    assert_eq!(writer.covers(), 61);
+    let said = tree.reserve(&mut writer, &bucket, &k, 62).await;
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("take 62 bytes"), "{said}");
+    drop(writer);
+    assert_eq!(fill(&tree, &bucket, "s/more2", 61).await, Ok(()));
+    assert_eq!(used(&tree, Scope::Space(space)).await, (3, 100));
+    for scope in [Scope::Space(space), Scope::User(owner)] {
+        assert_eq!(tree.quotas.reserved.bytes(scope), 0);
+    }
+    assert_sound(&tree).await;
+}
+
+/// One writer of a name may take the bytes of the version that it replaces, if that goes.
+#[tokio::test]
+async fn a_writer_has_the_room_of_what_it_replaces_once() {
+    let (tree, bucket) = tree().await;
+    let k = key("a");
+    fill(&tree, &bucket, "a", 80).await.unwrap();
+    tree.limit(Scope::Bucket(bucket.id), bytes(100))
+        .await
+        .unwrap();
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let begin = |bucket: &Bucket| tree.reservation(bucket, &k, ALICE.user, Some(&there));
+    let reserve = async |writer: &mut Reservation, bytes| {
+        let reserved = tree.reserve(writer, &bucket, &k, bytes).await;
+        reserved.map_err(|error| error.kind())
+    };
+    let (mut first, mut second) = (begin(&bucket), begin(&bucket));
+    assert_eq!(reserve(&mut first, 90).await, Ok(()));
+    assert_eq!(reserve(&mut second, 11).await, FULL);
+    assert_eq!(reserve(&mut second, 10).await, Ok(()));
+    assert_eq!(reserve(&mut first, 91).await, FULL);
+    drop((first, second));
+    let mut third = begin(&bucket);
+    assert_eq!(reserve(&mut third, 100).await, Ok(()));
+    drop(third);
+    keeping(&tree, &bucket).await;
+    let tenant = bucket.tenant.clone();
+    let now = tree.bucket(&tenant, &bucket.name).await.unwrap().unwrap();
+    let mut fourth = begin(&now);
+    assert_eq!(reserve(&mut fourth, 21).await, FULL);
+    assert_eq!(reserve(&mut fourth, 20).await, Ok(()));
+}
+
+/// The room of what is replaced is small, since that may go by other means. What does not fit for that is
+/// refused when its size is announced.
+#[tokio::test]
+async fn a_large_version_makes_little_room_for_its_successor() {
+    let (tree, bucket) = tree().await;
+    let (k, mib) = (key("a"), 1 << 20);
+    fill(&tree, &bucket, "a", 40 * mib).await.unwrap();
+    tree.limit(Scope::Bucket(bucket.id), bytes(60 * mib))
+        .await
+        .unwrap();
+    let there = tree.lookup(&bucket, &k).await.unwrap().unwrap().file;
+    let mut writer = tree.reservation(&bucket, &k, ALICE.user, Some(&there));
+    assert_eq!(writer.covers(), 16 * mib);
+    for (size, expected) in [(36 * mib, Ok(())), (36 * mib + 1, FULL)] {
+        let checked = tree.check_reservation(&writer, &bucket, &k, size).await;
+        assert_eq!(checked.map_err(|error| error.kind()), expected);
+        let reserved = tree.reserve(&mut writer, &bucket, &k, size).await;
+        assert_eq!(reserved.map_err(|error| error.kind()), expected);
+    }
 }

@@ -10,6 +10,8 @@
 //! - **Digests** are those of the stream, where the bytes came in order. Else they are computed by a
 //!   pass over the new version before its commit, if at least a part of it as large as
 //!   [`DIGEST_SHARE`] says was written now; a small change of a large file leaves it without.
+//! - **Quotas.** What is in the logs is reserved as it comes, whatever the version will name of it; a commit
+//!   exchanges the reservation for what the version counts.
 //! - **Crashes and cancellation.** Sealed logs that nothing names are collected by the sweep of the
 //!   next start; dropping a revision removes them.
 
@@ -24,7 +26,7 @@ use dewar_auth::Caller;
 use dewar_checksum::{Algorithm, AlgorithmSet, DigestSet};
 use dewar_data::blob::BlobRecord;
 use dewar_meta::ns::record::{ContentCopy, ETag, Extent, ShownChecksum, SystemHeaders};
-use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion};
+use dewar_meta::ns::{Bucket, Condition, Extra, NewVersion, Reservation};
 use dewar_types::{ByteRange, Error, ErrorKind, ObjectKey, PoolId, Result};
 use minicbor::bytes::ByteVec;
 
@@ -103,6 +105,7 @@ pub struct Revision {
     logged: u64,
     /// Bytes in all logs.
     written: u64,
+    reservation: Reservation,
     sealed: SealedLogs,
     map: RunMap,
     size: u64,
@@ -193,6 +196,12 @@ impl Store {
             pool,
             ..Written::default()
         };
+        let reservation = tree.reservation(&bucket, &key, owner.owner, there.as_ref());
+        if base.is_none() {
+            // The size of a changed file does not say how much will be written.
+            let fits = tree.check_reservation(&reservation, &bucket, &key, size);
+            fits.await?;
+        }
         let data_key = fresh.as_ref().map(|fresh| &fresh.key);
         let log = Incoming::new(shared, want, write.size, origin, data_key).await?;
         let mut map = RunMap::default();
@@ -228,6 +237,7 @@ impl Store {
             log,
             logged: 0,
             written: 0,
+            reservation,
             sealed: SealedLogs {
                 shared: Shared::clone(shared),
                 logs: Vec::new(),
@@ -318,7 +328,8 @@ impl Revision {
     /// Writes bytes, at most about 1 MiB at once; waits while the disks are behind.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`], also for a file in too many pieces; [`ErrorKind::NoSpace`],
+    /// [`ErrorKind::TooLarge`], also for a file in too many pieces; [`ErrorKind::Quota`] when all that was
+    /// written does not fit, however much of it was written over; [`ErrorKind::NoSpace`],
     /// [`ErrorKind::Unavailable`].
     pub async fn write(&mut self, offset: u64, bytes: Bytes) -> Result<()> {
         self.write_paged(offset, bytes.into()).await
@@ -345,6 +356,13 @@ impl Revision {
                 self.path()
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        let written = self.written.saturating_add(len);
+        if written > self.reservation.covers() {
+            let tree = &self.shared.tree;
+            let reservation = &mut self.reservation;
+            let reserved = tree.reserve(reservation, &self.bucket, &self.key, written);
+            reserved.await?;
         }
         self.log.write_paged(paged).await?;
         let run = Run {
@@ -451,11 +469,7 @@ impl Revision {
         log.is_part(self.fragment().await?);
         self.logged = 0;
         let received = log.finish(&Expect::default(), |_| Ok((None, None))).await?;
-        let extent = received
-            .copies
-            .into_iter()
-            .flat_map(|copy| copy.extents)
-            .next();
+        let extent = first_extent(received.copies);
         match (received.held, extent) {
             (Held::Large { record }, Some(extent)) => {
                 self.sealed.logs.push(SealedLog {
@@ -575,11 +589,7 @@ impl Revision {
                 Ok(encrypted.clone().unzip())
             })
             .await?;
-        let new_extent = received
-            .copies
-            .into_iter()
-            .flat_map(|copy| copy.extents)
-            .next();
+        let new_extent = first_extent(received.copies);
         let assembled = Assembled {
             logs: self
                 .sealed
@@ -657,6 +667,7 @@ impl Revision {
             condition: self.condition,
             held,
             sealed,
+            reservation: self.reservation,
             _base: self.base,
         };
         uncut(naming.publish(new, digests)).await
@@ -679,6 +690,7 @@ struct Naming {
     condition: Condition,
     held: Held,
     sealed: SealedLogs,
+    reservation: Reservation,
     /// Keeps the revised content until it is shared.
     _base: Option<OpenFile>,
 }
@@ -689,6 +701,8 @@ impl Naming {
         for log in &self.sealed.logs {
             extra.puts.extend(blob_extra(&log.record).puts);
         }
+        // What the version counts is judged in its batch.
+        drop(self.reservation);
         let outcome = self
             .shared
             .tree
@@ -727,6 +741,11 @@ fn of_base(len: u64) -> Run {
         origin: Origin::Base,
         offset: 0,
     }
+}
+
+/// Where a log lies; an empty one lies nowhere.
+fn first_extent(copies: Vec<ContentCopy>) -> Option<Extent> {
+    copies.into_iter().flat_map(|copy| copy.extents).next()
 }
 
 /// Copies a range of what lies in several buffers.
