@@ -240,7 +240,7 @@ impl Accounts {
         if !caveats.lets_name(&user.name) {
             return Err(over("the macaroon is for somebody of another name"));
         }
-        let mut bounds = self.session_bounds(&session, &scopes).await?;
+        let mut bounds = self.session_bounds(&session, &user).await?;
         let caveats = caveats.within(user.tenant.clone());
         bounds.limits.push(Limit::Caveats(Arc::new(caveats)));
         bounds.credential = format!("macaroon:{}", session.access_key).into();

@@ -171,7 +171,7 @@ impl Accounts {
         let cache = Arc::new(RwLock::new(Cache::default()));
         Self {
             audit,
-            compiled: CompiledPolicies::new(Arc::clone(&cache)),
+            compiled: CompiledPolicies::new(env.clone(), Arc::clone(&cache)),
             cache,
             keys_indexed: AtomicBool::new(false),
             limits: RwLock::default(),

@@ -1,6 +1,7 @@
 //! What accounts may make, and what it takes in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_auth::{AccessKey, Credentials as _};
 use dewar_meta::kv::Batch;
@@ -8,7 +9,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{ErrorKind, Result, TenantName};
 
 use super::keys::{KEYS_BY_USER, key_of_user};
-use super::{AccountLimits, Accounts, Holder, HolderKind, NewUser, RoleChange};
+use super::{AccountLimits, Accounts, Holder, HolderKind, NewUser, RoleChange, designation};
 use crate::tests::{Rig, run};
 
 /// A policy of so many statements about a bucket.
@@ -25,17 +26,22 @@ fn policy(bucket: &str, statements: usize) -> String {
     )
 }
 
+/// The tenant and the name of `[TENANT:]NAME`.
+fn parts(name: &str) -> (TenantName, String) {
+    let (tenant, name) = designation(name).expect("a name");
+    (tenant, name.to_owned())
+}
+
 fn holder(kind: HolderKind, name: &str) -> Holder {
-    Holder {
-        kind,
-        tenant: TenantName::default(),
-        name: name.to_owned(),
-    }
+    let (tenant, name) = parts(name);
+    Holder { kind, tenant, name }
 }
 
 async fn user(accounts: &Accounts, name: &str) {
+    let (tenant, own) = parts(name);
     let new = NewUser {
-        name: name.to_owned(),
+        name: own,
+        tenant,
         ..NewUser::default()
     };
     accounts.make_user(new).await.expect(name);
@@ -50,7 +56,7 @@ fn over(result: Result<()>, what: &str) {
 /// A user of an account with an inline policy, and a key of its.
 async fn user_with_policy(accounts: &Accounts, name: &str, statements: usize) -> String {
     user(accounts, name).await;
-    let text = policy(&name.replace('/', "-"), statements);
+    let text = policy(&name.replace(['/', ':'], "-"), statements);
     let its = holder(HolderKind::User, name);
     accounts.put_policy(&its, "p", &text).await.expect("put");
     accounts.add_key(name, None, None).await.expect("added").0
@@ -142,6 +148,58 @@ fn compiled_policies_are_bounded_and_no_account_takes_them_all() {
         let failed = keys[held.len()].clone();
         drop(held);
         used(accounts, &failed).await.expect("taken again");
+    });
+}
+
+/// Nothing is proven where a key is looked up: that is what a request with a wrong signature does, too.
+#[test]
+fn an_account_evicts_no_compiled_policies_of_others() {
+    run(async {
+        let rig = Rig::new(305).await;
+        let accounts = rig.store.accounts();
+        accounts.set_limits(wide());
+        let others = ["bob/u", "Ann/u", "other:ann/u"];
+        for root in ["Ann", "other:ann"] {
+            user(accounts, root).await;
+        }
+        let mut keys = Vec::new();
+        for name in others {
+            keys.push(user_with_policy(accounts, name, 50).await);
+        }
+        let mut anns = Vec::new();
+        for n in 0..40 {
+            anns.push(user_with_policy(accounts, &format!("ann/u{n}"), 50).await);
+        }
+        used(accounts, &keys[0]).await.expect("taken");
+        let each = accounts.compiled.bytes();
+        accounts.set_compiled_bytes_max(each * 16);
+        for key in &keys {
+            used(accounts, key).await.expect("taken");
+        }
+        let cached = |key: &String| accounts.cache.read().keys.contains_key(key);
+        for key in &anns {
+            used(accounts, key).await.expect("taken");
+            assert!(keys.iter().all(cached), "of others");
+            assert!(accounts.compiled.bytes() <= each * 16);
+        }
+        assert!(cached(&anns[39]), "its own last one");
+        // So it is with many small accounts: the cache takes up no more, and all are served.
+        for n in 0..40 {
+            user(accounts, &format!("eve{n}")).await;
+            let key = user_with_policy(accounts, &format!("eve{n}/u"), 50).await;
+            used(accounts, &key).await.expect("served");
+            assert!(keys.iter().all(cached), "of others");
+            assert!(accounts.compiled.bytes() <= each * 15);
+        }
+        // What no request has used for a minute goes when memory is needed.
+        tokio::time::sleep(super::compiled::IDLE).await;
+        used(accounts, &keys[0]).await.expect("taken");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut held = Vec::new();
+        for key in &anns[..4] {
+            held.push(used(accounts, key).await.expect("taken"));
+        }
+        assert!(cached(&keys[0]) && !cached(&keys[1]));
     });
 }
 
