@@ -441,6 +441,48 @@ fn names_in_accounts_are_not_names_in_the_tenant() {
 }
 
 #[test]
+fn a_name_that_takes_rights_away_means_its_namesakes_in_accounts() {
+    let role = |id, account, name: &str| User {
+        kind: UserKind::Role {
+            session: "s".into(),
+        },
+        ..member(id, account, name)
+    };
+    let may = |caller: &User, effect: &str, kind: &str, principal: &str| {
+        let principal = format!(r#""{kind}":{{"AWS":"{principal}"}},"#);
+        let one = statement(effect, &principal, "s3:GetObject", ALL, "");
+        let access = bucket_policy(&one);
+        let all = statement("Allow", "", "s3:*", "*", "");
+        let caller = with_policy(caller.clone(), &all, true);
+        Bucket::new(&access).may(&by(caller), Action::GetObject)
+    };
+    for (caller, path) in [
+        (user(2, "bob"), "user/bob"),
+        (member(6, 5, "eve/bob"), "user/bob"),
+        (role(3, 3, "lead"), "role/lead"),
+        (role(7, 5, "eve/lead"), "role/lead"),
+        (role(7, 5, "eve/lead"), "assumed-role/lead/s"),
+    ] {
+        let account = caller.account;
+        for field in [String::new(), account.to_string()] {
+            let named = format!("arn:aws:iam::{field}:{path}");
+            assert!(!may(&caller, "Deny", "Principal", &named), "{named}");
+        }
+        for other in [
+            format!("arn:aws:iam::{}:{path}", UserId(99)),
+            format!("arn:aws:iam::other:{path}"),
+            format!("arn:aws:iam:::{path}x"),
+        ] {
+            assert!(may(&caller, "Deny", "Principal", &other), "{other}");
+        }
+    }
+    // Who is exempt from a denial is the one of that name, and nobody else.
+    let exempt = |caller: &User| may(caller, "Deny", "NotPrincipal", "arn:aws:iam:::user/bob");
+    assert!(exempt(&user(2, "bob")));
+    assert!(!exempt(&member(6, 5, "eve/bob")));
+}
+
+#[test]
 fn a_role_is_a_resource_of_iam_when_it_is_assumed() {
     let tenant = TenantName::default();
     let role = Resource::Identity {

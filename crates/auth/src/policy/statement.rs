@@ -492,7 +492,7 @@ impl Statement {
         }
         let meant = match &self.principals {
             None => Meant::InPerson,
-            Some(principals) => principals.means(ask.caller)?,
+            Some(principals) => principals.means(ask.caller, self.effect)?,
         };
         let denies = self.effect == Effect::Deny;
         let choices = Choices::default();

@@ -315,7 +315,7 @@ impl Accounts {
             max_session: 3600,
         };
         let client_trust = self.federation_config().client_trust;
-        change_role(&mut record, &change, client_trust)?;
+        change_role(&mut record, &change)?;
         check_trust(&record.trust, client_trust)?;
         record.trust = self.stored_policy(&record.trust, None).await?;
         let tenant = self.make_tenant(tenant).await?;
@@ -369,7 +369,7 @@ impl Accounts {
             change.trust = Some(self.stored_policy(trust, Some(&before)).await?);
         }
         let edit = |record: &mut RoleRecord, _: &mut Batch| {
-            change_role(record, &change, client_trust)?;
+            change_role(record, &change)?;
             Ok(record.clone())
         };
         let record = self.edit(&key, || none("role", name), edit).await?;
@@ -412,9 +412,9 @@ fn check_trust(text: &str, client_trust: bool) -> Result<()> {
     Ok(())
 }
 
-fn change_role(record: &mut RoleRecord, change: &RoleChange, client_trust: bool) -> Result<()> {
+/// Changes the record of a role. Its trust policy has been checked.
+fn change_role(record: &mut RoleRecord, change: &RoleChange) -> Result<()> {
     if let Some(trust) = &change.trust {
-        check_trust(trust, client_trust)?;
         record.trust.clone_from(trust);
     }
     if let Some(description) = &change.description {

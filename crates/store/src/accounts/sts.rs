@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Issuer, Token};
 use dewar_auth::{
-    Action, Became, Bounds, Caller, CredentialError, Details, IDENTITY_POLICY_BYTES_MAX, Origin,
-    Parent, Policy, PolicyKind, Principal, Resource, Secret, Session, TokenFacts, User, UserKind,
+    Action, Became, Bounds, Caller, CredentialError, Details, Origin, Parent, Policy, PolicyKind,
+    Principal, Resource, STORED_POLICY_BYTES_MAX, Secret, Session, TokenFacts, User, UserKind,
     assume, role_arn,
 };
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
@@ -393,7 +393,7 @@ impl Accounts {
         let trust = Policy::parse(
             &wanted.role.trust,
             PolicyKind::Trust,
-            IDENTITY_POLICY_BYTES_MAX,
+            STORED_POLICY_BYTES_MAX,
         );
         let trust = trust.map_err(|error| {
             let what = format!("the trust policy of role {}", wanted.role.name);
