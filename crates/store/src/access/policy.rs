@@ -88,7 +88,7 @@ impl Store {
             })
             .await;
         // A failed change may still happen later.
-        self.inner.accounts.bucket_policy_changed(found.id);
+        self.inner.accounts.bucket_policy_changed(&found);
         set
     }
 

@@ -17,7 +17,7 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
 use super::cache::{LastUse, Scope};
-use super::claims::{ClaimLimits, KeptClaims, claims_of, keep};
+use super::claims::{ClaimLimits, ClaimRank, KeptClaims, claims_of, keep};
 use super::policies::PolicyCollection;
 use super::record::GroupRecord;
 use super::{
@@ -344,7 +344,8 @@ pub(super) fn bounds_of(becoming: &Becoming, credential: &str) -> Result<Bounds>
 /// The claims of a token, for whoever comes with the token itself.
 pub(super) fn claims_in_memory(issuer: &Issuer, token: &Token) -> Result<KeptClaims> {
     let (claims, limits) = (claims_of(&token.claims), ClaimLimits::IN_MEMORY);
-    keep(issuer.name(), claims, Vec::new(), |_| false, limits)
+    let rank_of = |_: &str| ClaimRank::Unnamed;
+    keep(issuer.name(), claims, Vec::new(), rank_of, limits)
 }
 
 #[cfg(test)]

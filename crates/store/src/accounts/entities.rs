@@ -206,13 +206,13 @@ impl Accounts {
         name: &str,
         require: &[Require],
     ) -> Result<()> {
-        // Whoever joins meanwhile comes before the look at the members, or finds no group any more.
-        let _joining = self.joining.lock().await;
+        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
+        // Who joins comes before the look at the members, or is refused.
+        let _removal = self.begin_removal(&key, "group", name).await?;
         self.group(tenant, name).await?;
         if !self.members(tenant, name).await?.is_empty() {
             return Err(in_use("group", name, "members"));
         }
-        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
         let remove = |record: &mut GroupRecord, batch: &mut Batch| {
             if record.held != Held::default() {
                 return Err(in_use("group", name, "policies"));
@@ -243,7 +243,12 @@ impl Accounts {
             Err(error) if error.kind() == ErrorKind::NotFound && !member => None,
             Err(error) => return Err(error),
         };
-        let key = user_key(self.tenant_id(tenant).await?, user);
+        let tenant = self.tenant_id(tenant).await?;
+        if member {
+            let key = catalog::identity(GROUP, tenant, &folded(group));
+            self.check_not_removed(&key, "group", group)?;
+        }
+        let key = user_key(tenant, user);
         let change = |record: &mut UserRecord, _: &mut Batch| {
             record.groups.retain(|name| folded(name) != folded(group));
             record.group_ids.retain(|other| Some(*other) != id);

@@ -186,9 +186,9 @@ impl Accounts {
         let has = |wanted: &str| claims.iter().any(|(name, _)| name == wanted);
         let scitoken = !has("wlcg.ver") && has("ver");
         let named = self.named_claims(issuer, user).await?;
-        let is_named = |name: &str| named.contains(name);
+        let rank_of = |name: &str| named.rank_of(name);
         let unkept = bounds.unkept.clone();
-        let kept = keep(provider, claims, unkept, is_named, named.limits())?;
+        let kept = keep(provider, claims, unkept, rank_of, named.limits())?;
         if issuer
             .rules
             .iter()

@@ -210,6 +210,8 @@ impl Accounts {
         // Nobody removes it meanwhile.
         let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
+        let key = self.policy_key(&holder.tenant, &name).await?;
+        self.check_not_removed(&key, "policy", &name)?;
         let own_max = self.limits().attached_policies;
         self.edit_held(holder, |held| {
             if !held.attached.contains(&name) {
@@ -396,13 +398,13 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while somebody has it.
     pub async fn remove_managed(&self, tenant: &TenantName, name: &str) -> Result<()> {
-        let _joining = self.joining.lock().await;
+        let key = self.policy_key(tenant, name).await?;
+        let _removal = self.begin_removal(&key, "policy", name).await?;
         let policy = self.managed(tenant, name).await?;
         if let Some(holder) = self.holders_of(tenant, &policy.name).await?.first() {
             let message = format!("{} {} has the policy", holder.kind.as_str(), holder.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let key = self.policy_key(tenant, name).await?;
         let remove = |_: &mut PolicyRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());
             Ok(())

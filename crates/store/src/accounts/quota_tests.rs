@@ -9,7 +9,9 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{ErrorKind, Result, TenantName};
 
 use super::keys::{KEYS_BY_USER, key_of_user};
-use super::{AccountLimits, Accounts, Holder, HolderKind, NewUser, RoleChange, designation};
+use super::{
+    AccountLimits, Accounts, GROUP, Holder, HolderKind, NewUser, POLICY, RoleChange, designation,
+};
 use crate::tests::{Rig, run};
 
 /// A policy of so many statements about a bucket.
@@ -200,6 +202,76 @@ fn an_account_evicts_no_compiled_policies_of_others() {
             held.push(used(accounts, key).await.expect("taken"));
         }
         assert!(cached(&keys[0]) && !cached(&keys[1]));
+    });
+}
+
+#[test]
+fn nobody_gets_what_is_being_removed() {
+    run(async {
+        let rig = Rig::new(306).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        user(accounts, "ann/u").await;
+        let u = holder(HolderKind::User, "ann/u");
+        let make = async || {
+            let made = accounts
+                .make_policy(&none, "ann/p", "/", None, &policy("p", 1))
+                .await;
+            made.expect("made");
+            accounts
+                .make_group(&none, "ann/g", "/")
+                .await
+                .expect("made");
+        };
+        make().await;
+        let id = accounts.tenant_id(&none).await.expect("there");
+        let keys = [POLICY, GROUP].map(|kind| catalog::identity(kind, id, "ann/"));
+        let keys = [(&keys[0], "p"), (&keys[1], "g")]
+            .map(|(key, name)| [&key[..], name.as_bytes()].concat().into());
+        let mut removals = Vec::new();
+        for key in &keys {
+            removals.push(accounts.begin_removal(key, "it", "x").await.expect("begun"));
+            let again = accounts.begin_removal(key, "it", "x").await;
+            assert_eq!(again.expect_err("twice").kind(), ErrorKind::Conflict);
+        }
+        let attach = async || accounts.attach_policy(&u, "ann/P").await;
+        let join = async || accounts.set_member(&none, "ann/u", "ann/G", true).await;
+        let conflict = Err(ErrorKind::Conflict);
+        assert_eq!(attach().await.map_err(|error| error.kind()), conflict);
+        assert_eq!(join().await.map_err(|error| error.kind()), conflict);
+        drop(removals);
+        assert!(accounts.removals.lock().is_empty());
+        // Side by side, one of the two happens.
+        for _ in 0..20 {
+            let (attached, removed) =
+                tokio::join!(attach(), accounts.remove_managed(&none, "ann/p"));
+            assert_ne!(attached.is_ok(), removed.is_ok());
+            let (joined, gone) = tokio::join!(join(), accounts.remove_group(&none, "ann/g", &[]));
+            assert_ne!(joined.is_ok(), gone.is_ok());
+            accounts
+                .user("ann/u")
+                .await
+                .expect("refers to what is there");
+            for (had, left) in [(attached.is_ok(), true), (joined.is_ok(), false)] {
+                match (had, left) {
+                    (true, true) => {
+                        accounts.detach_policy(&u, "ann/p").await.expect("detached");
+                        accounts
+                            .remove_managed(&none, "ann/p")
+                            .await
+                            .expect("removed");
+                    }
+                    (true, false) => {
+                        let out = accounts.set_member(&none, "ann/u", "ann/g", false).await;
+                        out.expect("left");
+                        let gone = accounts.remove_group(&none, "ann/g", &[]).await;
+                        gone.expect("removed");
+                    }
+                    (false, _) => {}
+                }
+            }
+            make().await;
+        }
     });
 }
 

@@ -214,7 +214,7 @@ impl Accounts {
         if session.became.session.is_none() {
             limits.push(Limit::NoIam);
         }
-        let mut provider = None;
+        let (mut provider, mut own_provider) = (None, false);
         let (mut claims, mut unkept) = (Vec::new(), Vec::new());
         if let Some(facts) = &session.token {
             let issuer = self.voucher(facts.issuer).await?;
@@ -224,6 +224,8 @@ impl Accounts {
                 ));
             };
             provider = Some(issuer.name().into());
+            let issuers = self.issuers().await?;
+            own_provider = issuers.values().all(|server| server.id != issuer.id);
             claims.clone_from(&facts.claims);
             // A session of a release that did not say what it left out may have left out anything.
             let all = || vec![ALL_UNKEPT.to_owned()];
@@ -236,6 +238,7 @@ impl Accounts {
             credential: format!("session:{}", session.access_key).into(),
             expires: session.expires,
             provider,
+            own_provider,
             claims,
             unkept,
             tags: session.tags.clone(),

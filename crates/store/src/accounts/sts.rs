@@ -502,8 +502,8 @@ impl Accounts {
 /// What a session keeps of a login token.
 fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<TokenFacts> {
     let capabilities = token.capabilities.as_ref();
-    let (claims, is_named) = (claims_of(&token.claims), |name: &str| named.contains(name));
-    let kept = keep(issuer.name(), claims, Vec::new(), is_named, named.limits())?;
+    let (claims, rank_of) = (claims_of(&token.claims), |name: &str| named.rank_of(name));
+    let kept = keep(issuer.name(), claims, Vec::new(), rank_of, named.limits())?;
     Ok(TokenFacts {
         issuer: issuer.id,
         url: issuer.url.clone(),
