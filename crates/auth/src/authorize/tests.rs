@@ -476,7 +476,7 @@ fn a_name_that_takes_rights_away_means_its_namesakes_in_accounts() {
             assert!(may(&caller, "Deny", "Principal", &other), "{other}");
         }
     }
-    // Who is exempt from a denial is the one of that name, and nobody else.
+    // Only the one of that name is exempt from a denial.
     let exempt = |caller: &User| may(caller, "Deny", "NotPrincipal", "arn:aws:iam:::user/bob");
     assert!(exempt(&user(2, "bob")));
     assert!(!exempt(&member(6, 5, "eve/bob")));

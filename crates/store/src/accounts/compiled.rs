@@ -2,8 +2,8 @@
 //!
 //! # Owners
 //! A compiled policy is charged to its owner ([`PolicyOwner`]) until the last user, session or request
-//! that uses it is gone. What an account has is charged to the account, by the id of the account. What
-//! the administrator wrote for a whole tenant is charged to the tenant.
+//! that uses it is gone. Policies of an account are charged to it by its id. Policies
+//! that the administrator wrote for a whole tenant are charged to the tenant.
 //!
 //! # Bounds
 //! An owner may have compiled policies as long as these take no more memory than is free for others:

@@ -207,7 +207,7 @@ impl Accounts {
         require: &[Require],
     ) -> Result<()> {
         let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
-        // Who joins comes before the look at the members, or is refused.
+        // A user that joins meanwhile comes before the look at the members, or is refused.
         let _removal = self.begin_removal(&key, "group", name).await?;
         self.group(tenant, name).await?;
         if !self.members(tenant, name).await?.is_empty() {

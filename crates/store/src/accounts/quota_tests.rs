@@ -193,7 +193,7 @@ fn an_account_evicts_no_compiled_policies_of_others() {
             assert!(keys.iter().all(cached), "of others");
             assert!(accounts.compiled.bytes() <= each * 15);
         }
-        // What no request has used for a minute goes when memory is needed.
+        // Entries that no request has used for a minute go when memory is needed.
         tokio::time::sleep(super::compiled::IDLE).await;
         used(accounts, &keys[0]).await.expect("taken");
         tokio::time::sleep(Duration::from_secs(1)).await;
