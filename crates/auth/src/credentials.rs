@@ -170,10 +170,26 @@ impl User {
         };
         let same = match of_tenant {
             true => self.tenant.as_str() == account,
-            false => account.len() == 16 && account.parse() == Ok(self.account),
+            false => self.is_of_account(account),
         };
+        same && self.is_at(rest)
+    }
+
+    /// Whether such an ARN may have been written for this user: the account field is its account's id
+    /// or its tenant's name, and the rest is its own. Namesakes in the accounts of a tenant share such
+    /// an ARN, so that it can only take rights away.
+    pub(crate) fn shares_name(&self, account: &str, rest: &str) -> bool {
+        (self.is_of_account(account) || self.tenant.as_str() == account) && self.is_at(rest)
+    }
+
+    fn is_of_account(&self, account: &str) -> bool {
+        account.len() == 16 && account.parse() == Ok(self.account)
+    }
+
+    /// Whether what stands in an ARN behind the account is its own.
+    fn is_at(&self, rest: &str) -> bool {
         let at = |path: &str| path.strip_prefix(self.path.as_str()) == Some(self.short_name());
-        same && match &self.kind {
+        match &self.kind {
             UserKind::Local => rest.strip_prefix("user").is_some_and(at),
             UserKind::Role { session } => {
                 let one = || {

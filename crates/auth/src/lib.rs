@@ -46,7 +46,8 @@ pub use master_key::{MasterKeyError, MasterKeyId, MasterKeys, TooManyKeys};
 pub use network::Network;
 pub use policy::{
     BUCKET_POLICY_BYTES_MAX, Effect, IDENTITY_POLICY_BYTES_MAX, Policy, PolicyError, PolicyKind,
-    condition_keys, fuzz_iam_policy, principals_of, with_principals,
+    STORED_POLICY_BYTES_MAX, condition_keys, fuzz_iam_policy, principals_of, shown_principals,
+    stored_principals,
 };
 pub use secret::Secret;
 pub use session::{

@@ -221,7 +221,7 @@ impl Store {
             .tree
             .delete_bucket(&actor(caller, &principal), &found, emptiness)
             .await;
-        self.inner.accounts.bucket_policy_changed(found.id);
+        self.inner.accounts.bucket_policy_changed(&found);
         deleted
     }
 }

@@ -185,7 +185,7 @@ impl Store {
             })
             .await;
         if D::KIND == DocumentKind::Policy {
-            self.inner.accounts.bucket_policy_changed(found.id);
+            self.inner.accounts.bucket_policy_changed(&found);
         }
         removed
     }

@@ -441,6 +441,139 @@ fn names_in_accounts_are_not_names_in_the_tenant() {
 }
 
 #[test]
+fn a_name_that_takes_rights_away_means_its_namesakes_in_accounts() {
+    let role = |id, account, name: &str| User {
+        kind: UserKind::Role {
+            session: "s".into(),
+        },
+        ..member(id, account, name)
+    };
+    let may = |caller: &User, effect: &str, kind: &str, principal: &str| {
+        let principal = format!(r#""{kind}":{{"AWS":"{principal}"}},"#);
+        let one = statement(effect, &principal, "s3:GetObject", ALL, "");
+        let access = bucket_policy(&one);
+        let all = statement("Allow", "", "s3:*", "*", "");
+        let caller = with_policy(caller.clone(), &all, true);
+        Bucket::new(&access).may(&by(caller), Action::GetObject)
+    };
+    for (caller, path) in [
+        (user(2, "bob"), "user/bob"),
+        (member(6, 5, "eve/bob"), "user/bob"),
+        (role(3, 3, "lead"), "role/lead"),
+        (role(7, 5, "eve/lead"), "role/lead"),
+        (role(7, 5, "eve/lead"), "assumed-role/lead/s"),
+    ] {
+        let account = caller.account;
+        for field in [String::new(), account.to_string()] {
+            let named = format!("arn:aws:iam::{field}:{path}");
+            assert!(!may(&caller, "Deny", "Principal", &named), "{named}");
+        }
+        for other in [
+            format!("arn:aws:iam::{}:{path}", UserId(99)),
+            format!("arn:aws:iam::other:{path}"),
+            format!("arn:aws:iam:::{path}x"),
+        ] {
+            assert!(may(&caller, "Deny", "Principal", &other), "{other}");
+        }
+    }
+    // Only the one of that name is exempt from a denial.
+    let exempt = |caller: &User| may(caller, "Deny", "NotPrincipal", "arn:aws:iam:::user/bob");
+    assert!(exempt(&user(2, "bob")));
+    assert!(!exempt(&member(6, 5, "eve/bob")));
+}
+
+#[test]
+fn the_word_of_an_accounts_provider_counts_in_the_account_alone() {
+    let session = |account: u64, name: &str, own_provider| {
+        let bounds = crate::Bounds {
+            provider: Some("idp.example.org".into()),
+            own_provider,
+            claims: vec![
+                ("idp.example.org:groups".into(), vec!["good".into()]),
+                ("idp.example.org:sub".into(), vec!["bob".into()]),
+            ],
+            ..crate::Bounds::default()
+        };
+        let role = User {
+            kind: UserKind::Role {
+                session: "s".into(),
+            },
+            ..member(7, account, name)
+        };
+        let all = statement("Allow", "", "s3:*", "*", "");
+        // The owner's account needs no policy of its own for what the bucket's allows.
+        let role = match account {
+            1 => role,
+            _ => with_policy(role, &all, false),
+        };
+        Caller::by_token(Arc::new(role), Arc::new(bounds), ORIGIN)
+    };
+    let says = |caller: &Caller, effect: &str, condition: &str| {
+        let more = format!(r#","Condition":{condition}"#);
+        let access = bucket_policy(&statement(effect, ANYBODY, "s3:GetObject", ALL, &more));
+        let asked = Bucket::new(&access).ask(caller, Action::GetObject);
+        match effect {
+            "Allow" => asked.allowed,
+            _ => matches!(
+                asked.reason,
+                Reason::Statement {
+                    effect: Effect::Deny,
+                    ..
+                }
+            ),
+        }
+    };
+    let good = r#"{"ForAnyValue:StringEquals":{"idp.example.org:groups":"good"}}"#;
+    let bad = r#"{"ForAnyValue:StringEquals":{"idp.example.org:groups":"bad"}}"#;
+    let none = r#"{"Null":{"idp.example.org:groups":"true"}}"#;
+    let from = r#"{"StringEquals":{"aws:FederatedProvider":"idp.example.org"}}"#;
+    // The bucket is of account 1. An issuer of the administrator is believed everywhere.
+    for (account, name, own_provider) in [(5, "eve/r", false), (1, "ann/r", true), (7, "r", true)] {
+        let caller = session(account, name, own_provider);
+        assert!(
+            says(&caller, "Deny", good) && says(&caller, "Deny", from),
+            "{name}"
+        );
+        assert!(
+            !says(&caller, "Deny", bad) && !says(&caller, "Deny", none),
+            "{name}"
+        );
+        assert!(
+            !says(&caller, "Allow", bad) && !says(&caller, "Allow", none),
+            "{name}"
+        );
+    }
+    for condition in [good, from] {
+        assert!(says(&session(5, "eve/r", false), "Allow", condition));
+    }
+    // That of another account says nothing here: what denies does, what allows does not.
+    let stranger = session(5, "eve/r", true);
+    for condition in [good, bad, none, from] {
+        assert!(says(&stranger, "Deny", condition), "{condition}");
+        assert!(!says(&stranger, "Allow", condition), "{condition}");
+    }
+    // Of another issuer nothing is known, as of everybody.
+    let other = r#"{"StringEquals":{"other.example.org:sub":"bob"}}"#;
+    assert!(!says(&stranger, "Deny", other));
+    // So it is with policies that the administrator wrote for a role of the account.
+    let denies = |tenant_wide| {
+        let mut role = member(7, 5, "eve/r");
+        role.kind = UserKind::Role {
+            session: "s".into(),
+        };
+        let more = format!(r#","Condition":{bad}"#);
+        let deny = statement("Deny", "", "s3:GetObject", ALL, &more);
+        let role = with_policy(role, &deny, tenant_wide);
+        let bounds = Arc::new(stranger.bounds().expect("a session").clone());
+        let caller = Caller::by_token(Arc::new(role), bounds, ORIGIN);
+        let access = BucketAccess::default();
+        let asked = Bucket::new(&access).ask(&caller, Action::GetObject);
+        matches!(asked.reason, Reason::Statement { .. })
+    };
+    assert!(denies(true) && !denies(false));
+}
+
+#[test]
 fn a_role_is_a_resource_of_iam_when_it_is_assumed() {
     let tenant = TenantName::default();
     let role = Resource::Identity {

@@ -45,7 +45,7 @@ use pattern::ALLOCATION_BYTES;
 pub(crate) use principal::Meant;
 use principal::PrincipalSet;
 use resource::ResourceSet;
-pub use rewrite::{principals_of, with_principals};
+pub use rewrite::{STORED_POLICY_BYTES_MAX, principals_of, shown_principals, stored_principals};
 use statement::Ask;
 
 /// Longest policy of a bucket in bytes (S3 user guide: 20 KB).

@@ -5,10 +5,10 @@ use dewar_types::UserId;
 use crate::token::provider_name;
 use crate::{Caller, Principal, User, UserKind};
 
-use super::PolicyError;
 use super::json::Node;
 use super::parse::malformed;
 use super::pattern::ALLOCATION_BYTES;
+use super::{Effect, PolicyError};
 
 /// How a statement means a caller; the better, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,22 +92,33 @@ impl PrincipalSet {
     pub(super) fn names_session(&self, caller: &Caller) -> bool {
         let one = |member: &Member| match member {
             Member::Arn { rest, .. } => {
-                rest.starts_with("assumed-role/") && member.means(caller).is_some()
+                rest.starts_with("assumed-role/") && member.means(caller, false).is_some()
             }
             _ => false,
         };
         !self.negated && self.members.iter().any(one)
     }
 
-    /// Whether and how the caller is meant.
-    pub(super) fn means(&self, caller: &Caller) -> Option<Meant> {
-        let found = self.members.iter().filter_map(|m| m.means(caller)).max();
+    /// Whether and how the caller is meant by a statement with this effect.
+    ///
+    /// Accounts name their users and roles as they like, so that a name may be that of several. A name
+    /// that takes rights away means all of them, a name that gives rights means one.
+    pub(super) fn means(&self, caller: &Caller, effect: Effect) -> Option<Meant> {
+        let namesakes = takes_away(effect, self.negated);
+        let members = self.members.iter();
+        let found = members.filter_map(|m| m.means(caller, namesakes)).max();
         match (self.negated, found) {
             (false, found) => found,
             (true, None) => Some(Meant::InPerson),
             (true, Some(_)) => None,
         }
     }
+}
+
+/// Whether the principals of a statement are fewer rights for whom they mean: `Principal` in a statement
+/// that denies, `NotPrincipal` in one that allows.
+pub(super) fn takes_away(effect: Effect, negated: bool) -> bool {
+    (effect == Effect::Deny) != negated
 }
 
 impl Member {
@@ -159,7 +170,8 @@ impl Member {
         }
     }
 
-    fn means(&self, caller: &Caller) -> Option<Meant> {
+    /// Whether and how it means the caller; with `namesakes`, also others whom its ARN may mean.
+    fn means(&self, caller: &Caller, namesakes: bool) -> Option<Meant> {
         // Whoever only a provider vouches for must be meant by that provider: `*` was never written
         // for all users of somebody else's realm.
         if let Some(bounds) = caller.bounds().filter(|bounds| bounds.unassumed) {
@@ -190,7 +202,13 @@ impl Member {
             } else {
                 Meant::ByAccount
             }),
-            Self::Arn { account, rest } => user.is_named(account, rest).then_some(Meant::InPerson),
+            Self::Arn { account, rest } => {
+                let named = match namesakes {
+                    true => user.shares_name(account, rest),
+                    false => user.is_named(account, rest),
+                };
+                named.then_some(Meant::InPerson)
+            }
             Self::Federated(_) | Self::Service => None,
         }
     }

@@ -1,13 +1,20 @@
 //! Principals in the text of a policy, to be written in another way: users by their ids instead of
 //! their names, and back.
+//!
+//! A name that takes rights away stays beside the id ([`stored_principals`]): it means whoever has
+//! the name, and the id means the user wherever it is renamed to.
 
 use std::collections::BTreeMap;
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use super::PolicyError;
 use super::json::Node;
 use super::parse::malformed;
+use super::principal::takes_away;
+use super::{Effect, PolicyError};
+
+/// Longest text in bytes that [`stored_principals`] makes of a policy of a permitted length.
+pub const STORED_POLICY_BYTES_MAX: usize = 2 * super::BUCKET_POLICY_BYTES_MAX;
 
 /// The principals under `AWS` in the statements of a policy, as they are written there.
 ///
@@ -16,33 +23,82 @@ use super::parse::malformed;
 pub fn principals_of(text: &str) -> Result<Vec<String>, PolicyError> {
     let mut document = Node::parse(text).map_err(malformed)?;
     let mut found = Vec::new();
-    each_principal(&mut document, &mut |name| {
-        if !found.contains(name) {
-            found.push(name.clone());
-        }
+    each_principals(&mut document, &mut |names, _| {
+        for_items(names, &mut |name| {
+            if let Node::Text(name) = name
+                && !found.contains(name)
+            {
+                found.push(name.clone());
+            }
+        });
     });
     Ok(found)
 }
 
-/// The policy with principals under `AWS` replaced. A text in which nothing is replaced stays as it
-/// was written.
+/// The policy with ids in place of ARNs under `AWS`. An ARN that takes rights away stays beside its id.
+/// A text in which nothing is replaced stays as it was written.
 ///
 /// # Errors
 /// [`PolicyError::Malformed`] for what is no JSON.
-pub fn with_principals(
+pub fn stored_principals(
     text: &str,
-    replaced: &BTreeMap<String, String>,
+    ids: &BTreeMap<String, String>,
 ) -> Result<String, PolicyError> {
-    if replaced.is_empty() {
+    rewritten(text, ids, |name, id, takes_away| {
+        let arn = takes_away.then(|| name.to_owned());
+        std::iter::once(id.to_owned()).chain(arn).collect()
+    })
+}
+
+/// The policy with ARNs in place of ids under `AWS`. One that stands there twice is shown once. A text
+/// in which nothing is replaced stays as it was written.
+///
+/// # Errors
+/// [`PolicyError::Malformed`] for what is no JSON.
+pub fn shown_principals(
+    text: &str,
+    arns: &BTreeMap<String, String>,
+) -> Result<String, PolicyError> {
+    rewritten(text, arns, |_, arn, _| vec![arn.to_owned()])
+}
+
+fn rewritten(
+    text: &str,
+    others: &BTreeMap<String, String>,
+    replace: impl Fn(&str, &str, bool) -> Vec<String>,
+) -> Result<String, PolicyError> {
+    if others.is_empty() {
         return Ok(text.to_owned());
     }
     let mut document = Node::parse(text).map_err(malformed)?;
     let mut changed = false;
-    each_principal(&mut document, &mut |name| {
-        if let Some(other) = replaced.get(name) {
-            changed |= other != name;
-            name.clone_from(other);
+    each_principals(&mut document, &mut |names, takes_away| {
+        let mut items = Vec::new();
+        let mut replaced = false;
+        for_items(names, &mut |name| {
+            let new = match &*name {
+                Node::Text(text) => others.get(text).map(|other| {
+                    replaced |= other != text;
+                    let texts = replace(text, other, takes_away);
+                    texts.into_iter().map(Node::Text).collect()
+                }),
+                _ => None,
+            };
+            for item in new.unwrap_or_else(|| vec![name.clone()]) {
+                if !items.contains(&item) {
+                    items.push(item);
+                }
+            }
+        });
+        if !replaced {
+            return;
         }
+        changed = true;
+        let is_list = matches!(names, Node::List(before) if before.len() == items.len());
+        *names = match (items.len(), is_list) {
+            (1, false) => items.remove(0),
+            _ => Node::List(items),
+        };
     });
     if !changed {
         return Ok(text.to_owned());
@@ -50,30 +106,30 @@ pub fn with_principals(
     serde_json::to_string(&document).map_err(|error| malformed(error.to_string()))
 }
 
-fn each_principal(document: &mut Node, visit: &mut impl FnMut(&mut String)) {
-    for_members(document, &["Statement"], &mut |statements| {
+/// Visits what stands under `AWS` in each statement, with whether it takes rights away from whom it means.
+fn each_principals(document: &mut Node, visit: &mut impl FnMut(&mut Node, bool)) {
+    for_members(document, "Statement", &mut |statements| {
         for_items(statements, &mut |statement| {
-            for_members(
-                statement,
-                &["Principal", "NotPrincipal"],
-                &mut |principal| {
-                    for_members(principal, &["AWS"], &mut |names| {
-                        for_items(names, &mut |name| {
-                            if let Node::Text(name) = name {
-                                visit(name);
-                            }
-                        });
+            let mut denies = false;
+            for_members(statement, "Effect", &mut |effect| {
+                denies = matches!(effect, Node::Text(effect) if effect == "Deny");
+            });
+            let effect = if denies { Effect::Deny } else { Effect::Allow };
+            for (member, negated) in [("Principal", false), ("NotPrincipal", true)] {
+                for_members(statement, member, &mut |principal| {
+                    for_members(principal, "AWS", &mut |names| {
+                        visit(names, takes_away(effect, negated));
                     });
-                },
-            );
+                });
+            }
         });
     });
 }
 
-fn for_members(node: &mut Node, names: &[&str], visit: &mut dyn FnMut(&mut Node)) {
+fn for_members(node: &mut Node, wanted: &str, visit: &mut dyn FnMut(&mut Node)) {
     if let Node::Map(members) = node {
         for (name, member) in members {
-            if names.contains(&name.as_str()) {
+            if name == wanted {
                 visit(member);
             }
         }
@@ -122,7 +178,7 @@ mod tests {
             let pairs = pairs
                 .iter()
                 .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
-            with_principals(text, &pairs.collect()).expect("a policy")
+            stored_principals(text, &pairs.collect()).expect("a policy")
         };
         assert_eq!(replaced(&[("c", "d"), ("a", "a")]), text);
         assert_eq!(
@@ -135,6 +191,16 @@ mod tests {
                 r#""Resource":"*"}]}"#
             )
         );
+        // A name that takes rights away stays beside the id, and both are shown as one again.
+        let text = r#"{"Statement":{"Effect":"Deny","Principal":{"AWS":"a"}}}"#;
+        let stored = stored_principals(text, &[("a".into(), "1".into())].into());
+        let stored = stored.expect("a policy");
+        let both = r#"{"Statement":{"Effect":"Deny","Principal":{"AWS":["1","a"]}}}"#;
+        assert_eq!(stored, both);
+        let shown = |name: &str| shown_principals(&stored, &[("1".into(), name.into())].into());
+        assert_eq!(shown("a").expect("a policy"), text);
+        let renamed = shown("b").expect("a policy");
+        assert_eq!(renamed, both.replace('1', "b"));
         for other in [r#"{"Statement":{"Principal":"*"}}"#, "[]", "7"] {
             assert!(principals_of(other).expect("JSON").is_empty());
         }

@@ -168,6 +168,7 @@ impl<'a> Ask<'a> {
                 let tags = self.caller.bounds().map(|bounds| bounds.tags.as_slice());
                 tags_named(tags.unwrap_or_default(), name)
             }
+            Key::FederatedProvider if !self.believes_provider() => Found::Unkept,
             Key::FederatedProvider => {
                 let bounds = self.caller.bounds();
                 let provider = bounds.and_then(|bounds| bounds.provider.as_deref());
@@ -176,6 +177,12 @@ impl<'a> Ask<'a> {
             Key::Claim(name) => {
                 let bounds = self.caller.bounds();
                 match bounds.map(|bounds| (bounds, bounds.claim(name))) {
+                    Some((bounds, _))
+                        if bounds.claim_of_provider(name).is_some()
+                            && !self.believes_provider() =>
+                    {
+                        Found::Unkept
+                    }
                     Some((bounds, [])) if bounds.lacks_claim(name) => Found::Unkept,
                     None | Some((_, [])) => Found::Absent,
                     Some((_, [one])) => Found::One(Cow::Borrowed(one)),
@@ -292,6 +299,28 @@ impl<'a> Ask<'a> {
             _ => None,
         };
         read.or_else(|| self.caller.facts().and_then(|facts| facts.fact(fact)))
+    }
+
+    /// Whether the word of the caller's provider counts where the policy stands. A provider that an
+    /// account or tenant let in for itself may call itself like an issuer of the administrator.
+    fn believes_provider(&self) -> bool {
+        let own = self
+            .caller
+            .bounds()
+            .is_some_and(|bounds| bounds.own_provider);
+        // Nobody has become anybody where a trust policy of that account or tenant is asked.
+        let Some(user) = self.caller.user().filter(|_| own) else {
+            return true;
+        };
+        let of_tenant = !user.name.contains('/');
+        match *self.resource {
+            _ if !self.on_resource => of_tenant || !self.tenant_wide,
+            ref resource if of_tenant => *resource.tenant() == user.tenant,
+            Resource::Tenant(_) => false,
+            Resource::Bucket { owner: account, .. } | Resource::Identity { account, .. } => {
+                account == user.account
+            }
+        }
     }
 
     /// Whether the caller's name tells it apart where the resource is. Accounts name their users
@@ -492,7 +521,7 @@ impl Statement {
         }
         let meant = match &self.principals {
             None => Meant::InPerson,
-            Some(principals) => principals.means(ask.caller)?,
+            Some(principals) => principals.means(ask.caller, self.effect)?,
         };
         let denies = self.effect == Effect::Deny;
         let choices = Choices::default();

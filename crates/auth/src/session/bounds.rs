@@ -62,6 +62,9 @@ pub struct Bounds {
     pub expires: Timestamp,
     /// The provider that vouched for who asks, as policies name it.
     pub provider: Option<Arc<str>>,
+    /// Whether the caller's account or tenant let that provider in for itself. Its word counts there
+    /// and nowhere else: other policies take every claim of it as one that was not kept.
+    pub own_provider: bool,
     /// Whether that is all there is: nobody has become anybody yet. Only trust policies see this.
     pub unassumed: bool,
     /// What the token said, by `PROVIDER:claim`.
@@ -95,9 +98,13 @@ impl Bounds {
 
     /// Whether the token may have said a claim that is not here: then nothing follows from its absence.
     pub(crate) fn lacks_claim(&self, name: &str) -> bool {
-        let provider = self.provider.as_deref().unwrap_or_default();
-        let bare = name.strip_prefix(provider);
-        let bare = bare.and_then(|rest| rest.strip_prefix(':'));
+        let bare = self.claim_of_provider(name);
         bare.is_some_and(|bare| is_unkept(&self.unkept, bare)) && self.claim(name).is_empty()
+    }
+
+    /// The name without provider of a claim that only the caller's provider makes.
+    pub(crate) fn claim_of_provider<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let provider = self.provider.as_deref()?;
+        name.strip_prefix(provider)?.strip_prefix(':')
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dewar_auth::{
-    Acl, Action, BUCKET_POLICY_BYTES_MAX, Ownership, Policy, PolicyKind, PublicAccessBlock,
+    Acl, Action, Ownership, Policy, PolicyKind, PublicAccessBlock, STORED_POLICY_BYTES_MAX,
 };
 use dewar_types::{Error, ErrorKind, Result};
 
@@ -67,7 +67,7 @@ impl Document for PolicyDocument {
             .ok_or_else(|| damaged("policy"))?;
         let text = std::str::from_utf8(text).map_err(|_| damaged("policy"))?;
         // Whether it speaks of this bucket was seen when it was set.
-        let policy = Policy::parse(text, PolicyKind::AnyBucket, BUCKET_POLICY_BYTES_MAX)
+        let policy = Policy::parse(text, PolicyKind::AnyBucket, STORED_POLICY_BYTES_MAX)
             .map_err(|error| Error::with_source(ErrorKind::Corrupt, "a bucket's policy", error))?;
         Ok(Self {
             text: text.to_owned(),

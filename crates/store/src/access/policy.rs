@@ -2,7 +2,7 @@
 
 use dewar_auth::{
     Action, BUCKET_POLICY_BYTES_MAX, Caller, Decision, Details, Ownership, Policy, PolicyError,
-    PolicyKind, PublicAccessBlock, Resource,
+    PolicyKind, PublicAccessBlock, Resource, STORED_POLICY_BYTES_MAX,
 };
 use dewar_types::{Error, ErrorKind, ObjectKey, Result};
 
@@ -62,7 +62,7 @@ impl Store {
         let before = document_of::<PolicyDocument>(&found)?;
         let before = before.as_ref().map(|document| document.text.as_str());
         let text = self.inner.accounts.stored_policy(text, before).await?;
-        let policy = Policy::parse(&text, kind, BUCKET_POLICY_BYTES_MAX).map_err(malformed)?;
+        let policy = Policy::parse(&text, kind, STORED_POLICY_BYTES_MAX).map_err(malformed)?;
         let public = policy.is_public();
         let document = PolicyDocument {
             text,
@@ -88,7 +88,7 @@ impl Store {
             })
             .await;
         // A failed change may still happen later.
-        self.inner.accounts.bucket_policy_changed(found.id);
+        self.inner.accounts.bucket_policy_changed(&found);
         set
     }
 

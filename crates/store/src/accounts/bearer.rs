@@ -16,11 +16,13 @@ use dewar_auth::{
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, Timestamp, UserId};
 
-use super::cache::Scope;
-use super::claims::{ClaimLimits, KeptClaims, claims_of, keep};
+use super::cache::{LastUse, Scope};
+use super::claims::{ClaimLimits, ClaimRank, KeptClaims, claims_of, keep};
 use super::policies::PolicyCollection;
 use super::record::GroupRecord;
-use super::{Accounts, CACHED_MAX, Digest, GROUP, digest_of, folded, is_of, refused, token_name};
+use super::{
+    Accounts, CACHED_MAX, Digest, GROUP, HolderKind, digest_of, folded, is_of, refused, token_name,
+};
 
 /// Most bytes of tokens that are remembered, as they came. What is kept of one is up to seven times
 /// as large: who has a macaroon can make any number of others, full of caveats, by himself.
@@ -54,9 +56,11 @@ impl Bearers {
         Some(bearer)
     }
 
-    /// Takes out those that were decided by certain accounts.
-    pub(super) fn extract(&mut self, which: impl Fn(&[Scope]) -> bool) -> Self {
-        let taken = self.found.extract_if(.., |_, (one, _)| which(&one.scopes));
+    /// Takes out some, by the user, the scopes and the last use.
+    pub(super) fn extract(&mut self, which: impl Fn(&User, &[Scope], &LastUse) -> bool) -> Self {
+        let taken = self.found.extract_if(.., |_, (one, _)| {
+            which(&one.user, &one.scopes, &one.last_use)
+        });
         let taken = Self {
             found: taken.collect(),
             bytes: 0,
@@ -72,6 +76,7 @@ pub(super) struct Bearer {
     bounds: Arc<Bounds>,
     /// Accounts by whose records it was decided.
     scopes: Arc<[Scope]>,
+    last_use: LastUse,
 }
 
 /// What a token becomes, and why not more.
@@ -144,14 +149,16 @@ impl Accounts {
                 drop(removed);
                 return Err(refused(CredentialError::Expired, "the token has expired"));
             }
+            found.last_use.note(now);
             return Ok(Caller::by_token(found.user, found.bounds, origin));
         }
         let (bearer, said) = self.bearer_new(token, &token_name(&digest)).await?;
         let (user, bounds) = (Arc::clone(&bearer.user), Arc::clone(&bearer.bounds));
         let caller = Caller::by_token(user, bounds, origin);
         self.audit.login(&caller, "token", said);
+        let may_cache = self.compiled.may_cache();
         let mut cache = self.cache.write();
-        if cache.holds(changes, &bearer.scopes, None) {
+        if may_cache && cache.holds(changes, &bearer.scopes, None) {
             cache.bearers.insert(digest, bearer, token.len());
         }
         drop(cache);
@@ -167,6 +174,7 @@ impl Accounts {
                 user: Arc::new(user),
                 bounds: Arc::new(bounds),
                 scopes: scopes.into(),
+                last_use: LastUse::at(self.env.clock.now()),
             };
             return Ok((bearer, "a macaroon".to_owned()));
         }
@@ -177,6 +185,7 @@ impl Accounts {
             bounds: Arc::new(bounds_of(&becoming, named)?),
             scopes: becoming.scopes.into(),
             user: becoming.user,
+            last_use: LastUse::at(self.env.clock.now()),
         };
         Ok((bearer, said))
     }
@@ -225,6 +234,7 @@ impl Accounts {
             return Err(refused(CredentialError::Invalid, words));
         }
         let mut policies = PolicyCollection {
+            account: user.account,
             policies: user.policies.iter().cloned().collect(),
             scopes: scopes.into_iter().collect(),
         };
@@ -237,8 +247,8 @@ impl Accounts {
                 let words = format!("the token becomes one of group {name}, which is not there");
                 refused(CredentialError::Invalid, words)
             })?;
-            let source = format!("group {}", group.name);
-            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+            let kind = HolderKind::Group;
+            self.collect(&mut policies, kind, tenant, &group.name, &group.held)
                 .await?;
         }
         if token.capabilities.is_some()
@@ -334,7 +344,8 @@ pub(super) fn bounds_of(becoming: &Becoming, credential: &str) -> Result<Bounds>
 /// The claims of a token, for whoever comes with the token itself.
 pub(super) fn claims_in_memory(issuer: &Issuer, token: &Token) -> Result<KeptClaims> {
     let (claims, limits) = (claims_of(&token.claims), ClaimLimits::IN_MEMORY);
-    keep(issuer.name(), claims, Vec::new(), |_| false, limits)
+    let rank_of = |_: &str| ClaimRank::Unnamed;
+    keep(issuer.name(), claims, Vec::new(), rank_of, limits)
 }
 
 #[cfg(test)]

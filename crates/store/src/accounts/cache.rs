@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use dewar_auth::token::Issuer;
@@ -48,14 +49,6 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// A change of one account.
-    pub(super) fn of(scope: &Scope) -> Self {
-        match scope.0.is_empty() {
-            true => Self::All,
-            false => Self::Some(vec![scope.clone()], Vec::new()),
-        }
-    }
-
     /// What a batch changes.
     pub(super) fn by(batch: &Batch) -> Self {
         let (mut scopes, mut ids) = (Vec::new(), Vec::new());
@@ -135,10 +128,31 @@ fn changed_by(key: &Bytes) -> Changed {
     }
 }
 
+/// When a cache entry was used last. Copies are of the same entry.
+#[derive(Clone)]
+pub(super) struct LastUse(Arc<AtomicU64>);
+
+impl LastUse {
+    /// Of an entry that is new.
+    pub(super) fn at(now: Timestamp) -> Self {
+        Self(Arc::new(AtomicU64::new(now.0)))
+    }
+
+    /// Notes that the entry is used now.
+    pub(super) fn note(&self, now: Timestamp) {
+        self.0.store(now.0, Relaxed);
+    }
+
+    fn is_before(&self, time: Timestamp) -> bool {
+        self.0.load(Relaxed) < time.0
+    }
+}
+
 /// An access key, with whose user it is.
 pub(super) struct CachedKey {
     pub(super) key: AccessKey,
     pub(super) scopes: Arc<[Scope]>,
+    pub(super) last_use: LastUse,
 }
 
 /// A user, with the accounts by whose records its policies were decided.
@@ -146,13 +160,16 @@ pub(super) struct CachedKey {
 pub(super) struct CachedUser {
     pub(super) user: Arc<User>,
     pub(super) scopes: Arc<[Scope]>,
+    pub(super) last_use: LastUse,
 }
 
-impl From<(User, Vec<Scope>)> for CachedUser {
-    fn from((user, scopes): (User, Vec<Scope>)) -> Self {
+impl CachedUser {
+    /// A user that was just read, with the accounts by whose records its policies were decided.
+    pub(super) fn new((user, scopes): (User, Vec<Scope>), now: Timestamp) -> Self {
         Self {
             user: Arc::new(user),
             scopes: scopes.into(),
+            last_use: LastUse::at(now),
         }
     }
 }
@@ -164,6 +181,7 @@ pub(super) struct CachedSession {
     pub(super) expires: Timestamp,
     /// Accounts by whose records it was decided.
     pub(super) scopes: Arc<[Scope]>,
+    pub(super) last_use: LastUse,
 }
 
 /// See the module.
@@ -209,26 +227,46 @@ impl Cache {
         dropped
     }
 
-    /// Takes out what depends on something, though nothing has changed.
+    fn drop_entries(&mut self, change: &Change) -> Dropped {
+        self.extract(|id, _, scopes, _| change.concerns(scopes, id))
+    }
+
+    /// Takes out the entries of an account's users and roles.
     #[must_use]
-    pub(super) fn drop_entries(&mut self, change: &Change) -> Dropped {
-        let keys = self
-            .keys
-            .extract_if(.., |id, cached| change.concerns(&cached.scopes, Some(id)));
+    pub(super) fn evict_account(&mut self, account: UserId) -> Dropped {
+        self.extract(|_, user, _, _| user.account == account)
+    }
+
+    /// Takes out entries that no request has used since `time`.
+    #[must_use]
+    pub(super) fn evict_idle(&mut self, time: Timestamp) -> Dropped {
+        self.extract(|_, _, _, last_use| last_use.is_before(time))
+    }
+
+    /// Takes out entries by the id of an access key, the user, the scopes and the last use.
+    fn extract(
+        &mut self,
+        which: impl Fn(Option<&str>, &User, &[Scope], &LastUse) -> bool,
+    ) -> Dropped {
+        let keys = self.keys.extract_if(.., |id, cached| {
+            which(Some(id), &cached.key.user, &cached.scopes, &cached.last_use)
+        });
         let keys = keys.map(|(_, cached)| cached).collect();
-        let users = self
-            .users
-            .extract_if(.., |_, cached| change.concerns(&cached.scopes, None));
+        let users = self.users.extract_if(.., |_, cached| {
+            which(None, &cached.user, &cached.scopes, &cached.last_use)
+        });
         let users = users.map(|(_, user)| user).collect();
-        let sessions = self
-            .sessions
-            .extract_if(.., |_, cached| change.concerns(&cached.scopes, None));
+        let sessions = self.sessions.extract_if(.., |_, cached| {
+            which(None, &cached.key.user, &cached.scopes, &cached.last_use)
+        });
         let sessions = sessions.map(|(_, cached)| cached).collect();
         Dropped {
             _keys: keys,
             _users: users,
             _sessions: sessions,
-            _bearers: self.bearers.extract(|scopes| change.concerns(scopes, None)),
+            _bearers: self
+                .bearers
+                .extract(|user, scopes, last_use| which(None, user, scopes, last_use)),
         }
     }
 

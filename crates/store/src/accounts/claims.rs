@@ -1,8 +1,9 @@
 //! Which claims of a login token a caller, a session or a macaroon carries.
 //!
-//! Those that some policy or rule names must be there: a session that they do not fit into is refused. Of
-//! the others as many are carried as fit, the smallest first, and the names of those that do not fit go with
-//! it, so that conditions on them fail closed.
+//! Those that a rule, the tenant or the session's own account names must be there: a session that they do
+//! not fit into is refused. Of the others as many are carried as fit, first those that other accounts of the
+//! tenant name, the smallest first. The names of those that do not fit go with it, so that conditions on
+//! them fail closed.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +22,21 @@ const UNKEPT_BYTES_MAX: usize = 1024;
 /// A claim with its values.
 pub(super) type Claim = (String, Vec<String>);
 
+/// How much a claim matters for what a session may do; the more, the smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ClaimRank {
+    /// A rule, the tenant, the session's account or its policies name it.
+    Required,
+    /// Other accounts of the tenant name it.
+    Optional,
+    /// No policy and no rule that counts for the session names it.
+    Unnamed,
+}
+
 /// How many bytes of claims are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimLimits {
-    /// Of those that something names. More is an error.
+    /// Of those that something names. More of the required ones is an error.
     pub(super) named: usize,
     /// Others are kept while all of them together take no more than this.
     pub(super) all: usize,
@@ -86,20 +98,24 @@ fn bytes_of((name, values): &Claim) -> usize {
 /// were there once.
 ///
 /// # Errors
-/// [`ErrorKind::TooLarge`] when the named ones do not fit.
+/// [`ErrorKind::TooLarge`] when the required ones do not fit.
 pub(super) fn keep(
     provider: &str,
     mut claims: Vec<Claim>,
     mut unkept: Vec<String>,
-    named: impl Fn(&str) -> bool,
+    rank_of: impl Fn(&str) -> ClaimRank,
     limits: ClaimLimits,
 ) -> Result<KeptClaims> {
-    claims.sort_by_cached_key(|claim| (!named(&claim.0), bytes_of(claim), claim.0.clone()));
+    claims.sort_by_cached_key(|claim| (rank_of(&claim.0), bytes_of(claim), claim.0.clone()));
     let mut kept = Vec::new();
     let mut bytes = 0;
     for claim in claims {
-        let (is_named, size) = (named(&claim.0), bytes_of(&claim));
-        if is_named && bytes + size > limits.named {
+        let (rank, size) = (rank_of(&claim.0), bytes_of(&claim));
+        let max = match rank {
+            ClaimRank::Required | ClaimRank::Optional => limits.named,
+            ClaimRank::Unnamed => limits.all,
+        };
+        if rank == ClaimRank::Required && bytes + size > max {
             let message = format!(
                 "policies and rules ask for more claims of the login token than a session can carry: \
                  with {:?} they take {} bytes, and at most {} fit",
@@ -109,7 +125,7 @@ pub(super) fn keep(
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        if is_named || bytes + size <= limits.all {
+        if bytes + size <= max {
             bytes += size;
             kept.push((format!("{provider}:{}", claim.0), claim.1));
         } else {
@@ -138,13 +154,14 @@ mod tests {
 
     fn kept(named: &[&str], limits: ClaimLimits) -> Result<KeptClaims> {
         let claims = claims_of(&Claims::parse(TEXT.as_bytes()).expect("claims"));
-        keep(
-            "p",
-            claims,
-            Vec::new(),
-            |name| named.contains(&name),
-            limits,
-        )
+        keep("p", claims, Vec::new(), required(named), limits)
+    }
+
+    fn required(named: &[&str]) -> impl Fn(&str) -> ClaimRank {
+        |name| match named.contains(&name) {
+            true => ClaimRank::Required,
+            false => ClaimRank::Unnamed,
+        }
     }
 
     fn names(kept: &KeptClaims) -> Vec<&str> {
@@ -181,15 +198,39 @@ mod tests {
             .collect();
         let none = kept(&[], ClaimLimits { named: 0, all: 0 }).expect("nothing is named");
         assert_eq!((none.claims.len(), none.unkept.len()), (0, 5));
-        let kept = keep("p", claims, Vec::new(), |_| false, ClaimLimits::SEALED).expect("kept");
+        let kept = keep("p", claims, Vec::new(), required(&[]), ClaimLimits::SEALED).expect("kept");
         assert_eq!(kept.unkept, [ALL_UNKEPT]);
+    }
+
+    #[test]
+    fn what_other_accounts_name_refuses_no_session() {
+        let claims = vec![
+            ("groups".to_owned(), vec!["x".repeat(40)]),
+            ("small".to_owned(), vec!["x".repeat(10)]),
+            ("theirs".to_owned(), vec!["x".repeat(30)]),
+        ];
+        let rank = |name: &str| match name {
+            "groups" => ClaimRank::Required,
+            "theirs" => ClaimRank::Optional,
+            _ => ClaimRank::Unnamed,
+        };
+        let names_kept = |bytes: usize| {
+            let limits = ClaimLimits {
+                named: bytes,
+                all: 20,
+            };
+            let kept = keep("p", claims.clone(), Vec::new(), rank, limits);
+            names(&kept.expect("given")).join(" ")
+        };
+        assert_eq!(names_kept(100), "p:groups p:theirs");
+        assert_eq!(names_kept(80), "p:groups");
     }
 
     #[test]
     fn the_groups_of_a_large_collaboration_fit() {
         let groups = (0..120).map(|i| format!("{:/<57}{i:03}", "/cms/production/"));
         let claims = vec![("groups".to_owned(), groups.collect())];
-        let named = |name: &str| name == "groups";
+        let named = required(&["groups"]);
         let kept = keep("p", claims, Vec::new(), named, ClaimLimits::SEALED).expect("fits");
         assert_eq!(kept.claims[0].1.len(), 120);
     }

@@ -206,13 +206,13 @@ impl Accounts {
         name: &str,
         require: &[Require],
     ) -> Result<()> {
-        // Whoever joins meanwhile comes before the look at the members, or finds no group any more.
-        let _joining = self.joining.lock().await;
+        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
+        // A user that joins meanwhile comes before the look at the members, or is refused.
+        let _removal = self.begin_removal(&key, "group", name).await?;
         self.group(tenant, name).await?;
         if !self.members(tenant, name).await?.is_empty() {
             return Err(in_use("group", name, "members"));
         }
-        let key = catalog::identity(GROUP, self.tenant_id(tenant).await?, &folded(name));
         let remove = |record: &mut GroupRecord, batch: &mut Batch| {
             if record.held != Held::default() {
                 return Err(in_use("group", name, "policies"));
@@ -243,7 +243,12 @@ impl Accounts {
             Err(error) if error.kind() == ErrorKind::NotFound && !member => None,
             Err(error) => return Err(error),
         };
-        let key = user_key(self.tenant_id(tenant).await?, user);
+        let tenant = self.tenant_id(tenant).await?;
+        if member {
+            let key = catalog::identity(GROUP, tenant, &folded(group));
+            self.check_not_removed(&key, "group", group)?;
+        }
+        let key = user_key(tenant, user);
         let change = |record: &mut UserRecord, _: &mut Batch| {
             record.groups.retain(|name| folded(name) != folded(group));
             record.group_ids.retain(|other| Some(*other) != id);
@@ -315,7 +320,7 @@ impl Accounts {
             max_session: 3600,
         };
         let client_trust = self.federation_config().client_trust;
-        change_role(&mut record, &change, client_trust)?;
+        change_role(&mut record, &change)?;
         check_trust(&record.trust, client_trust)?;
         record.trust = self.stored_policy(&record.trust, None).await?;
         let tenant = self.make_tenant(tenant).await?;
@@ -369,7 +374,7 @@ impl Accounts {
             change.trust = Some(self.stored_policy(trust, Some(&before)).await?);
         }
         let edit = |record: &mut RoleRecord, _: &mut Batch| {
-            change_role(record, &change, client_trust)?;
+            change_role(record, &change)?;
             Ok(record.clone())
         };
         let record = self.edit(&key, || none("role", name), edit).await?;
@@ -412,9 +417,9 @@ fn check_trust(text: &str, client_trust: bool) -> Result<()> {
     Ok(())
 }
 
-fn change_role(record: &mut RoleRecord, change: &RoleChange, client_trust: bool) -> Result<()> {
+/// Changes the record of a role. Its trust policy has been checked.
+fn change_role(record: &mut RoleRecord, change: &RoleChange) -> Result<()> {
     if let Some(trust) = &change.trust {
-        check_trust(trust, client_trust)?;
         record.trust.clone_from(trust);
     }
     if let Some(description) = &change.description {

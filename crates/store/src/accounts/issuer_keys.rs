@@ -17,8 +17,8 @@
 //! fetching, and what is held serves on until it is too old.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dewar_auth::token::{
@@ -35,6 +35,7 @@ use tokio::sync::Notify;
 use super::issuers::{key_of, keys_key_of};
 use super::record::{IssuerKeysRecord, IssuerRecord, decode, encode};
 use super::{Accounts, TRIES};
+use crate::shares::{Sharer, Shares};
 
 /// How often keys are fetched (WLCG profile: 1 to 6 hours).
 const EVERY: Duration = Duration::from_secs(3600);
@@ -44,11 +45,14 @@ const SERVE: Duration = Duration::from_secs(2 * 24 * 3600);
 const AGAIN: Duration = Duration::from_secs(60);
 const AGAIN_MAX: Duration = Duration::from_secs(900);
 /// Time between two fetches that unknown keys have asked for, unless configured for tests.
+#[cfg(test)]
 pub(super) const UNKNOWN_EVERY: Duration = Duration::from_secs(10);
 /// How long a request waits for such a fetch.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(5);
-/// How many requests wait so at once; more are refused without waiting.
+/// How many requests wait so at once for issuers of the administrator; more are refused without waiting.
 const WAITING_MAX: usize = 64;
+/// The same for providers of accounts and tenants. One of these alone gets half of it.
+const PROVIDER_WAITING_MAX: usize = 32;
 /// So old is what the catalog has before it is written again though nothing has changed.
 const KEPT_AGAIN: Duration = Duration::from_secs(EVERY.as_secs() / 2);
 /// Providers of accounts whose keys are held; the one that was asked longest ago makes room.
@@ -94,17 +98,18 @@ struct Held {
 /// Keys by the id of their issuer, which one that is let in again under the same address does not have:
 /// what was fetched for the old one is never the new one's.
 pub(super) struct HeldKeys {
-    /// Time between two fetches that unknown keys have asked for.
-    unknown_every: RwLock<Duration>,
+    /// Time between two fetches that unknown keys have asked for; set once keys are kept.
+    unknown_every: OnceLock<Duration>,
     all: RwLock<BTreeMap<u64, Held>>,
-    /// Providers whose keys are fetched when a login asks for them.
-    on_demand: RwLock<BTreeMap<u64, Arc<Issuer>>>,
+    /// Providers whose keys are fetched when a login asks for them, with whose they are.
+    on_demand: RwLock<BTreeMap<u64, (Arc<Issuer>, Sharer)>>,
     /// Somebody wants a fetch.
     wants: Notify,
     /// One has ended.
     ended: Notify,
-    kept: AtomicBool,
     waiting: AtomicUsize,
+    /// Requests that wait for providers.
+    provider_waiting: Arc<Shares>,
     /// For how many seconds a token may be good.
     lifetime_max: AtomicU64,
 }
@@ -112,23 +117,25 @@ pub(super) struct HeldKeys {
 impl Default for HeldKeys {
     fn default() -> Self {
         Self {
-            unknown_every: RwLock::new(UNKNOWN_EVERY),
+            unknown_every: OnceLock::new(),
             on_demand: RwLock::default(),
             all: RwLock::default(),
             wants: Notify::default(),
             ended: Notify::default(),
-            kept: AtomicBool::default(),
             waiting: AtomicUsize::default(),
+            provider_waiting: Shares::new(PROVIDER_WAITING_MAX),
             lifetime_max: AtomicU64::new(LIFETIME_MAX.as_secs()),
         }
     }
 }
 
 impl HeldKeys {
-    /// Makes room for the keys of a provider, which are fetched when they are asked for.
-    pub(super) fn demand(&self, provider: &Arc<Issuer>) {
+    /// Makes room for the keys of a provider, which are fetched when they are asked for. `owner` is the
+    /// account or tenant that let it in.
+    pub(super) fn demand(&self, provider: &Arc<Issuer>, owner: &str) {
+        let entry = (Arc::clone(provider), Sharer::named(owner));
         let mut on_demand = self.on_demand.write();
-        let known = on_demand.insert(provider.id, Arc::clone(provider));
+        let known = on_demand.insert(provider.id, entry);
         if known.is_some() || on_demand.len() <= ON_DEMAND_MAX {
             return;
         }
@@ -150,6 +157,12 @@ impl HeldKeys {
         self.all.write().remove(&id);
     }
 
+    /// Whose a provider is; `None` for an issuer of the administrator.
+    fn provider_owner(&self, id: u64) -> Option<Sharer> {
+        let on_demand = self.on_demand.read();
+        on_demand.get(&id).map(|(_, owner)| owner.clone())
+    }
+
     fn is_on_demand(&self, id: u64) -> bool {
         self.on_demand.read().contains_key(&id)
     }
@@ -159,7 +172,8 @@ impl HeldKeys {
         let on_demand = self.on_demand.read();
         let all = self.all.read();
         let wanted = |id: &u64| all.get(id).is_some_and(|held| held.wanted);
-        let mut found = on_demand.values().cloned().collect::<Vec<_>>();
+        let providers = on_demand.values().map(|(provider, _)| provider);
+        let mut found = providers.cloned().collect::<Vec<_>>();
         found.retain(|provider| wanted(&provider.id));
         found
     }
@@ -228,14 +242,13 @@ impl Accounts {
     }
 
     /// Keeps the keys of all issuers fresh, until it is dropped. Unknown keys make it fetch once in
-    /// `unknown_every`.
+    /// `unknown_every`, as the first call has it.
     pub async fn keep_keys(&self, fetcher: Arc<dyn FetchKeys>, unknown_every: Duration) {
-        *self.held.unknown_every.write() = unknown_every;
-        self.held.kept.store(true, Relaxed);
+        let unknown_every = *self.held.unknown_every.get_or_init(|| unknown_every);
         let mut under_way = FuturesUnordered::new();
         let mut asked = BTreeSet::new();
         loop {
-            let wait = match self.due(&asked).await {
+            let wait = match self.due(&asked, unknown_every).await {
                 Ok((due, wait)) => {
                     for issuer in due {
                         asked.insert(issuer.id);
@@ -264,12 +277,15 @@ impl Accounts {
     }
 
     /// Whose keys are due, but for those that are being `asked`, and how long nobody else's will be.
-    async fn due(&self, asked: &BTreeSet<u64>) -> Result<(Vec<Arc<Issuer>>, Duration)> {
+    async fn due(
+        &self,
+        asked: &BTreeSet<u64>,
+        unknown_every: Duration,
+    ) -> Result<(Vec<Arc<Issuer>>, Duration)> {
         let issuers = self.issuers().await?;
         let now = self.env.clock.now();
         let (mut due, mut next) = (Vec::new(), None);
         let demanded = self.held.demanded();
-        let unknown_every = *self.held.unknown_every.read();
         let others = issuers
             .values()
             .chain(&demanded)
@@ -505,11 +521,10 @@ impl Accounts {
                 self.0.fetch_sub(1, Relaxed);
             }
         }
-        if !self.held.kept.load(Relaxed) {
+        let Some(unknown_every) = self.held.unknown_every.get() else {
             return false;
-        }
+        };
         let now = self.env.clock.now();
-        let unknown_every = *self.held.unknown_every.read();
         {
             let mut all = self.held.all.write();
             let Some(held) = all.get_mut(&issuer) else {
@@ -520,14 +535,21 @@ impl Accounts {
             }
             if held
                 .tried
-                .is_some_and(|tried| now < after(tried, unknown_every))
+                .is_some_and(|tried| now < after(tried, *unknown_every))
             {
                 return false;
             }
             held.wanted = true;
         }
-        let place = Place(&self.held.waiting);
-        if self.held.waiting.fetch_add(1, Relaxed) >= WAITING_MAX {
+        let (mut place, mut reservation) = (None, None);
+        if let Some(owner) = self.held.provider_owner(issuer) {
+            reservation = self.held.provider_waiting.take(&owner);
+        } else if self.held.waiting.fetch_add(1, Relaxed) < WAITING_MAX {
+            place = Some(Place(&self.held.waiting));
+        } else {
+            self.held.waiting.fetch_sub(1, Relaxed);
+        }
+        if place.is_none() && reservation.is_none() {
             return false;
         }
         let waited = tokio::time::timeout(UNKNOWN_PATIENCE, async {
@@ -543,7 +565,7 @@ impl Accounts {
             }
         })
         .await;
-        drop(place);
+        drop((place, reservation));
         waited.is_ok()
     }
 }

@@ -10,7 +10,7 @@ use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::cache::{CachedKey, CachedUser};
+use super::cache::{CachedKey, CachedUser, LastUse};
 use super::limits::exceeded;
 use super::record::{KeyRecord, UserRecord, decode, encode};
 use super::shares::ShareRecord;
@@ -270,6 +270,7 @@ impl Accounts {
         let changes = {
             let cache = self.cache.read();
             if let Some(cached) = cache.keys.get(id) {
+                cached.last_use.note(self.env.clock.now());
                 return Ok(self.unless_over(cached.key.clone()));
             }
             cache.changes
@@ -281,11 +282,14 @@ impl Accounts {
         let cached = match self.cached_user(record.user).await? {
             Some(cached) => Some(cached),
             None => match self.user_of_first_days(&record).await? {
-                Some(user) => Some(CachedUser::from(self.whole_with_scopes(user).await?)),
+                Some(user) => {
+                    let whole = self.whole_with_scopes(user).await?;
+                    Some(CachedUser::new(whole, self.env.clock.now()))
+                }
                 None => None,
             },
         };
-        let Some(CachedUser { user, scopes }) = cached else {
+        let Some(CachedUser { user, scopes, .. }) = cached else {
             return Ok(None);
         };
         if record.disabled || user.disabled || self.is_account_disabled(&user).await? {
@@ -309,10 +313,16 @@ impl Accounts {
             user,
             bounds: bounds.map(Arc::new),
         };
+        let may_cache = self.compiled.may_cache();
+        let last_use = LastUse::at(self.env.clock.now());
         let mut cache = self.cache.write();
-        if cache.holds(changes, &scopes, Some(id)) {
-            let key = key.clone();
-            cache.put_key(id, CachedKey { key, scopes });
+        if may_cache && cache.holds(changes, &scopes, Some(id)) {
+            let cached = CachedKey {
+                key: key.clone(),
+                scopes,
+                last_use,
+            };
+            cache.put_key(id, cached);
         }
         drop(cache);
         Ok(self.unless_over(key))

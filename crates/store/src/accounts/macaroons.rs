@@ -186,9 +186,9 @@ impl Accounts {
         let has = |wanted: &str| claims.iter().any(|(name, _)| name == wanted);
         let scitoken = !has("wlcg.ver") && has("ver");
         let named = self.named_claims(issuer, user).await?;
-        let is_named = |name: &str| named.contains(name);
+        let rank_of = |name: &str| named.rank_of(name);
         let unkept = bounds.unkept.clone();
-        let kept = keep(provider, claims, unkept, is_named, named.limits())?;
+        let kept = keep(provider, claims, unkept, rank_of, named.limits())?;
         if issuer
             .rules
             .iter()
@@ -240,7 +240,7 @@ impl Accounts {
         if !caveats.lets_name(&user.name) {
             return Err(over("the macaroon is for somebody of another name"));
         }
-        let mut bounds = self.session_bounds(&session, &scopes).await?;
+        let mut bounds = self.session_bounds(&session, &user).await?;
         let caveats = caveats.within(user.tenant.clone());
         bounds.limits.push(Limit::Caveats(Arc::new(caveats)));
         bounds.credential = format!("macaroon:{}", session.access_key).into();

@@ -40,6 +40,7 @@ mod sts;
 mod tests;
 mod users;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
@@ -122,8 +123,10 @@ pub struct Accounts {
     making: tokio::sync::Mutex<()>,
     /// Whether the index of keys by user is known to be complete.
     keys_indexed: AtomicBool,
-    /// Held by who puts users into groups, gives policies to somebody, or removes groups or policies.
+    /// Held by who puts users into groups, or gives policies to somebody.
     joining: tokio::sync::Mutex<()>,
+    /// Keys of the groups and policies that are being removed: nobody gets these meanwhile.
+    removals: parking_lot::Mutex<BTreeSet<Bytes>>,
     /// Whether all references by name to what there is have become references by id.
     by_id: AtomicBool,
     /// Keys of issuers; not a part of what a change clears.
@@ -171,7 +174,7 @@ impl Accounts {
         let cache = Arc::new(RwLock::new(Cache::default()));
         Self {
             audit,
-            compiled: CompiledPolicies::new(Arc::clone(&cache)),
+            compiled: CompiledPolicies::new(env.clone(), Arc::clone(&cache)),
             cache,
             keys_indexed: AtomicBool::new(false),
             limits: RwLock::default(),
@@ -181,6 +184,7 @@ impl Accounts {
             env,
             master,
             joining: tokio::sync::Mutex::default(),
+            removals: parking_lot::Mutex::default(),
             by_id: AtomicBool::new(false),
             held: HeldKeys::default(),
             federation: Federation::default(),

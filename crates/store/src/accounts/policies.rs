@@ -6,10 +6,10 @@ use bytes::Bytes;
 use dewar_auth::{User, UserPolicies, UserPolicy};
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
-use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp};
+use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, Timestamp, UserId};
 
 use super::cache::Scope;
-use super::compiled::compile;
+use super::compiled::{PolicyOwner, compile};
 use super::entities::own_of;
 use super::limits::{EntityKind, exceeded, policy_chars};
 use super::record::{
@@ -210,6 +210,8 @@ impl Accounts {
         // Nobody removes it meanwhile.
         let _joining = self.joining.lock().await;
         let name = self.managed(&holder.tenant, policy).await?.name;
+        let key = self.policy_key(&holder.tenant, &name).await?;
+        self.check_not_removed(&key, "policy", &name)?;
         let own_max = self.limits().attached_policies;
         self.edit_held(holder, |held| {
             if !held.attached.contains(&name) {
@@ -396,13 +398,13 @@ impl Accounts {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] while somebody has it.
     pub async fn remove_managed(&self, tenant: &TenantName, name: &str) -> Result<()> {
-        let _joining = self.joining.lock().await;
+        let key = self.policy_key(tenant, name).await?;
+        let _removal = self.begin_removal(&key, "policy", name).await?;
         let policy = self.managed(tenant, name).await?;
         if let Some(holder) = self.holders_of(tenant, &policy.name).await?.first() {
             let message = format!("{} {} has the policy", holder.kind.as_str(), holder.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let key = self.policy_key(tenant, name).await?;
         let remove = |_: &mut PolicyRecord, batch: &mut Batch| {
             batch.deletes.push(key.clone());
             Ok(())
@@ -455,39 +457,53 @@ impl Accounts {
             true => default_tenant(),
             false => self.tenant_id(&user.tenant).await?,
         };
-        let mut policies = PolicyCollection::default();
+        let mut policies = PolicyCollection::of(user.account);
         policies.scopes.insert(Scope::of_user(&record.name));
-        let own = format!("user {}", record.name);
-        self.collect(&mut policies, &own, tenant, &record.name, &record.held)
+        let kind = HolderKind::User;
+        self.collect(&mut policies, kind, tenant, &record.name, &record.held)
             .await?;
         for group in self.groups_referred(tenant, &record).await? {
-            let source = format!("group {}", group.name);
-            self.collect(&mut policies, &source, tenant, &group.name, &group.held)
+            let kind = HolderKind::Group;
+            self.collect(&mut policies, kind, tenant, &group.name, &group.held)
                 .await?;
         }
         user.policies = UserPolicies::new(policies.policies);
         Ok((user, policies.scopes.into_iter().collect()))
     }
 
-    /// Adds what stands on a user or group. A document that cannot be read (it was when it was
+    /// Adds what stands on a user, group or role. A document that cannot be read (it was when it was
     /// written), or a policy that is not there, fails the lookup: leaving it out could leave out
     /// what denies.
     pub(super) async fn collect(
         &self,
         policies: &mut PolicyCollection,
-        source: &str,
+        kind: HolderKind,
         tenant: TenantId,
         name: &str,
         held: &Held,
     ) -> Result<()> {
+        let source = format!("{} {name}", kind.as_str());
         let tenant_wide = !name.contains('/');
-        let scope = Scope::of_entity(name);
-        let PolicyCollection { policies, scopes } = policies;
-        scopes.insert(scope.clone());
+        let PolicyCollection {
+            account,
+            policies,
+            scopes,
+        } = policies;
+        let account = PolicyOwner::Account(*account);
+        let owner_of = |name: &str| match account_of(name) {
+            Some(_) => account,
+            None => PolicyOwner::Tenant(tenant),
+        };
+        scopes.insert(Scope::of_entity(name));
+        // A group of the tenant has members of many accounts.
+        let owner = match kind {
+            HolderKind::Group => owner_of(name),
+            HolderKind::User | HolderKind::Role => account,
+        };
         for (policy, text) in &held.inline {
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy}").into(),
-                policy: self.compiled.get(&scope, text)?,
+                policy: self.compiled.get(owner, text)?,
                 tenant_wide,
             });
         }
@@ -495,24 +511,22 @@ impl Accounts {
             if let Some(aws) = aws_policy(policy) {
                 policies.push(UserPolicy {
                     source: format!("{source}, policy {policy} v{}", aws.version()).into(),
-                    // It is nobody's, and the same for all who have it.
-                    policy: self.compiled.get(&Scope::default(), aws.text())?,
+                    policy: self.compiled.get(PolicyOwner::Server, aws.text())?,
                     tenant_wide,
                 });
                 continue;
             }
-            let scope = Scope::of_entity(policy);
-            scopes.insert(scope.clone());
+            scopes.insert(Scope::of_entity(policy));
             let key = catalog::identity(POLICY, tenant, &folded(policy));
             let found = self.read::<PolicyRecord>(&key).await?;
             let record = found.filter(|record| is_of(&record.name, policy));
-            let record = record.ok_or_else(|| dangling(source, "policy", policy))?;
+            let record = record.ok_or_else(|| dangling(&source, "policy", policy))?;
             let version = record.versions.get(&record.default);
-            let version =
-                version.ok_or_else(|| dangling(source, "the default version of policy", policy))?;
+            let version = version
+                .ok_or_else(|| dangling(&source, "the default version of policy", policy))?;
             policies.push(UserPolicy {
                 source: format!("{source}, policy {policy} v{}", record.default).into(),
-                policy: self.compiled.get(&scope, &version.text)?,
+                policy: self.compiled.get(owner_of(policy), &version.text)?,
                 tenant_wide,
             });
         }
@@ -521,11 +535,23 @@ impl Accounts {
 }
 
 /// Policies that somebody has.
-#[derive(Default)]
 pub(super) struct PolicyCollection {
+    /// To which those are charged that are not the tenant's.
+    pub(super) account: UserId,
     pub(super) policies: Vec<UserPolicy>,
     /// Accounts by whose records it was decided which these are.
     pub(super) scopes: BTreeSet<Scope>,
+}
+
+impl PolicyCollection {
+    /// An empty one, of somebody of an account.
+    pub(super) fn of(account: UserId) -> Self {
+        Self {
+            account,
+            policies: Vec::new(),
+            scopes: BTreeSet::new(),
+        }
+    }
 }
 
 fn too_many(what: &str) -> Error {

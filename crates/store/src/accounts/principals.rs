@@ -6,10 +6,13 @@
 //! while there is such a user or role, and the id afterwards. An ARN that names nobody yet stays as
 //! it is written. A user that is an account of its own stays in its ARN too: its id alone means all
 //! of the account.
+//!
+//! An ARN that takes rights away (`Principal` of a statement that denies) stays beside the id. A
+//! namesake of the user, or a later user of that name, is denied too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dewar_auth::{principals_of, role_arn, with_principals};
+use dewar_auth::{principals_of, role_arn, shown_principals, stored_principals};
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName, UserId};
 
 use super::record::RoleRecord;
@@ -41,7 +44,7 @@ impl Accounts {
                 }
             }
         }
-        with_principals(text, &ids).map_err(malformed)
+        stored_principals(text, &ids).map_err(malformed)
     }
 
     /// A stored policy as it is shown.
@@ -50,7 +53,7 @@ impl Accounts {
     /// [`ErrorKind::MalformedPolicy`] for what is no JSON; those of the catalog.
     pub(crate) async fn shown_policy(&self, text: &str) -> Result<String> {
         let arns = self.principal_arns([text]).await?;
-        with_principals(text, &arns).map_err(malformed)
+        shown_principals(text, &arns).map_err(malformed)
     }
 
     /// A role with its trust policy as it is shown.
@@ -70,7 +73,7 @@ impl Accounts {
         let texts = roles.iter().map(|role| role.trust.as_str());
         let arns = self.principal_arns(texts).await?;
         let shown = roles.into_iter().map(|role| {
-            let trust = with_principals(&role.trust, &arns).map_err(malformed)?;
+            let trust = shown_principals(&role.trust, &arns).map_err(malformed)?;
             Ok(Role { trust, ..role })
         });
         shown.collect()

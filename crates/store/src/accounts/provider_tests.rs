@@ -169,6 +169,7 @@ fn a_provider_vouches_for_roles_of_its_own_account_alone() {
             let key = accounts.open_session(token).await.expect("opens");
             let bounds = key.bounds.expect("a session");
             assert_eq!(bounds.tags.len(), 2, "all values of a tag count");
+            assert!(bounds.own_provider, "it is no issuer of the administrator");
 
             // Nobody else's roles, nor the tenant's; no other audience; no door.
             for (role, audience) in [
@@ -235,6 +236,18 @@ fn sessions_end_with_their_provider_and_with_a_ban_of_its_issuer() {
             let refused = become_role(accounts, &idp, &arn, AUDIENCE).await;
             assert_eq!(kind(refused), Some(ErrorKind::Unauthenticated));
             accounts.remove_issuer(URL).await.expect("removed");
+            opens().await.expect("opens");
+
+            // So is a host that the administrator takes off the list, until it is there again.
+            let hosts = vec!["*.example.net".into(), "other.example.org".into()];
+            accounts.set_federation(FederationConfig {
+                provider_hosts: hosts,
+                ..open()
+            });
+            assert_eq!(kind(opens().await), Some(ErrorKind::Unauthenticated));
+            let refused = become_role(accounts, &idp, &arn, AUDIENCE).await;
+            assert_eq!(kind(refused), Some(ErrorKind::Unauthenticated));
+            accounts.set_federation(open());
             opens().await.expect("opens");
 
             accounts.remove_provider(&ann, NAME).await.expect("removed");
@@ -339,5 +352,82 @@ fn trust_in_all_users_of_a_client_is_the_administrators_to_allow() {
         assert_eq!(make("one/a", client()).await, None);
         let issuer = format!(r#""{NAME}:iss":"{URL}""#);
         assert_eq!(make("one/d", issuer).await, refused);
+    });
+}
+
+/// Answers for the administrator's issuer, and never for another.
+struct Slow(Idp);
+
+impl FetchKeys for Slow {
+    fn fetch<'a>(&'a self, issuer: &'a Issuer) -> BoxFuture<'a, Result<Vec<u8>>> {
+        Box::pin(async move {
+            if issuer.url != URL {
+                std::future::pending::<()>().await;
+            }
+            self.0.fetch(issuer).await
+        })
+    }
+}
+
+#[test]
+fn slow_providers_leave_places_to_others() {
+    run(async {
+        let rig = Rig::new(45).await;
+        let accounts = rig.store.accounts();
+        accounts.set_federation(open());
+        let mut owners = Vec::new();
+        for name in ["one", "two"] {
+            owners.push(root(accounts, name).await);
+        }
+        for (owner, _) in &owners {
+            for n in 0..90 {
+                let url = format!("https://idp.example.org/{n}");
+                let made = accounts.make_provider(owner, &url, Vec::new(), Vec::new());
+                made.await.expect("made");
+            }
+        }
+        let issuer = NewIssuer {
+            url: URL.into(),
+            audiences: vec![AUDIENCE.into()],
+            ..NewIssuer::default()
+        };
+        let fetcher = Arc::new(Slow(Idp::new()));
+        let talk = async {
+            let waits = |owner: &ProviderOwner, n: usize| {
+                let field = owner.field();
+                async move {
+                    let head = b64(br#"{"alg":"ES256","kid":"k"}"#);
+                    let claims = format!(r#"{{"iss":"https://idp.example.org/{n}"}}"#);
+                    let token = format!("{head}.{}.AAAA", b64(claims.as_bytes()));
+                    let begun = tokio::time::Instant::now();
+                    let proven = accounts.prove_for(&field, &token).await;
+                    assert!(proven.expect("read").is_err(), "no keys");
+                    usize::from(begun.elapsed() >= Duration::from_secs(1))
+                }
+            };
+            let (first, second) = (&owners[0].0, &owners[1].0);
+            let all = async {
+                let ones = (0..90).map(|n| waits(first, n));
+                let twos = (0..90).map(|n| waits(second, n));
+                let ones = futures_util::future::join_all(ones);
+                let twos = futures_util::future::join_all(twos);
+                let (ones, twos) = tokio::join!(ones, twos);
+                (ones.iter().sum::<usize>(), twos.iter().sum::<usize>())
+            };
+            let administrators = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                accounts.add_issuer(issuer, None).await.expect("added");
+                let token = fetcher.0.token(accounts, AUDIENCE);
+                let proven = accounts.prove(&token).await.expect("read");
+                proven.expect("a place was free");
+            };
+            let (counts, ()) = tokio::join!(all, administrators);
+            assert_eq!(counts, (16, 8), "requests that waited");
+        };
+        tokio::select! {
+            biased;
+            () = accounts.keep_keys(Arc::clone(&fetcher) as _, Duration::from_secs(10)) => {}
+            () = talk => {}
+        }
     });
 }

@@ -211,9 +211,10 @@ fn is_listed(hosts: &[String], url: &str) -> bool {
 
 impl Accounts {
     /// Takes up what the administrator allows those who let providers in for themselves. By default
-    /// that is nothing.
+    /// that is nothing. Sessions that are open are looked at again.
     pub fn set_federation(&self, config: FederationConfig) {
         *self.federation.config.write() = Arc::new(config);
+        self.forget();
     }
 
     pub(super) fn federation_config(&self) -> Arc<FederationConfig> {
@@ -426,7 +427,7 @@ impl Accounts {
         let Some(provider) = self.as_issuer(owner, &url).await? else {
             return self.prove(token).await;
         };
-        self.held.demand(&provider);
+        self.held.demand(&provider, owner);
         let proven = self.prove_by(&provider, &jws).await?;
         if proven.is_err() && self.issuers().await?.contains_key(&url) {
             return self.prove(token).await;

@@ -1,6 +1,7 @@
 //! What accounts may make, and what it takes in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dewar_auth::{AccessKey, Credentials as _};
 use dewar_meta::kv::Batch;
@@ -8,7 +9,9 @@ use dewar_meta::ns::keys as catalog;
 use dewar_types::{ErrorKind, Result, TenantName};
 
 use super::keys::{KEYS_BY_USER, key_of_user};
-use super::{AccountLimits, Accounts, Holder, HolderKind, NewUser, RoleChange};
+use super::{
+    AccountLimits, Accounts, GROUP, Holder, HolderKind, NewUser, POLICY, RoleChange, designation,
+};
 use crate::tests::{Rig, run};
 
 /// A policy of so many statements about a bucket.
@@ -25,17 +28,22 @@ fn policy(bucket: &str, statements: usize) -> String {
     )
 }
 
+/// The tenant and the name of `[TENANT:]NAME`.
+fn parts(name: &str) -> (TenantName, String) {
+    let (tenant, name) = designation(name).expect("a name");
+    (tenant, name.to_owned())
+}
+
 fn holder(kind: HolderKind, name: &str) -> Holder {
-    Holder {
-        kind,
-        tenant: TenantName::default(),
-        name: name.to_owned(),
-    }
+    let (tenant, name) = parts(name);
+    Holder { kind, tenant, name }
 }
 
 async fn user(accounts: &Accounts, name: &str) {
+    let (tenant, own) = parts(name);
     let new = NewUser {
-        name: name.to_owned(),
+        name: own,
+        tenant,
         ..NewUser::default()
     };
     accounts.make_user(new).await.expect(name);
@@ -50,7 +58,7 @@ fn over(result: Result<()>, what: &str) {
 /// A user of an account with an inline policy, and a key of its.
 async fn user_with_policy(accounts: &Accounts, name: &str, statements: usize) -> String {
     user(accounts, name).await;
-    let text = policy(&name.replace('/', "-"), statements);
+    let text = policy(&name.replace(['/', ':'], "-"), statements);
     let its = holder(HolderKind::User, name);
     accounts.put_policy(&its, "p", &text).await.expect("put");
     accounts.add_key(name, None, None).await.expect("added").0
@@ -142,6 +150,128 @@ fn compiled_policies_are_bounded_and_no_account_takes_them_all() {
         let failed = keys[held.len()].clone();
         drop(held);
         used(accounts, &failed).await.expect("taken again");
+    });
+}
+
+/// Nothing is proven where a key is looked up: that is what a request with a wrong signature does, too.
+#[test]
+fn an_account_evicts_no_compiled_policies_of_others() {
+    run(async {
+        let rig = Rig::new(305).await;
+        let accounts = rig.store.accounts();
+        accounts.set_limits(wide());
+        let others = ["bob/u", "Ann/u", "other:ann/u"];
+        for root in ["Ann", "other:ann"] {
+            user(accounts, root).await;
+        }
+        let mut keys = Vec::new();
+        for name in others {
+            keys.push(user_with_policy(accounts, name, 50).await);
+        }
+        let mut anns = Vec::new();
+        for n in 0..40 {
+            anns.push(user_with_policy(accounts, &format!("ann/u{n}"), 50).await);
+        }
+        used(accounts, &keys[0]).await.expect("taken");
+        let each = accounts.compiled.bytes();
+        accounts.set_compiled_bytes_max(each * 16);
+        for key in &keys {
+            used(accounts, key).await.expect("taken");
+        }
+        let cached = |key: &String| accounts.cache.read().keys.contains_key(key);
+        for key in &anns {
+            used(accounts, key).await.expect("taken");
+            assert!(keys.iter().all(cached), "of others");
+            assert!(accounts.compiled.bytes() <= each * 16);
+        }
+        assert!(cached(&anns[39]), "its own last one");
+        // So it is with many small accounts: the cache takes up no more, and all are served.
+        for n in 0..40 {
+            user(accounts, &format!("eve{n}")).await;
+            let key = user_with_policy(accounts, &format!("eve{n}/u"), 50).await;
+            used(accounts, &key).await.expect("served");
+            assert!(keys.iter().all(cached), "of others");
+            assert!(accounts.compiled.bytes() <= each * 15);
+        }
+        // Entries that no request has used for a minute go when memory is needed.
+        tokio::time::sleep(super::compiled::IDLE).await;
+        used(accounts, &keys[0]).await.expect("taken");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut held = Vec::new();
+        for key in &anns[..4] {
+            held.push(used(accounts, key).await.expect("taken"));
+        }
+        assert!(cached(&keys[0]) && !cached(&keys[1]));
+    });
+}
+
+#[test]
+fn nobody_gets_what_is_being_removed() {
+    run(async {
+        let rig = Rig::new(306).await;
+        let accounts = rig.store.accounts();
+        let none = TenantName::default();
+        user(accounts, "ann/u").await;
+        let u = holder(HolderKind::User, "ann/u");
+        let make = async || {
+            let made = accounts
+                .make_policy(&none, "ann/p", "/", None, &policy("p", 1))
+                .await;
+            made.expect("made");
+            accounts
+                .make_group(&none, "ann/g", "/")
+                .await
+                .expect("made");
+        };
+        make().await;
+        let id = accounts.tenant_id(&none).await.expect("there");
+        let keys = [POLICY, GROUP].map(|kind| catalog::identity(kind, id, "ann/"));
+        let keys = [(&keys[0], "p"), (&keys[1], "g")]
+            .map(|(key, name)| [&key[..], name.as_bytes()].concat().into());
+        let mut removals = Vec::new();
+        for key in &keys {
+            removals.push(accounts.begin_removal(key, "it", "x").await.expect("begun"));
+            let again = accounts.begin_removal(key, "it", "x").await;
+            assert_eq!(again.expect_err("twice").kind(), ErrorKind::Conflict);
+        }
+        let attach = async || accounts.attach_policy(&u, "ann/P").await;
+        let join = async || accounts.set_member(&none, "ann/u", "ann/G", true).await;
+        let conflict = Err(ErrorKind::Conflict);
+        assert_eq!(attach().await.map_err(|error| error.kind()), conflict);
+        assert_eq!(join().await.map_err(|error| error.kind()), conflict);
+        drop(removals);
+        assert!(accounts.removals.lock().is_empty());
+        // Side by side, one of the two happens.
+        for _ in 0..20 {
+            let (attached, removed) =
+                tokio::join!(attach(), accounts.remove_managed(&none, "ann/p"));
+            assert_ne!(attached.is_ok(), removed.is_ok());
+            let (joined, gone) = tokio::join!(join(), accounts.remove_group(&none, "ann/g", &[]));
+            assert_ne!(joined.is_ok(), gone.is_ok());
+            accounts
+                .user("ann/u")
+                .await
+                .expect("refers to what is there");
+            for (had, left) in [(attached.is_ok(), true), (joined.is_ok(), false)] {
+                match (had, left) {
+                    (true, true) => {
+                        accounts.detach_policy(&u, "ann/p").await.expect("detached");
+                        accounts
+                            .remove_managed(&none, "ann/p")
+                            .await
+                            .expect("removed");
+                    }
+                    (true, false) => {
+                        let out = accounts.set_member(&none, "ann/u", "ann/g", false).await;
+                        out.expect("left");
+                        let gone = accounts.remove_group(&none, "ann/g", &[]).await;
+                        gone.expect("removed");
+                    }
+                    (false, _) => {}
+                }
+            }
+            make().await;
+        }
     });
 }
 

@@ -8,12 +8,14 @@
 //! same, so that a crash in between leaves nothing half done; the next opening goes on. A name that
 //! leads to no group stays a name and never leads to a later group.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use dewar_meta::kv::Batch;
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantId, TenantName};
+use parking_lot::Mutex;
 
 use super::record::{GroupRecord, PlaceRecord, UserRecord, decode, encode};
 use super::users::user_key;
@@ -39,7 +41,58 @@ pub(super) fn group_place(tenant: &TenantName, record: &GroupRecord) -> (Bytes, 
     (group_key(record.id), encode(&place))
 }
 
+/// A group or policy that is being removed, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Removal<'a> {
+    removals: &'a Mutex<BTreeSet<Bytes>>,
+    key: Bytes,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.removals.lock().remove(&self.key);
+    }
+}
+
+fn being_removed(what: &str, name: &str) -> Error {
+    let message = format!("{what} {name} is being removed");
+    Error::new(ErrorKind::Conflict, message)
+}
+
 impl Accounts {
+    /// Begins to remove a group or policy: nobody gets it any more. Those that have it can be looked for
+    /// afterwards without a lock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] while another request removes it.
+    pub(super) async fn begin_removal(
+        &self,
+        key: &Bytes,
+        what: &str,
+        name: &str,
+    ) -> Result<Removal<'_>> {
+        // Those who are about to get it come before.
+        let _joining = self.joining.lock().await;
+        if !self.removals.lock().insert(key.clone()) {
+            return Err(being_removed(what, name));
+        }
+        Ok(Removal {
+            removals: &self.removals,
+            key: key.clone(),
+        })
+    }
+
+    /// Refuses a group or policy that is being removed. The caller holds `joining`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`].
+    pub(super) fn check_not_removed(&self, key: &Bytes, what: &str, name: &str) -> Result<()> {
+        match self.removals.lock().contains(key) {
+            true => Err(being_removed(what, name)),
+            false => Ok(()),
+        }
+    }
+
     /// Whether what is referred to by name is not there.
     pub(super) fn is_by_id(&self) -> bool {
         self.by_id.load(Relaxed)

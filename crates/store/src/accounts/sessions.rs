@@ -16,10 +16,11 @@ use dewar_meta::kv::{Batch, CommitError};
 use dewar_meta::ns::keys as catalog;
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
 
-use super::cache::{CachedSession, CachedUser, Scope};
+use super::cache::{CachedSession, CachedUser, LastUse, Scope};
+use super::compiled::PolicyOwner;
 use super::policies::PolicyCollection;
 use super::record::{RevokedRecord, RoleRecord, decode, encode};
-use super::{Accounts, REVOKED, ROLE, digest_of, folded, is_of, refused};
+use super::{Accounts, HolderKind, REVOKED, ROLE, digest_of, folded, is_of, refused};
 
 /// For how long revoking is remembered: sessions last half a day, chains of them some hours more.
 const REMEMBERED_SECS: u64 = 7 * 24 * 3600;
@@ -55,6 +56,7 @@ impl Accounts {
                 drop(removed);
                 return Err(expired());
             }
+            found.last_use.note(now);
             return Ok(found.key);
         }
         let session = Session::open(&self.master, token)
@@ -67,7 +69,7 @@ impl Accounts {
         }
         self.check_revoked(&session).await?;
         let (user, scopes) = self.speaks_for(&session).await?;
-        let bounds = self.session_bounds(&session, &scopes).await?;
+        let bounds = self.session_bounds(&session, &user).await?;
         let expires = session.expires;
         let revision = u64::from_be_bytes(digest[..8].try_into().unwrap_or_default());
         let key = AccessKey {
@@ -80,12 +82,14 @@ impl Accounts {
                 ..bounds
             })),
         };
+        let may_cache = self.compiled.may_cache();
         let mut cache = self.cache.write();
-        if cache.holds(changes, &scopes, None) {
+        if may_cache && cache.holds(changes, &scopes, None) {
             let cached = CachedSession {
                 key: key.clone(),
                 expires,
                 scopes: scopes.into(),
+                last_use: LastUse::at(now),
             };
             cache.put_session(digest, cached);
         }
@@ -116,7 +120,7 @@ impl Accounts {
         let gone = || over("what the session speaks for is not there any more");
         let Some(name) = &became.session else {
             let cached = self.cached_user(UserId(became.id)).await?;
-            let CachedUser { user, scopes } = cached.ok_or_else(gone)?;
+            let CachedUser { user, scopes, .. } = cached.ok_or_else(gone)?;
             if user.disabled || self.is_account_disabled(&user).await? {
                 return Err(gone());
             }
@@ -175,9 +179,9 @@ impl Accounts {
                 Err(error) => return Err(error),
             },
         };
-        let mut policies = PolicyCollection::default();
-        let source = format!("role {}", role.name);
-        self.collect(&mut policies, &source, tenant, &role.name, &role.held)
+        let mut policies = PolicyCollection::of(account);
+        let kind = HolderKind::Role;
+        self.collect(&mut policies, kind, tenant, &role.name, &role.held)
             .await?;
         let own = Scope::of_entity(&role.name);
         let scopes = std::iter::once(own).chain(policies.scopes).collect();
@@ -193,16 +197,11 @@ impl Accounts {
         Ok(Some((user, scopes)))
     }
 
-    /// What a session is held to. `scopes` are as [`Self::speaks_for`] says them.
-    pub(super) async fn session_bounds(
-        &self,
-        session: &Session,
-        scopes: &[Scope],
-    ) -> Result<Bounds> {
+    /// What a session of a user or role is held to.
+    pub(super) async fn session_bounds(&self, session: &Session, user: &User) -> Result<Bounds> {
         let mut limits = Vec::new();
         for text in &session.policies {
-            let whose = scopes.first().cloned();
-            let policy = self.compiled.get(&whose.unwrap_or_default(), text);
+            let policy = self.compiled.get(PolicyOwner::Account(user.account), text);
             let policy = policy.map_err(|error| match error.kind() {
                 ErrorKind::Busy(_) => error,
                 _ => over("a policy of the session cannot be read"),
@@ -215,7 +214,7 @@ impl Accounts {
         if session.became.session.is_none() {
             limits.push(Limit::NoIam);
         }
-        let mut provider = None;
+        let (mut provider, mut own_provider) = (None, false);
         let (mut claims, mut unkept) = (Vec::new(), Vec::new());
         if let Some(facts) = &session.token {
             let issuer = self.voucher(facts.issuer).await?;
@@ -225,6 +224,8 @@ impl Accounts {
                 ));
             };
             provider = Some(issuer.name().into());
+            let issuers = self.issuers().await?;
+            own_provider = issuers.values().all(|server| server.id != issuer.id);
             claims.clone_from(&facts.claims);
             // A session of a release that did not say what it left out may have left out anything.
             let all = || vec![ALL_UNKEPT.to_owned()];
@@ -237,6 +238,7 @@ impl Accounts {
             credential: format!("session:{}", session.access_key).into(),
             expires: session.expires,
             provider,
+            own_provider,
             claims,
             unkept,
             tags: session.tags.clone(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use dewar_auth::token::{Issuer, Token};
 use dewar_auth::{
-    Action, Became, Bounds, Caller, CredentialError, Details, IDENTITY_POLICY_BYTES_MAX, Origin,
-    Parent, Policy, PolicyKind, Principal, Resource, Secret, Session, TokenFacts, User, UserKind,
+    Action, Became, Bounds, Caller, CredentialError, Details, Origin, Parent, Policy, PolicyKind,
+    Principal, Resource, STORED_POLICY_BYTES_MAX, Secret, Session, TokenFacts, User, UserKind,
     assume, role_arn,
 };
 use dewar_types::{Error, ErrorKind, Result, TenantName, Timestamp, UserId};
@@ -393,7 +393,7 @@ impl Accounts {
         let trust = Policy::parse(
             &wanted.role.trust,
             PolicyKind::Trust,
-            IDENTITY_POLICY_BYTES_MAX,
+            STORED_POLICY_BYTES_MAX,
         );
         let trust = trust.map_err(|error| {
             let what = format!("the trust policy of role {}", wanted.role.name);
@@ -502,8 +502,8 @@ impl Accounts {
 /// What a session keeps of a login token.
 fn facts_of(issuer: &Issuer, token: &Token, named: &NamedClaims) -> Result<TokenFacts> {
     let capabilities = token.capabilities.as_ref();
-    let (claims, is_named) = (claims_of(&token.claims), |name: &str| named.contains(name));
-    let kept = keep(issuer.name(), claims, Vec::new(), is_named, named.limits())?;
+    let (claims, rank_of) = (claims_of(&token.claims), |name: &str| named.rank_of(name));
+    let kept = keep(issuer.name(), claims, Vec::new(), rank_of, named.limits())?;
     Ok(TokenFacts {
         issuer: issuer.id,
         url: issuer.url.clone(),

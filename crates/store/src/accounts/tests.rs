@@ -20,6 +20,7 @@ use super::{
     Accounts, AssumeRole, FetchKeys, GROUP, Given, Holder, HolderKind, MacaroonWish, NewIssuer,
     NewUser, POLICY, RoleChange, UserChange,
 };
+use crate::api::BucketRef;
 use crate::tests::{Rig, bucket, origin, run};
 
 const ALLOW: &str =
@@ -956,6 +957,146 @@ fn a_policy_that_comes_after_the_session_fails_closed() {
             .await
             .expect_err("too many");
         assert_eq!(error.kind(), ErrorKind::TooLarge);
+    });
+}
+
+/// A policy that denies by so many claims of the provider.
+fn names_claims(
+    names: impl IntoIterator<Item = String>,
+    resource: &str,
+    principal: &str,
+) -> String {
+    let each = names.into_iter().map(|name| {
+        format!(
+            r#"{{"Effect":"Deny",{principal}"Action":"s3:GetObject","Resource":"{resource}",
+                "Condition":{{"StringEquals":{{"idp.example.org:{name}":"x"}}}}}}"#
+        )
+    });
+    let all: Vec<String> = each.collect();
+    format!(
+        r#"{{"Version":"2012-10-17","Statement":[{}]}}"#,
+        all.join(",")
+    )
+}
+
+#[test]
+fn claims_that_strangers_name_refuse_no_session() {
+    run(async {
+        let logins = Logins::new(34, Vec::new()).await;
+        let (store, accounts) = (&logins.rig.store, logins.rig.store.accounts());
+        let ranks = async || {
+            let role = accounts
+                .as_role(&TenantName::default(), "ann/reader", "s")
+                .await;
+            let role = role.expect("read").expect("there");
+            let named = accounts.named_claims(&logins.issuer, &role).await;
+            let named = named.expect("read");
+            ["groups", "profile", "own"].map(|name| named.rank_of(name))
+        };
+        use super::claims::ClaimRank::{Optional, Required, Unnamed};
+        assert_eq!(ranks().await, [Unnamed, Unnamed, Unnamed]);
+        let own = names_claims(["own".to_owned()], "*", "");
+        let none = TenantName::default();
+        let made = accounts.make_policy(&none, "ann/p", "/", None, &own).await;
+        made.expect("made");
+        assert_eq!(ranks().await, [Unnamed, Unnamed, Required]);
+
+        // A bucket of another account: its policy counts as far as there is room for it.
+        let theirs = bucket("theirs");
+        let made = store.create_bucket(&logins.rig.bob, &theirs).await;
+        made.expect("made");
+        let everybody = r#""Principal":"*","#;
+        let text = names_claims(["profile".to_owned()], "arn:aws:s3:::theirs/*", everybody);
+        let set = store
+            .put_bucket_policy(&logins.rig.bob, &theirs, &text, false)
+            .await;
+        set.expect("set");
+        assert_eq!(ranks().await, [Unnamed, Optional, Required]);
+        let large = login(10, &[], 9000);
+        let caller = logins.with_session(&large).await;
+        let bounds = caller.bounds().expect("a session");
+        assert_eq!(bounds.unkept, ["profile"]);
+        assert!(!bounds.own_provider, "the administrator lets the issuer in");
+
+        // Another tenant's policies count there alone, whatever there is.
+        let other = TenantName::new("other").expect("a name");
+        let text = names_claims(["groups".to_owned()], "*", "");
+        for name in ["p", "ann/p"] {
+            let new = NewUser {
+                name: "ann".into(),
+                tenant: other.clone(),
+                ..NewUser::default()
+            };
+            if name == "p" {
+                accounts.make_user(new).await.expect("made");
+            }
+            let made = accounts.make_policy(&other, name, "/", None, &text).await;
+            made.expect("made");
+        }
+        let eve = accounts.user("other:ann").await.expect("there");
+        let eve = Caller::admitted(Arc::new(eve), origin());
+        let elsewhere = BucketRef {
+            tenant: Some(other.clone()),
+            ..theirs.clone()
+        };
+        store.create_bucket(&eve, &elsewhere).await.expect("made");
+        let text = names_claims(["groups".to_owned()], "arn:aws:s3:::theirs/*", everybody);
+        let set = store
+            .put_bucket_policy(&eve, &elsewhere, &text, false)
+            .await;
+        set.expect("set");
+        for known in [true, false] {
+            assert_eq!(ranks().await, [Unnamed, Optional, Required], "{known}");
+            // Read anew it is the same: so many records have changed.
+            let changed =
+                (0..2000).map(|n| catalog::identity(POLICY, TenantId(99), &n.to_string()));
+            accounts.claim_names.note(changed.collect());
+        }
+    });
+}
+
+#[test]
+fn an_account_names_only_so_many_claims() {
+    run(async {
+        let logins = Logins::new(35, Vec::new()).await;
+        let accounts = logins.rig.store.accounts();
+        let none = TenantName::default();
+        let policy = |n: usize| names_claims((0..10).map(|m| format!("c{n}-{m}")), "*", "");
+        for n in 0..10 {
+            let name = format!("bob/p{n}");
+            let made = accounts
+                .make_policy(&none, &name, "/", None, &policy(n))
+                .await;
+            made.expect("made");
+        }
+        let counted = async || {
+            let role = accounts.as_role(&none, "ann/reader", "s").await;
+            let role = role.expect("read").expect("there");
+            let named = accounts.named_claims(&logins.issuer, &role).await;
+            let named = named.expect("read");
+            let is_named = |n: &usize| {
+                let rank = named.rank_of(&format!("c{n}-0"));
+                rank != super::claims::ClaimRank::Unnamed
+            };
+            (0..10).filter(is_named).collect::<Vec<_>>()
+        };
+        assert_eq!(counted().await, [0, 1, 2, 3, 4, 5]);
+        // A name that is there already takes no more of the share.
+        let again = accounts
+            .make_policy(&none, "bob/again", "/", None, &policy(3))
+            .await;
+        again.expect("made");
+        accounts
+            .remove_managed(&none, "bob/p3")
+            .await
+            .expect("removed");
+        assert_eq!(counted().await, [0, 1, 2, 3, 4, 5]);
+        // What becomes free is for the policies that were left out.
+        accounts
+            .remove_managed(&none, "bob/p0")
+            .await
+            .expect("removed");
+        assert_eq!(counted().await, [1, 2, 3, 4, 5, 6]);
     });
 }
 

@@ -195,6 +195,7 @@ impl Accounts {
         let changes = {
             let cache = self.cache.read();
             if let Some(cached) = cache.users.get(&id) {
+                cached.last_use.note(self.env.clock.now());
                 return Ok(Some(cached.clone()));
             }
             cache.changes
@@ -202,9 +203,11 @@ impl Accounts {
         let Some(record) = self.record_by_id(id).await? else {
             return Ok(None);
         };
-        let cached = CachedUser::from(self.whole_with_scopes(record).await?);
+        let whole = self.whole_with_scopes(record).await?;
+        let cached = CachedUser::new(whole, self.env.clock.now());
+        let may_cache = self.compiled.may_cache();
         let mut cache = self.cache.write();
-        if cache.holds(changes, &cached.scopes, None) {
+        if may_cache && cache.holds(changes, &cached.scopes, None) {
             cache.put_user(cached.clone());
         }
         drop(cache);

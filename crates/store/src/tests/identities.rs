@@ -818,6 +818,50 @@ fn a_policy_of_a_bucket_names_users_and_roles_for_good() {
 }
 
 #[test]
+fn a_denial_by_name_outlives_a_rename_and_a_removal() {
+    run(async {
+        let site = Site::new(415).await;
+        let (store, accounts) = (&site.rig.store, site.rig.store.accounts());
+        let user = arn("user/team/Target");
+        let text = format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":{{"AWS":"*"}},"Action":"s3:ListBucket","Resource":"arn:aws:s3:::first"}},{{"Effect":"Deny","Principal":{{"AWS":"{user}"}},"Action":"s3:ListBucket","Resource":"arn:aws:s3:::first"}}]}}"#
+        );
+        let first = bucket("first");
+        let put = store.put_bucket_policy(&site.rig.ann, &first, &text, false);
+        put.await.expect("put");
+        let shown = store.bucket_policy(&site.rig.ann, &first).await;
+        assert_eq!(shown.expect("read").as_ref(), Some(&text));
+        let lists = async |name: &str| {
+            let caller = site.caller(name, &[]).await;
+            let asked = store.explain(&caller, Action::ListBucket, &first, None);
+            asked.await.expect("explained").allowed
+        };
+        assert!(!lists("ann/Target").await);
+        let change = UserChange {
+            name: Some("ann/Other".into()),
+            ..UserChange::default()
+        };
+        let renamed = accounts.change_user("ann/Target", change).await;
+        renamed.expect("renamed");
+        assert!(!lists("ann/Other").await, "it is the same user");
+        let namesake = NewUser {
+            name: "ann/Target".into(),
+            path: "/team/".into(),
+            ..NewUser::default()
+        };
+        accounts.make_user(namesake).await.expect("made");
+        assert!(!lists("ann/Target").await, "it has the name");
+        // Both are shown, and what is shown is what can be put again.
+        let shown = store.bucket_policy(&site.rig.ann, &first).await;
+        let shown = shown.expect("read").expect("there");
+        assert!(shown.contains(&user) && shown.contains(&arn("user/team/Other")));
+        let put = store.put_bucket_policy(&site.rig.ann, &first, &shown, false);
+        put.await.expect("put");
+        assert!(!lists("ann/Other").await && !lists("ann/Target").await);
+    });
+}
+
+#[test]
 fn a_trust_policy_names_users_for_good() {
     run(async {
         let site = Site::new(414).await;
